@@ -96,7 +96,7 @@ impl Backups {
     /// and are followed.
     ///
     /// # Errors
-    /// As [`Backups::below`].
+    /// As for [`Backups::below`].
     pub(crate) fn local<'b>(
         base: &OwnedFd,
         backup: (&'b Backup, bool),

@@ -187,11 +187,11 @@ impl Client {
         })
     }
 
-    /// As [`Client::put`], with sources interpreted as a [login's server](crate::Server::bind_login) interprets those
+    /// Like [`Client::put`], with sources interpreted as a [login's server](crate::Server::bind_login) interprets those
     /// of [`Client::get`]: patterns are expanded here, in the working directory.
     ///
     /// # Errors
-    /// As [`Client::put`], and [`Error::Local`] if the working directory cannot be opened.
+    /// As for [`Client::put`], and [`Error::Local`] if the working directory cannot be opened.
     pub fn put_matching(
         &self,
         sources: &[Vec<u8>],
@@ -259,7 +259,7 @@ impl Client {
     /// `destination` must then be a directory.
     ///
     /// # Errors
-    /// As [`Client::put`], and [`Error::Local`] if `destination` cannot take the sources.
+    /// As for [`Client::put`], and [`Error::Local`] if `destination` cannot take the sources.
     pub fn get(
         &self,
         sources: &[Vec<u8>],

@@ -18,7 +18,7 @@ pub enum Cause {
     /// The operating system denied access.
     #[error("permission denied")]
     PermissionDenied,
-    /// A directory stands where a file is to be written.
+    /// A directory is in the place of the file.
     #[error("is a directory")]
     IsADirectory,
     /// Something else stands where a directory is needed.
@@ -45,7 +45,7 @@ pub enum Cause {
     /// The name is empty, too long, or contains a NUL or a `/`.
     #[error("not a valid name")]
     InvalidName,
-    /// A device, socket or FIFO stands where a file is to be written.
+    /// A device, socket or FIFO is in the place of the file.
     #[error("is a device, socket or FIFO")]
     Special,
     /// Directories nest deeper than [`TREE_DEPTH`](crate::limits::TREE_DEPTH).

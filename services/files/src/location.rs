@@ -19,7 +19,7 @@ use zerolane::options::EthernetAddress;
 /// | `HOST:PORT:PATH` | the same on PORT |
 /// | `[IPV6]:PATH`, `[IPV6]:PORT:PATH` | an IPv6 address needs its brackets |
 /// | `ether:IFACE/MAC:PATH`, `ether:IFACE/MAC:PORT:PATH` | a host of the same segment, by raw Ethernet: an [`EthernetAddress`]; MAC may be its name |
-/// | `USER@HOST:PATH` | PATH as USER there may reach it, over ssh: absolute, or from USER's home; PORT is ssh's |
+/// | `USER@HOST:PATH` | PATH as USER can reach it there, over ssh: absolute, or from USER's home; PORT is ssh's |
 /// | `HOST:~/PATH` | the same as `HOST:PATH` |
 /// | anything else | a local path |
 ///

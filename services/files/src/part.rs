@@ -400,7 +400,7 @@ pub(crate) fn check_target(
     }
 }
 
-/// As [`check_target`], and makes a backup of the entry.
+/// Like [`check_target`], and makes a backup of the entry.
 pub(crate) fn make_way(
     directory: BorrowedFd<'_>,
     name: &[u8],

@@ -89,7 +89,7 @@ pub(crate) fn run<T: Send>(
     run_watched(connection, (outgoing, incoming), stop, &mut (), work)
 }
 
-/// As [`run`], with a watcher of the connection.
+/// Like [`run`], with a watcher of the connection.
 pub(crate) fn run_watched<T: Send>(
     connection: &mut Connection,
     rings: (Ring, Ring),
@@ -101,7 +101,7 @@ pub(crate) fn run_watched<T: Send>(
     drive(connection, Vec::new(), rings, context, work)
 }
 
-/// As [`run`], counted by `counters`, and with earlier sends still in flight.
+/// Like [`run`], counted by `counters`, and with earlier sends still in flight.
 pub(crate) fn run_counted<T: Send>(
     connection: &mut Connection,
     said: Vec<TransferId>,

@@ -1,5 +1,4 @@
-//! Stores key-value blocks as inference servers do: one process fills the store, another reads it, its owner does
-//! neither.
+//! Stores key-value blocks as inference servers do: one process fills the store, another reads it.
 //!
 //! The store exports its memory from a worker in a thread of its own, as a passive target. The prefill process claims
 //! blocks with an atomic counter, and puts the blocks of a request with one scattered put, whose immediate carries the

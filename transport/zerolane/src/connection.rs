@@ -177,11 +177,11 @@ impl Connection {
         Ok(received.result? as usize)
     }
 
-    /// As [`Connection::recv_into`], into memory that need not be initialised. The returned number of bytes is
+    /// Like [`Connection::recv_into`], into memory that need not be initialised. The returned number of bytes is
     /// initialised.
     ///
     /// # Errors
-    /// As of [`Connection::recv_into`].
+    /// As for [`Connection::recv_into`].
     pub fn recv_into_uninit(&mut self, buffer: &mut [MaybeUninit<u8>]) -> Result<usize> {
         let receive = WorkRequest::Receive;
         let received = self.driver.lend_target_uninit(receive, buffer)?;
@@ -238,7 +238,7 @@ impl Connection {
         self.post_send_with(memory, Work::default())
     }
 
-    /// As [`Connection::post_send`], with options: how the Transfer is delivered to the receiver, whether success is
+    /// Like [`Connection::post_send`], with options: how the Transfer is delivered to the receiver, whether success is
     /// signalled, the context. A bare [`Delivery`] or context also converts into [`Work`].
     ///
     /// # Errors
@@ -265,11 +265,11 @@ impl Connection {
         self.post_recv_with(region, Work::default())
     }
 
-    /// As [`Connection::post_recv`], with a context, or unsignalled (the region is then freed on success). Receives
+    /// Like [`Connection::post_recv`], with a context, or unsignalled (the region is then freed on success). Receives
     /// ignore the other fields of `work`.
     ///
     /// # Errors
-    /// As of [`Connection::post_recv`].
+    /// As for [`Connection::post_recv`].
     pub fn post_recv_with(&mut self, region: Region, work: impl Into<Work>) -> Posted<Region> {
         let report = work.into().report();
         self.driver
@@ -284,10 +284,10 @@ impl Connection {
         self.post_offer_with(memory, Work::default())
     }
 
-    /// As [`Connection::post_offer`], with the options of [`Connection::post_send_with`].
+    /// Like [`Connection::post_offer`], with the options of [`Connection::post_send_with`].
     ///
     /// # Errors
-    /// As of [`Connection::post_offer`].
+    /// As for [`Connection::post_offer`].
     pub fn post_offer_with(
         &mut self,
         memory: impl Into<Memory>,
@@ -308,10 +308,10 @@ impl Connection {
         self.post_read_with(region, Work::default())
     }
 
-    /// As [`Connection::post_read`], with the options of [`Connection::post_recv_with`].
+    /// Like [`Connection::post_read`], with the options of [`Connection::post_recv_with`].
     ///
     /// # Errors
-    /// As of [`Connection::post_read`].
+    /// As for [`Connection::post_read`].
     pub fn post_read_with(&mut self, region: Region, work: impl Into<Work>) -> Posted<Region> {
         let report = work.into().report();
         self.driver.post_target(WorkRequest::Read, report, region)
@@ -334,11 +334,11 @@ impl Connection {
         self.take()
     }
 
-    /// As [`Connection::poll`], for up to `max` completions, which are appended to `into` after one round of progress.
-    /// Returns how many.
+    /// Like [`Connection::poll`], for up to `max` completions, which are appended to `into` after one round of
+    /// progress. Returns how many.
     ///
     /// # Errors
-    /// As of [`Connection::poll`].
+    /// As for [`Connection::poll`].
     pub fn poll_batch(&mut self, into: &mut Vec<Completion>, max: usize) -> Result<usize> {
         self.progress()?;
         let before = into.len();

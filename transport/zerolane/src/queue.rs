@@ -25,8 +25,8 @@ use zerolane_lane::{Process, Waker};
 /// | the program | takes |
 /// |---|---|
 /// | serves many connections in one thread | a `Worker`'s events |
-/// | computes, and its peers are to be served meanwhile | [`Worker::spawn`](crate::worker::Worker::spawn), whose handles have a `Pending` for each request |
-/// | has a thread for each connection, and one more that looks at what completed | a `CompletionQueue` |
+/// | computes, and its peers must be served meanwhile | [`Worker::spawn`](crate::worker::Worker::spawn), whose handles have a `Pending` for each request |
+/// | has a thread for each connection, and one more that handles completions | a `CompletionQueue` |
 ///
 /// ```
 /// use zerolane::{CompletionQueue, Connection, Endpoint, Options, Region, Work};
@@ -173,7 +173,7 @@ impl CompletionQueue {
         }
     }
 
-    /// As [`CompletionQueue::poll`], for up to `max` completions, which are appended to `into`. Takes the lock once,
+    /// Like [`CompletionQueue::poll`], for up to `max` completions, which are appended to `into`. Takes the lock once,
     /// and wakes each connection that waits for room at most once. Returns how many.
     ///
     /// ```

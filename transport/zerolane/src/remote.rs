@@ -131,10 +131,10 @@ impl Connection {
         )?))
     }
 
-    /// As [`Connection::export`]; the peer can also ask for the region by `name`, of at most 32 bytes.
+    /// Like [`Connection::export`]; the peer can also ask for the region by `name`, of at most 32 bytes.
     ///
     /// # Errors
-    /// As of [`Connection::export`]; or the name is too long, or taken.
+    /// As for [`Connection::export`]; or the name is too long, or taken.
     pub fn export_named(
         &mut self,
         name: &str,
@@ -171,7 +171,7 @@ impl Connection {
         Ok(RegionKey::new(self.driver.open_region(name, rights)??))
     }
 
-    /// As [`Connection::open_region`], without waiting. The completion's [`region`](crate::Completion::region) is the
+    /// Like [`Connection::open_region`], without waiting. The completion's [`region`](crate::Completion::region) is the
     /// key.
     ///
     /// # Errors
@@ -195,11 +195,11 @@ impl Connection {
         self.put_now(to, offset, data, None)
     }
 
-    /// As [`Connection::put`], and delivers `immediate` to the peer once the data is placed: a
+    /// Like [`Connection::put`], and delivers `immediate` to the peer once the data is placed: a
     /// [`Completion`](crate::Completion) there, of kind [`WorkKind::Immediate`](crate::request::WorkKind::Immediate).
     ///
     /// # Errors
-    /// As of [`Connection::put`].
+    /// As for [`Connection::put`].
     pub fn put_with_immediate(
         &mut self,
         to: &RegionKey,
@@ -229,7 +229,7 @@ impl Connection {
     /// Reads bytes from the peer's memory.
     ///
     /// # Errors
-    /// As of [`Connection::put`].
+    /// As for [`Connection::put`].
     pub fn get(&mut self, from: &RegionKey, offset: u64, into: &mut [u8]) -> Result<()> {
         let get = WorkRequest::Get {
             place: from.place(offset, into.len() as u64, Rights::READ)?,
@@ -239,10 +239,10 @@ impl Connection {
         Ok(())
     }
 
-    /// As [`Connection::get`], into memory that need not be initialised. On success all of it is.
+    /// Like [`Connection::get`], into memory that need not be initialised. On success all of it is.
     ///
     /// # Errors
-    /// As of [`Connection::get`].
+    /// As for [`Connection::get`].
     pub fn get_uninit(
         &mut self,
         from: &RegionKey,
@@ -260,7 +260,7 @@ impl Connection {
     /// Executes `op` exactly once on the word at `offset` of the peer's memory; returns the word's previous value.
     ///
     /// # Errors
-    /// As of [`Connection::put`]; or `offset` is not a multiple of 8.
+    /// As for [`Connection::put`]; or `offset` is not a multiple of 8.
     pub fn fetch_op(&mut self, on: &RegionKey, offset: u64, op: FetchOp) -> Result<u64> {
         let done = self
             .driver
@@ -272,7 +272,7 @@ impl Connection {
     /// [`FetchOp::Add`].
     ///
     /// # Errors
-    /// As of [`Connection::fetch_op`].
+    /// As for [`Connection::fetch_op`].
     pub fn fetch_add(&mut self, on: &RegionKey, offset: u64, n: u64) -> Result<u64> {
         self.fetch_op(on, offset, FetchOp::Add(n))
     }
@@ -280,7 +280,7 @@ impl Connection {
     /// [`FetchOp::Increment`].
     ///
     /// # Errors
-    /// As of [`Connection::fetch_op`].
+    /// As for [`Connection::fetch_op`].
     pub fn fetch_inc(&mut self, on: &RegionKey, offset: u64) -> Result<u64> {
         self.fetch_op(on, offset, FetchOp::Increment)
     }
@@ -288,7 +288,7 @@ impl Connection {
     /// [`FetchOp::Decrement`].
     ///
     /// # Errors
-    /// As of [`Connection::fetch_op`].
+    /// As for [`Connection::fetch_op`].
     pub fn fetch_dec(&mut self, on: &RegionKey, offset: u64) -> Result<u64> {
         self.fetch_op(on, offset, FetchOp::Decrement)
     }
@@ -296,7 +296,7 @@ impl Connection {
     /// [`FetchOp::Clear`].
     ///
     /// # Errors
-    /// As of [`Connection::fetch_op`].
+    /// As for [`Connection::fetch_op`].
     pub fn fetch_clear(&mut self, on: &RegionKey, offset: u64) -> Result<u64> {
         self.fetch_op(on, offset, FetchOp::Clear)
     }
@@ -304,7 +304,7 @@ impl Connection {
     /// [`FetchOp::Swap`].
     ///
     /// # Errors
-    /// As of [`Connection::fetch_op`].
+    /// As for [`Connection::fetch_op`].
     pub fn swap(&mut self, on: &RegionKey, offset: u64, new: u64) -> Result<u64> {
         self.fetch_op(on, offset, FetchOp::Swap(new))
     }
@@ -312,7 +312,7 @@ impl Connection {
     /// [`FetchOp::CompareAndSwap`]: the swap took place if the returned value equals `expected`.
     ///
     /// # Errors
-    /// As of [`Connection::fetch_op`].
+    /// As for [`Connection::fetch_op`].
     pub fn compare_and_swap(
         &mut self,
         on: &RegionKey,
@@ -421,10 +421,10 @@ impl Connection {
         }
     }
 
-    /// Posts a get of several pieces, each from its own offset. As [`Connection::post_put_vectored`].
+    /// Posts a get of several pieces, each from its own offset. Otherwise like [`Connection::post_put_vectored`].
     ///
     /// # Errors
-    /// As of [`Connection::post_put_vectored`].
+    /// As for [`Connection::post_put_vectored`].
     pub fn post_get_vectored(
         &mut self,
         from: &RegionKey,
@@ -531,10 +531,10 @@ impl Connection {
         self.post_message_recv_with(payload, Work::default())
     }
 
-    /// As [`Connection::post_message_recv`], with a context. Other fields of `work` are ignored.
+    /// Like [`Connection::post_message_recv`], with a context. Other fields of `work` are ignored.
     ///
     /// # Errors
-    /// As of [`Connection::post_message_recv`].
+    /// As for [`Connection::post_message_recv`].
     pub fn post_message_recv_with(
         &mut self,
         payload: Option<Region>,
@@ -557,16 +557,16 @@ impl Connection {
     /// Receives the next message that no posted receive gets, with its payload in `payload`.
     ///
     /// # Errors
-    /// As of [`Connection::send_message`].
+    /// As for [`Connection::send_message`].
     pub fn recv_message(&mut self, payload: Option<&mut [u8]>) -> Result<Message> {
         received(self.driver.receive_message(payload.unwrap_or_default())?)
     }
 
-    /// As [`Connection::recv_message`], into memory that need not be initialised. The [`Message::payload`] bytes
+    /// Like [`Connection::recv_message`], into memory that need not be initialised. The [`Message::payload`] bytes
     /// received are initialised.
     ///
     /// # Errors
-    /// As of [`Connection::recv_message`].
+    /// As for [`Connection::recv_message`].
     pub fn recv_message_uninit(
         &mut self,
         payload: Option<&mut [MaybeUninit<u8>]>,

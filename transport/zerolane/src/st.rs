@@ -2,10 +2,10 @@
 //!
 //! | libst's word | here |
 //! |---|---|
-//! | Interface | [`Interface`]: an address that others connect to |
+//! | Interface | [`Interface`]: an address that peers connect to |
 //! | Connector | [`Interface::connector`], or [`Connector::open`] at the other end |
 //! | Bufxrange | [`Bufxrange`]: memory that can be exported |
-//! | Mx | [`Mx`]: made by [`Connector::map`], or asked for by [`Connector::request_memory_region`] |
+//! | Mx | [`Mx`]: made by [`Connector::map`], or requested by [`Connector::request_memory_region`] |
 //! | Put, Get, FetchOp | [`Connector::put`], [`Connector::get`], [`Connector::fetch_op`] |
 //!
 //! This is not libst: the library builds headers and answers Clear_To_Send itself, so there is no `tx_ctl` and no
@@ -55,7 +55,7 @@ impl Interface {
     /// Opens the interface at a local address.
     ///
     /// # Errors
-    /// As of [`Endpoint::bind`].
+    /// As for [`Endpoint::bind`].
     pub fn open(on: impl ToSocketAddrs, options: Options) -> Result<Interface> {
         Ok(Interface(Endpoint::bind(on, options)?))
     }
@@ -63,7 +63,7 @@ impl Interface {
     /// Waits for the next Connector that a peer opens; `None` on timeout.
     ///
     /// # Errors
-    /// As of [`Endpoint::accept`].
+    /// As for [`Endpoint::accept`].
     pub fn connector(&mut self, timeout: Option<Duration>) -> Result<Option<Connector>> {
         Ok(self.0.accept(timeout)?.map(Connector))
     }
@@ -82,7 +82,7 @@ impl Connector {
     /// Opens a Connector to the Interface at `to`.
     ///
     /// # Errors
-    /// As of [`Connection::connect`].
+    /// As for [`Connection::connect`].
     pub fn open(to: impl ToSocketAddrs, options: &Options) -> Result<Connector> {
         Ok(Connector(Connection::connect(to, options)?))
     }
@@ -90,7 +90,7 @@ impl Connector {
     /// Maps a Bufxrange for the peer, which finds it by `name`.
     ///
     /// # Errors
-    /// As of [`Connection::export_named`].
+    /// As for [`Connection::export_named`].
     pub fn map(&mut self, name: &str, bufx: &Bufxrange, rights: Rights) -> Result<Mx> {
         self.0.export_named(name, bufx, rights)
     }
@@ -103,7 +103,7 @@ impl Connector {
     /// Request_Memory_Region, answered by Memory_Region_Available.
     ///
     /// # Errors
-    /// As of [`Connection::open_region`].
+    /// As for [`Connection::open_region`].
     pub fn request_memory_region(&mut self, name: &str, rights: Rights) -> Result<Mx> {
         self.0.open_region(name, rights)
     }
@@ -111,7 +111,7 @@ impl Connector {
     /// A confirmed Put.
     ///
     /// # Errors
-    /// As of [`Connection::put`].
+    /// As for [`Connection::put`].
     pub fn put(&mut self, to: &Mx, offset: u64, data: &[u8]) -> Result<()> {
         self.0.put(to, offset, data)
     }
@@ -119,7 +119,7 @@ impl Connector {
     /// Get.
     ///
     /// # Errors
-    /// As of [`Connection::get`].
+    /// As for [`Connection::get`].
     pub fn get(&mut self, from: &Mx, offset: u64, into: &mut [u8]) -> Result<()> {
         self.0.get(from, offset, into)
     }
@@ -127,7 +127,7 @@ impl Connector {
     /// FetchOp and its FetchOp_Complete; returns the word's previous value.
     ///
     /// # Errors
-    /// As of [`Connection::fetch_op`].
+    /// As for [`Connection::fetch_op`].
     pub fn fetch_op(&mut self, on: &Mx, offset: u64, op: FetchOp) -> Result<u64> {
         self.0.fetch_op(on, offset, op)
     }
@@ -135,7 +135,7 @@ impl Connector {
     /// Ends the connection.
     ///
     /// # Errors
-    /// As of [`Connection::close`].
+    /// As for [`Connection::close`].
     pub fn close(self) -> Result<()> {
         self.0.close()
     }

@@ -1,5 +1,6 @@
-//! Checks the call lists of ARCHITECTURE.md and docs/reference/paths.md against the code: each function is in the file named,
-//! and the one above it that stands further left calls it.
+//! Tests that the call lists of ARCHITECTURE.md and docs/reference/paths.md match the code.
+//!
+//! Each function must be in the named file and be called by the nearest function above it with less indentation.
 #![allow(non_snake_case)]
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! Requests in progress over a bad link: what has arrived is looked at, passed on, or all that is wanted.
+//! Tests that requests in progress over a bad link can be read, passed on, or ended early.
 #![allow(non_snake_case)]
 
 use netlab::udp::Relay;
@@ -10,7 +10,7 @@ use zerolane::{
     Completion, Connection, Endpoint, ExportedRegion, Options, Region, Rights, Security, Work,
 };
 
-/// Bounds how long a failure takes to show; never waited for otherwise.
+/// Bounds how long a failure takes to show; otherwise never reached.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LEN: usize = 6 << 20;
 
@@ -20,7 +20,7 @@ fn content(len: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Two ends, of which the first connects over a link that loses and reorders.
+/// Two ends, the first of which connects over a link that loses and reorders.
 fn pair(options: &Options, seed: u64) -> (Connection, Connection, Relay) {
     let bad = LinkConfig {
         delay: Duration::from_micros(500),
@@ -37,7 +37,7 @@ fn pair(options: &Options, seed: u64) -> (Connection, Connection, Relay) {
     let connecting = std::thread::spawn(move || Connection::connect(address, &theirs));
     let accepted = endpoint.accept(Some(PATIENCE)).expect("no error");
     let mut accepted = accepted.expect("in time");
-    // The last of the handshake may be lost, and has to be said again.
+    // The last packet of the handshake may be lost and must be repeated.
     while !connecting.is_finished() {
         let _ = accepted.poll().expect("connected");
     }
@@ -45,7 +45,7 @@ fn pair(options: &Options, seed: u64) -> (Connection, Connection, Relay) {
     (connected, accepted, relay)
 }
 
-/// Sends `content(LEN)`, and tells how that ended.
+/// Sends `content(LEN)`, and returns the result.
 fn source(mut connection: Connection) -> JoinHandle<(Connection, Completion)> {
     std::thread::spawn(move || {
         connection
@@ -64,7 +64,7 @@ fn plain_and_encrypted() -> [Options; 2] {
     [plain, Options::default()]
 }
 
-/// A relay that puts what arrives into the next one's memory while the rest is received.
+/// A relay puts arrived bytes into the next one's memory while the rest is received.
 #[test]
 fn share_arrived__is_passed_on_while_the_rest_arrives() {
     for (seed, options) in (1..).zip(plain_and_encrypted()) {
@@ -97,7 +97,7 @@ fn share_arrived__is_passed_on_while_the_rest_arrives() {
         {
             let part = here.share_arrived(id).expect("in progress");
             assert_eq!(part.len() as u64, arrived);
-            // A copy of the end of it, and nothing beyond.
+            // Copies the last bytes that have arrived, and none beyond.
             let at = arrived - arrived.min(100);
             let copied = here.read_arrived(id, at, &mut copy);
             assert_eq!(copied as u64, arrived - at);
@@ -159,7 +159,7 @@ fn cancel__keeps_what_has_arrived() {
         );
         let kept = done.into_region();
         assert!(kept[..good] == content(LEN)[..good], "seed {seed}: cut off");
-        // The connection goes on, and what comes late is not written.
+        // The connection stays open, and late payload is not written.
         let after = kept.to_vec();
         here.post_message_recv(None).expect("posted");
         let end = Instant::now() + PATIENCE;

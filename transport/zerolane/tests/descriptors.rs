@@ -1,4 +1,6 @@
-//! What an endpoint does that has no descriptor left for a client. A program of its own, for it lowers its limit.
+//! Tests that an endpoint without a free descriptor refuses clients with a reason.
+//!
+//! A separate program, because it lowers its limit of descriptors.
 #![allow(non_snake_case)]
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -15,7 +17,7 @@ fn open_files() -> usize {
         .count()
 }
 
-/// The number that the next descriptor gets.
+/// The number of the next descriptor.
 fn lowest_free() -> u64 {
     let next = std::fs::File::open("/dev/null").expect("a descriptor");
     next.as_raw_fd() as u64
@@ -30,12 +32,13 @@ fn limit(files: u64) {
     setrlimit(Resource::Nofile, lower).expect("a lower limit");
 }
 
-/// One that connects is told in words, encrypted or not; one that has its connection keeps it, and when there are
-/// descriptors again, clients come in again.
+/// A new client gets the reason, encrypted or not; connections stay open, and clients are accepted again once there are
+/// descriptors.
 #[test]
 fn accept__without_a_descriptor_refuses_in_words_and_leaks_nothing() {
     for security in [Security::default(), Security::plain()] {
-        // A process that may come by shared memory needs descriptors of its own, and takes the listener's for a visitor.
+        // A client that could use shared memory would need descriptors of its own, and use the listener's for a
+        // visitor.
         let options = Options {
             security,
             lane: LaneChoice::Udp,
@@ -47,8 +50,8 @@ fn accept__without_a_descriptor_refuses_in_words_and_leaks_nothing() {
         let address = worker.endpoint(endpoint).expect("listens").local_addr();
         let (connect, connecting) = std::sync::mpsc::channel::<()>();
         let (tell, told) = std::sync::mpsc::channel();
-        // Threads and their channels open nothing by themselves; the client's socket needs one descriptor, which
-        // it has from the beginning.
+        // Threads and their channels open no descriptors; the client's socket needs one, which is reserved from the
+        // start.
         let client = std::thread::spawn(move || {
             while connecting.recv().is_ok() {
                 let connected = Connection::connect(address, &options);
@@ -79,7 +82,7 @@ fn accept__without_a_descriptor_refuses_in_words_and_leaks_nothing() {
                 .expect("the system allows it");
             while worker.next_event().is_some() {}
         }
-        // The client's socket fits, the server's does not.
+        // There is a descriptor for the client's socket, none for the server's.
         let open = open_files();
         limit(lowest_free() + 1);
         let refused = connected(&mut worker);

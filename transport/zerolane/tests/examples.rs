@@ -1,10 +1,10 @@
-//! The examples do what they say, with their other processes.
+//! Tests that the examples work, with their other processes.
 #![allow(non_snake_case, missing_docs)]
 
 use std::path::PathBuf;
 use std::process::Command;
 
-/// An example, which `cargo test` builds beside this.
+/// The path of an example, which `cargo test` builds next to this program.
 fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a path");
     let target = test.ancestors().nth(2).expect("target directory");
@@ -30,7 +30,7 @@ fn rpc_server__answers_all_clients() {
     assert!(said.contains(expected), "{said}");
 }
 
-/// As many as may have open files: each has a socket at both ends, which are processes of their own.
+/// As many clients as open files permit: each has a socket at both ends, which are separate processes.
 #[test]
 fn rpc_server__answers_a_thousand_clients() {
     const OTHER_FILES: u64 = 64;

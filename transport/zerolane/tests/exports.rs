@@ -1,5 +1,6 @@
-//! As many regions as an endpoint may export, to several clients. A program of its own, for it looks at what memory it
-//! uses.
+//! Tests that an endpoint can export as many regions as permitted, to several clients.
+//!
+//! A separate program, because it measures its memory.
 #![allow(non_snake_case)]
 
 use std::time::Duration;
@@ -56,7 +57,7 @@ fn export__65536_regions_of_an_endpoint_to_each_of_its_clients() {
             endpoint.export(&name(n), region, Rights::ALL)
         })
         .collect();
-    // Who connects before has not all of them.
+    // A client that connects earlier does not get all of them.
     for exporting in exporting {
         exporting.wait().unwrap();
     }
@@ -71,7 +72,7 @@ fn export__65536_regions_of_an_endpoint_to_each_of_its_clients() {
             accepted.expect("in time").unwrap()
         })
         .collect();
-    // One region each, from one end of the list to the other.
+    // One region each, spread over the list.
     let chosen = |client: usize| client * (REGIONS - 1) / (CLIENTS - 1);
     for (client, connection) in clients.iter_mut().enumerate() {
         connection.set_timeout(Some(PATIENCE));
@@ -85,7 +86,7 @@ fn export__65536_regions_of_an_endpoint_to_each_of_its_clients() {
     let each = resident().saturating_sub(before) / CLIENTS / REGIONS;
     eprintln!("{each} bytes a region and client");
     assert!(each <= MOST_EACH, "{each} bytes a region and client");
-    // One that is revoked is revoked for all of them, and given back while the endpoint listens.
+    // Revoking one revokes it for all clients, and returns it while the endpoint listens.
     let (mut written, mut other) = (0, 0);
     for (n, region) in memory.into_iter().enumerate() {
         let bytes = region.revoke().expect("the only handle");

@@ -1,4 +1,4 @@
-//! Requests of several pieces of memory, sent as one: content verified, the pieces come back.
+//! Tests that requests of several pieces are sent as one, and that the pieces come back.
 #![allow(non_snake_case)]
 
 use std::fs::File;
@@ -10,7 +10,7 @@ use zerolane::{
     Completion, Connection, Endpoint, ExportedRegion, Options, Region, Rights, Security, Work,
 };
 
-/// Bounds how long a failure takes to show; never waited for otherwise.
+/// Bounds how long a failure takes to show; otherwise never reached.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn pair(options: &Options) -> (Connection, Connection) {
@@ -30,7 +30,7 @@ fn complete(here: &mut Connection, there: &mut Connection) -> (Completion, Compl
     let end = Instant::now() + PATIENCE;
     while a.is_none() || b.is_none() {
         assert!(Instant::now() < end, "here {a:?}, there {b:?}");
-        // What is over at one end may be the other's to be told.
+        // A request that is complete at one end may need a packet to the other.
         let polled = (here.poll(), there.poll());
         a = a.or(polled.0.expect("connected"));
         b = b.or(polled.1.expect("connected"));
@@ -44,7 +44,7 @@ fn content(len: usize) -> Vec<u8> {
         .collect()
 }
 
-/// `whole` in pieces of `lens`, each of another kind of memory.
+/// Cuts `whole` into pieces of `lens`, each in a different kind of memory.
 fn cut(whole: &[u8], lens: &[usize]) -> Vec<Memory> {
     let mut rest = whole;
     let pieces = lens.iter().enumerate().map(|(index, &len)| {
@@ -86,8 +86,8 @@ fn assert_back(done: &Completion, whole: &[u8], lens: &[usize]) {
     assert!(bytes == whole, "they came back changed");
 }
 
-/// How pieces may lie: short ones that are copied, ones that cross STUs, one byte each, more than a
-/// system call takes, empty ones.
+/// Layouts of pieces: short ones that are copied, ones that cross STUs, one byte each, more than a system call takes,
+/// empty ones.
 fn shapes() -> Vec<Vec<usize>> {
     let mut odd = vec![1; 500];
     odd.extend([100_000, 3, 0, 77_777, 4096, 8192, 1]);
@@ -206,7 +206,7 @@ fn gather__refused_gives_all_back() {
     );
 }
 
-/// Its pages are gone before they are sent: that request fails, and what follows does not.
+/// The pages are gone before they are sent: that request fails, and later ones do not.
 #[test]
 fn gather__of_a_file_that_shrank_fails_alone() {
     for security in [Security::plain(), Security::default()] {
@@ -214,7 +214,7 @@ fn gather__of_a_file_that_shrank_fails_alone() {
             security,
             ..Options::default()
         });
-        // Copied when it is posted, one burst, many.
+        // Copied when posted, one burst, many.
         for len in [1000, 20_000, 3 << 20] {
             let mut file = tempfile::tempfile().expect("a file");
             file.write_all(&content(len)).expect("written");
@@ -227,7 +227,7 @@ fn gather__of_a_file_that_shrank_fails_alone() {
             here.post_send(vec![head.into(), mapped.into()])
                 .expect("posted");
             if len == 1000 {
-                // It would have left with its announcement, and nothing left: the peer's receive meets another.
+                // It would have been sent with its announcement, and was not: the peer's receive matches another one.
                 assert!(there.cancel(receive));
             }
             let (sent, received) = complete(&mut here, &mut there);

@@ -1,6 +1,7 @@
-//! A thousand connections to one endpoint of a worker, each with remote memory. A program of its own, for it
-//! looks at what memory it uses; the other ends are in processes of their own, so that each needs fewer
-//! open files.
+//! Tests that a worker serves a thousand connections, each with remote memory, within limits of memory.
+//!
+//! A separate program, because it measures its memory. The other ends are processes of their own, so that each needs
+//! fewer open files.
 #![allow(non_snake_case)]
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -12,27 +13,27 @@ use zerolane::worker::Worker;
 use zerolane::{Connection, ExportedRegion, Options, Region, Rights, Work};
 
 const CONNECTIONS: usize = 1000;
-/// Processes that share them.
+/// Processes that share the connections.
 const CLIENTS: usize = 4;
-/// Open files of a connection: its socket, and what wakes it where its caller drives it.
+/// Open files of a connection: its socket, and the waker of a connection driven by its caller.
 const FILES_EACH: usize = 2;
-/// Open files kept for all but connections: the listener, pipes, what is looked at for a moment.
+/// Open files for everything but connections: the listener, pipes, short-lived ones.
 const OTHER_FILES: usize = 4 + 2 * CLIENTS;
-/// Tells a client of its part: "ADDRESS FIRST END".
+/// Tells a client its part: "ADDRESS FIRST END".
 const PART: &str = "ZEROLANE_TEST_PART";
-/// Bytes of the exported region that each connection has for itself.
+/// Bytes of the exported region for each connection.
 const SLOT: usize = 200;
 const ROUNDS: usize = 5;
-/// Memory that a connection may take beyond regions, bytes.
+/// Memory of a connection apart from regions, bytes, at most.
 const MOST_EACH: usize = 24 << 10;
-/// The same before it did anything but being made, encrypted, bytes.
+/// The same, of an encrypted connection that was only established.
 const MOST_IDLE: usize = 18 << 10;
 
 fn patient() -> Options {
     Options {
         connect_timeout: Duration::from_secs(60),
         idle_timeout: Duration::from_secs(60),
-        // What is looked at is what a socket and keys take, not the memory that both ends share.
+        // The test measures the memory of sockets and keys, not shared memory.
         lane: LaneChoice::Udp,
         ..Options::default()
     }
@@ -42,8 +43,7 @@ fn content(connection: usize, round: usize) -> [u8; SLOT] {
     std::array::from_fn(|i| (connection * 7 + round * 131 + i * 31) as u8)
 }
 
-/// Resident memory of this process, bytes, without the pages of the program's file: how many of those are touched is not a
-/// connection's doing.
+/// Resident memory of this process, bytes, without the pages of the program's file, which do not depend on connections.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let of = |name: &str| {
@@ -54,7 +54,7 @@ fn resident() -> usize {
     of("RssAnon:") + of("RssShmem:")
 }
 
-/// How often the thread of the worker slept or was held up so far.
+/// How often the worker's thread has slept or was preempted so far.
 fn switches() -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let of_worker = tasks.filter_map(|task| {
@@ -69,8 +69,7 @@ fn switches() -> u64 {
     counts.map(|it| it.parse::<u64>().unwrap()).sum()
 }
 
-/// Waits for a second in which the worker does nothing at all: what the making of connections left, probes of their
-/// paths, is over some time.
+/// Waits for a second in which the worker does nothing at all: path probes of new connections end after some time.
 fn await_rest() {
     const SECONDS: u32 = 30;
     let rests = (0..SECONDS).any(|_| {
@@ -81,8 +80,7 @@ fn await_rest() {
     assert!(rests, "an idle worker wakes in each of {SECONDS} seconds");
 }
 
-/// Connections that this process can have open: all, unless its hard limit of open files is lower and it
-/// may not raise that.
+/// Connections that this process can open: all, unless its hard limit of open files is lower and it may not raise that.
 fn connections_that_fit() -> usize {
     let open = std::fs::read_dir("/proc/self/fd").unwrap().count() + OTHER_FILES;
     let hard = getrlimit(Resource::Nofile).maximum;
@@ -94,7 +92,7 @@ fn connections_that_fit() -> usize {
         };
         setrlimit(Resource::Nofile, raised).is_ok()
     };
-    // Only root may have more than the hard limit.
+    // Only root may exceed the hard limit.
     if hard.is_none_or(|hard| hard >= enough) || !raise(Some(enough)) {
         raise(hard);
     }
@@ -106,7 +104,7 @@ fn connections_that_fit() -> usize {
 /// A process that opens a part of the connections.
 struct Client {
     child: Child,
-    /// Each line lets it go on.
+    /// Each line lets it continue.
     go: ChildStdin,
     said: BufReader<ChildStdout>,
 }
@@ -132,7 +130,7 @@ impl Client {
         Client { child, go, said }
     }
 
-    /// Waits until it has printed `word`; the harness around it prints other things.
+    /// Waits until it has printed `word`; the test harness prints other lines.
     fn await_word(&mut self, word: &str) {
         let mut line = String::new();
         while !line.trim_end().ends_with(word) {
@@ -148,7 +146,7 @@ impl Client {
     }
 }
 
-/// Prints `word` and waits for the line to go on.
+/// Prints `word` and waits for the line to continue.
 fn say_and_wait(word: &str) {
     println!("{word}");
     let mut line = String::new();
@@ -159,7 +157,7 @@ fn say_and_wait(word: &str) {
 /// Opens its part of the connections, then puts over all of them at once, round by round.
 #[test]
 fn client__puts_over_its_part() {
-    // By itself it is no test.
+    // Not a test by itself.
     let Ok(part) = std::env::var(PART) else {
         return;
     };
@@ -225,7 +223,7 @@ fn thousand_connections__put_without_failure_in_little_memory() {
             Client::start(&format!("{address} {first} {end}"))
         })
         .collect();
-    // Served by the worker's thread; this one sees the connections alone.
+    // Served by the worker's thread; this thread only lists the connections.
     let connections: Vec<_> = (0..count)
         .map(|_| {
             let mut accepting = endpoint.accept();

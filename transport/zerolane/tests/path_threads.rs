@@ -1,5 +1,6 @@
-//! A thread for each path beside the first: when they begin and end, and that none writes what is not its any more. What
-//! paths do in general is tested with and without (`paths`).
+//! Tests that threads of paths start and end in time, and never write memory that was given back.
+//!
+//! `paths` tests paths in general, with and without threads.
 
 #![allow(non_snake_case)]
 
@@ -16,7 +17,7 @@ use stream::{
 use zerolane::options::{PathAddresses, PathThreads};
 use zerolane::{Connection, Endpoint, Options, Region, Security, Work};
 
-/// One test at a time: they count the threads of this process that paths have.
+/// One test at a time: they count this process's threads of paths.
 static COUNTED: Mutex<()> = Mutex::new(());
 
 /// Threads of paths, of this process.
@@ -50,7 +51,7 @@ fn threads__end_with_the_path_and_with_the_connection() {
     let to = endpoint.local_addr();
     let receiver = std::thread::spawn(move || receive(&mut endpoint));
     let mut a = Connection::connect(to, &per_path()).expect("connected");
-    // One path. Those of the test before may be ending.
+    // One path. Threads of the previous test may be ending.
     until_threads(0);
     let mut sent = 0;
     for _ in 0..3 {
@@ -68,7 +69,8 @@ fn threads__end_with_the_path_and_with_the_connection() {
     until_threads(0);
 }
 
-/// Memory that a receive had and gave back is its user's: nothing writes it any more, however much of it was on its way.
+/// The memory of a receive that came back belongs to its user: no thread writes it any more, however much payload is in
+/// flight.
 #[test]
 fn cancel__memory_is_written_by_no_thread_once_it_came_back() {
     const LEN: usize = 32 << 20;
@@ -80,7 +82,7 @@ fn cancel__memory_is_written_by_no_thread_once_it_came_back() {
         assert!(a.add_path(second()));
         let mut sent = 0;
         until_usable(&mut a, 2, 4, &mut sent);
-        // The next one is told apart by its length.
+        // The next one is recognized by its length.
         a.send(&[7]).expect("sent");
         let all = vec![3; LEN];
         let mut by_second = 0;
@@ -105,7 +107,7 @@ fn cancel__memory_is_written_by_no_thread_once_it_came_back() {
         let id = b.post_recv_with(into, Work::from(1)).expect("posted");
         let came = |b: &Connection| b.account().protocol.bytes_received;
         let before = came(&b);
-        // Some of it came, and more is on its way.
+        // Some of it came, and more is in flight.
         while came(&b) < before + (1 << 20) + (round << 19) {
             assert!(b.poll().expect("alive").is_none(), "too soon");
         }
@@ -114,7 +116,7 @@ fn cancel__memory_is_written_by_no_thread_once_it_came_back() {
         assert!(done.result.is_err());
         let mut back = done.into_region();
         back.fill(0x55);
-        // The connection goes on.
+        // The connection continues.
         let until = Instant::now() + Duration::from_millis(20);
         while Instant::now() < until {
             let _ = b.poll().expect("alive");
@@ -127,7 +129,7 @@ fn cancel__memory_is_written_by_no_thread_once_it_came_back() {
     sender.join().expect("sent");
 }
 
-/// A connection that goes away amid leaves its memory to its user at once, and no thread.
+/// A connection dropped in the middle returns its memory at once, and ends its threads.
 #[test]
 fn drop__amid_ends_the_threads() {
     let _alone = COUNTED.lock().unwrap_or_else(|it| it.into_inner());

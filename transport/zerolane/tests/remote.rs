@@ -1,4 +1,4 @@
-//! Remote memory between two connections over loopback, content verified.
+//! Tests that operations on remote memory between two connections have the right results.
 #![allow(non_snake_case)]
 
 use std::cell::Cell;
@@ -35,7 +35,7 @@ struct Owner {
 }
 
 thread_local! {
-    /// Memory to be exported is such as a peer can map.
+    /// Whether exported memory can be mapped by the peer.
     static MEMFD: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -48,7 +48,7 @@ fn memory(len: usize) -> ExportedRegion {
     ExportedRegion::new(region.unwrap()).unwrap()
 }
 
-/// Does `test` in shared memory, with exported memory that the peer maps.
+/// Runs `test` in shared memory, with exported memory that the peer maps.
 fn mapped(test: impl FnOnce(&Options)) {
     MEMFD.set(true);
     test(&shared());
@@ -163,7 +163,7 @@ fn put_get(options: &Options) {
         (7, 8),
         (8, 8),
         (13, 300),
-        // The longest that one datagram takes, and the next, sealed and plain.
+        // The longest put of one datagram, and one byte more, encrypted and plain.
         (64, 1_168),
         (63, 1_169),
         (65, 1_192),
@@ -309,7 +309,7 @@ fn post(options: &Options) {
         .unwrap();
     let completions: Vec<Completion> = (0..3).map(|_| next(&mut connection)).collect();
     let ids: Vec<_> = completions.iter().map(|it| it.id).collect();
-    // The long one overlaps with those before and behind it.
+    // The long one overlaps with those before and after it.
     assert!([first, long, last].iter().all(|id| ids.contains(id)));
     assert!(
         completions
@@ -365,14 +365,13 @@ fn post_put_inline(options: &Options) {
     let after = connection.account();
     let calls = after.tx_data_syscalls - before.tx_data_syscalls;
     assert!(calls < 1_000, "{calls} calls for 5000 puts");
-    // As many as fit share a datagram: those that were posted while the ring of copies was full come one by one
-    // at times.
+    // As many as fit share a datagram. Some of those posted while the ring of copies was full may come one by one.
     let datagrams = after.datagrams_sent - before.datagrams_sent;
     assert!(datagrams < 1_500, "{datagrams} datagrams for 5000 puts");
     owner.done(connection);
 }
 
-/// Puts of all lengths and atomic operations, queued together: each is there with its bytes, once.
+/// Puts of all lengths and atomic operations, queued together: each is done once, with its bytes.
 #[test]
 fn small_operations__of_all_kinds_share_datagrams() {
     let with_checksums = |options: Options| Options {
@@ -512,7 +511,7 @@ fn immediate(options: &Options) {
             (completion.kind, completion.value),
             (WorkKind::Immediate, u64::from(n))
         );
-        // The next put may be in flight by now, but not one that changes all of it.
+        // The next put may be in flight by now, but not one that changes everything.
         let mut last = [0];
         memory.read(len.max(1) - 1, &mut last);
         assert!(len == 0 || last[0] == content(n as u8, len)[len - 1] || len < 70_000);
@@ -608,7 +607,7 @@ fn message__without_a_receive_waits_and_too_large_fails_both() {
         connection.close().unwrap();
     });
     let mut connection = endpoint.accept(None).unwrap().unwrap();
-    // Busy with other things.
+    // The owner is busy.
     let nothing = connection.wait(Some(Duration::from_millis(150))).unwrap();
     assert!(nothing.is_none());
     assert_eq!(
@@ -635,7 +634,7 @@ fn refused__with_a_reason_and_the_connection_goes_on() {
 
 fn refusals(options: &Options) {
     let (mut connection, owner, key) = pair(4_096, Rights::READ, options);
-    // What the key shows to be wrong fails at once.
+    // Errors that the key shows fail at once.
     let wrong = [
         connection.put(&key, 0, &[1]),
         connection.put(&key, 4_096, &[1]),
@@ -648,7 +647,7 @@ fn refusals(options: &Options) {
     });
     use PostError::{Denied, Misaligned, OutOfBounds};
     assert_eq!(errors, [Denied, OutOfBounds, OutOfBounds, Misaligned]);
-    // What a forged key hides, the owner refuses.
+    // The owner refuses errors that a forged key hides.
     let mut bytes = key.to_bytes();
     bytes[7] = 7;
     bytes[16] = 1;
@@ -710,7 +709,7 @@ fn revoke__by_another_thread_gives_the_region_back_at_once() {
         while memory.word(0).load(Ordering::Acquire) == 0 {
             std::thread::yield_now();
         }
-        // The serving thread's handle went when it exported.
+        // The serving thread dropped its handle after exporting.
         let mut mine = memory.revoke().expect("the last handle");
         mine.fill(2);
         let (mut connection, error) = writer.join().unwrap();
@@ -795,7 +794,7 @@ fn export__65536_regions_on_one_connection() {
     {
         // Not exported yet.
     }
-    // A permutation of part of them: an odd step meets no region twice.
+    // A permutation of part of them: with an odd step no region occurs twice.
     let chosen: Vec<usize> = (0..500).map(|n| n * 40_503 % REGIONS).collect();
     for &n in &chosen {
         let name = format!("region {n}");
@@ -851,7 +850,7 @@ fn queue__of_many_connections_full_and_waited_for() {
             })
         })
         .collect();
-    // Far less than comes.
+    // Far fewer than will complete.
     let queue = CompletionQueue::new(8).unwrap();
     let drivers: Vec<_> = (0..3)
         .map(|tag| {
@@ -913,7 +912,7 @@ fn peer__that_dies_ends_everything_once() {
         while told.try_recv() == Err(TryRecvError::Empty) {
             connection.wait(Some(Duration::from_millis(10))).unwrap();
         }
-        // Neither driven nor closed from here on.
+        // No longer driven, and not closed.
         connection
     });
     let mut connection = Connection::connect(address, &options).unwrap();
@@ -989,7 +988,7 @@ fn queue__full_holds_up_completions_not_the_connection() {
         }
     });
     let mut connection = Connection::connect(address, &options).unwrap();
-    // Each returns when the peer has it, though its queue takes two of them.
+    // Each returns when the peer has the message, although its queue has room for two.
     (0..count).for_each(|n| connection.send_message(&[n], None).unwrap());
     connection.close().unwrap();
     for n in 0..count {

@@ -1,5 +1,6 @@
-//! A server in one thread whose clients ask, a thousand of them, and half of which take no answer. A program of its own, for
-//! it looks at what memory it uses.
+//! Tests that a server of a thousand clients is not delayed by the half that takes no answers.
+//!
+//! A separate program, because it measures its memory.
 #![allow(non_snake_case)]
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -11,19 +12,19 @@ use zerolane::worker::{Event, Worker};
 use zerolane::{Options, Region};
 
 const CONNECTIONS: usize = 1000;
-/// Open files of a connection: a socket at each end, both of which are here.
+/// Open files of a connection: a socket at each end, both in this process.
 const FILES_EACH: usize = 2;
-/// Open files kept for all but connections: of three workers, and what is looked at for a moment.
+/// Open files for everything but connections: of three workers, and short-lived ones.
 const OTHER_FILES: usize = 32;
 /// Bytes of a request, and of its answer.
 const LEN: usize = 4096;
-/// Requests of a client that takes no answer.
+/// Requests of a client that takes no answers.
 const UNANSWERED: usize = 3;
 const ROUNDS: usize = 5;
-/// Memory that a connection may take at both its ends, bytes: the answers that wait, the receives that are posted, and what
-/// the library needs.
+/// Memory of both ends of a connection, bytes, at most: the waiting answers, the posted receives, and the library's
+/// own.
 const MOST_EACH: usize = (UNANSWERED + 4) * LEN + (64 << 10);
-/// Bounds how long a failure takes to show; never waited for otherwise.
+/// Bounds how long a failure takes to show; otherwise never reached.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn patient() -> Options {
@@ -47,7 +48,7 @@ fn resident() -> usize {
     kib.expect("a number").parse::<usize>().expect("a number") << 10
 }
 
-/// Connections for which there are open files, up to the hard limit of this process.
+/// The number of connections that the hard limit of open files permits.
 fn connections_that_fit() -> usize {
     let maximum = getrlimit(Resource::Nofile).maximum;
     let raised = Rlimit {
@@ -70,7 +71,7 @@ fn connecting(address: SocketAddr, count: usize) -> Worker {
     worker
 }
 
-/// Runs `worker` until `on` has had enough of its events.
+/// Runs `worker` until `on` returns true for an event.
 fn until(worker: &mut Worker, mut on: impl FnMut(&mut Worker, Event) -> bool) {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -85,7 +86,7 @@ fn until(worker: &mut Worker, mut on: impl FnMut(&mut Worker, Event) -> bool) {
     }
 }
 
-/// Clients that have asked, and are not called any more.
+/// Clients that have sent requests, and are not driven any more.
 fn stalled(address: SocketAddr, count: usize) -> Worker {
     let mut worker = connecting(address, count);
     let mut left = count * UNANSWERED;
@@ -110,7 +111,7 @@ fn stalled(address: SocketAddr, count: usize) -> Worker {
     worker
 }
 
-/// Clients that ask, take the answer, and ask again.
+/// Clients that send a request, take the answer, and repeat.
 fn served(address: SocketAddr, count: usize) {
     let mut worker = connecting(address, count);
     let (mut clients, mut left) = (HashMap::new(), count);

@@ -47,7 +47,7 @@ impl Client {
     /// Makes directories. `parents` also makes missing parents, and accepts a directory that exists.
     ///
     /// # Errors
-    /// As [`Client::remove`].
+    /// As for [`Client::remove`].
     pub fn make_directories(
         &self,
         paths: &[Vec<u8>],
@@ -61,7 +61,7 @@ impl Client {
     /// Renames `from` to `to`, or moves it into `to` if that is a directory. A directory is never replaced.
     ///
     /// # Errors
-    /// As [`Client::remove`].
+    /// As for [`Client::remove`].
     pub fn rename(
         &self,
         from: &[u8],

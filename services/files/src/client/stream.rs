@@ -19,8 +19,8 @@ impl Client {
     /// has arrived. A killed writer of a pipe looks the same as one that has finished.
     ///
     /// # Errors
-    /// As [`Client::put`]. [`Error::InputGone`] when the connection breaks: the data already read is lost, and cannot
-    /// be read again.
+    /// As for [`Client::put`]. [`Error::InputGone`] when the connection breaks: the data already read is lost, and
+    /// cannot be read again.
     pub fn put_stream(
         &self,
         input: impl AsFd,
@@ -75,7 +75,7 @@ impl Client {
     /// [`CopyOptions::allow_changing`].
     ///
     /// # Errors
-    /// As [`Client::get`], and [`Error::Output`].
+    /// As for [`Client::get`], and [`Error::Output`].
     pub fn get_stream(
         &self,
         source: &[u8],

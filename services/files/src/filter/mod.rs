@@ -18,26 +18,26 @@ use rule::{DirMerge, Given, Line, Rule, Style};
 ///
 /// | pattern | matches |
 /// |---|---|
-/// | `NAME` | whatever is called so, in any directory |
-/// | `A/B` | whatever path ends so |
+/// | `NAME` | any entry with this name, in any directory |
+/// | `A/B` | any path that ends with this |
 /// | `/NAME`, `/A/B` | the path from the top of the tree |
 /// | `PATTERN/` | directories only |
-/// | `*` | any characters but `/` |
-/// | `**` | any characters; `DIR/***`: the directory DIR and all in it (`NAME***`: also what begins so) |
-/// | `?` | one character but `/` |
-/// | `[a-z]`, `[!a-z]`, `[[:digit:]]` | one character of a set, or none of it; never `/` |
+/// | `*` | any characters except `/` |
+/// | `**` | any characters; `DIR/***`: the directory DIR and its contents (`NAME***`: also names that begin with NAME) |
+/// | `?` | one character except `/` |
+/// | `[a-z]`, `[!a-z]`, `[[:digit:]]` | one character in the set, or not in it; never `/` |
 /// | `\*` | the character itself, in a pattern that has one of `*?[` |
 ///
 /// Names are bytes: `?` matches one byte, and case matters.
 ///
-/// | rule | what matches |
+/// | rule | a match |
 /// |---|---|
 /// | `- PATTERN` (`exclude`) | is neither copied nor deleted |
-/// | `+ PATTERN` (`include`) | is copied, or deleted if the source has it not |
-/// | `H PATTERN` (`hide`), `S PATTERN` (`show`) | the same, of what is copied alone |
-/// | `P PATTERN` (`protect`), `R PATTERN` (`risk`) | the same, of what is deleted alone |
-/// | `!` (`clear`) | the rules before it do not count |
-/// | `: NAME` (`dir-merge`) | the rules in the file NAME of each directory stand here, for what is in that directory and below: those of the innermost first |
+/// | `+ PATTERN` (`include`) | is copied, or deleted if the source does not have it |
+/// | `H PATTERN` (`hide`), `S PATTERN` (`show`) | the same, for copying only |
+/// | `P PATTERN` (`protect`), `R PATTERN` (`risk`) | the same, for deletion only |
+/// | `!` (`clear`) | removes the rules before it |
+/// | `: NAME` (`dir-merge`) | inserts the rules of the file NAME in each directory, for that directory and below: those of the innermost first |
 ///
 /// Modifiers follow the letter, as in `-! */`: `!` inverts the match; `s` and `r` limit a rule to the source or the
 /// receiver; `p` marks a rule that does not protect files in a directory that is deleted. `:` also has `-` and `+`, for
@@ -134,18 +134,18 @@ impl Filter {
         self.add_text(text, Style::Rules)
     }
 
-    /// As [`Filter::add_lines`], for a file of patterns as in [`Filter::include`].
+    /// Like [`Filter::add_lines`], for a file of patterns as in [`Filter::include`].
     ///
     /// # Errors
-    /// As [`Filter::add_lines`].
+    /// As for [`Filter::add_lines`].
     pub fn include_lines(&mut self, text: &[u8]) -> Result<(), FilterError> {
         self.add_text(text, INCLUDES)
     }
 
-    /// As [`Filter::add_lines`], for a file of patterns as in [`Filter::exclude`].
+    /// Like [`Filter::add_lines`], for a file of patterns as in [`Filter::exclude`].
     ///
     /// # Errors
-    /// As [`Filter::add_lines`].
+    /// As for [`Filter::add_lines`].
     pub fn exclude_lines(&mut self, text: &[u8]) -> Result<(), FilterError> {
         self.add_text(text, EXCLUDES)
     }

@@ -34,7 +34,7 @@ pub(super) struct Rule {
 /// The ends at which a rule applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Sides {
-    /// At both, unless excluded files are to be deleted.
+    /// At both, unless excluded files must be deleted.
     #[default]
     Unsaid,
     One(Side),

@@ -1,7 +1,7 @@
 //! Finds the sender: the receiver broadcasts a question for a channel, and senders on it answer.
 //!
 //! ```text
-//! | "ZLrv" | version 1 | kind | channel: u16 | drawn by the one who asks: 16 | port: u16 |
+//! | "ZLrv" | version 1 | kind | channel: u16 | random number of the asker: 16 | port: u16 |
 //! ```
 //! Question and answer have the same length, so that answers cannot amplify an attack. Both are in the open and prove
 //! nothing: an answer is a place to try, and the key exchange there shows whether it is the right one.

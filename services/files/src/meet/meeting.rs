@@ -114,7 +114,7 @@ impl Meeting {
     /// for up to `patience` without progress.
     ///
     /// # Errors
-    /// As [`Client::get`].
+    /// As for [`Client::get`].
     pub fn receive(
         &self,
         directory: &Path,

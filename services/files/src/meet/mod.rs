@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! receiver                               sender
-//!   question for the channel  --------->  by broadcast, again and again
+//!   question for the channel  --------->  by broadcast, repeated
 //!                             <---------  answer: a port
-//!   key exchange by the secret <------->  one guess for each who takes part
+//!   key exchange by the secret <------->  one guess for each attempt
 //!   Meet                      --------->
 //!                             <---------  Offer: what there is
-//! another connection, by the keys that the exchange has bound to the code:
+//! another connection, by the keys that the exchange bound to the code:
 //!   Get | Decline             --------->  as any copy
 //! ```
 //! The first connection uses up the code. The second one, and those that continue it after an outage, are authenticated

@@ -24,7 +24,7 @@ impl FileSender<'_> {
     /// Carries out the steps of `plan` below `base` and waits until the receiver has written everything.
     ///
     /// # Errors
-    /// As [`FileSender::send_all`], and [`Error::Protocol`] for a malformed plan.
+    /// As for [`FileSender::send_all`], and [`Error::Protocol`] for a malformed plan.
     pub(crate) fn send_planned(mut self, base: OwnedFd, mut plan: &[u8]) -> Result<Totals, Error> {
         let mut levels = vec![Level {
             directory: Some(base),

@@ -112,10 +112,10 @@ impl Server {
         Server::of(Served::Below(Arc::new(root)), address, options)
     }
 
-    /// As [`Server::bind`], on a UDP socket that another program opened and bound: [`Endpoint::adopt`].
+    /// Like [`Server::bind`], on a UDP socket that another program opened and bound: [`Endpoint::adopt`].
     ///
     /// # Errors
-    /// As [`Server::bind`]; [`Error::Listen`] if the socket cannot be listened on.
+    /// As for [`Server::bind`]; [`Error::Listen`] if the socket cannot be listened on.
     pub fn adopt(
         directory: &Path,
         socket: OwnedFd,
@@ -131,12 +131,12 @@ impl Server {
         })
     }
 
-    /// As [`Server::bind`], for a login that accesses its own files: clients name files as programs of that user on
+    /// Like [`Server::bind`], for a login that accesses its own files: clients name files as programs of that user on
     /// this machine would, relative to the working directory or by absolute path, with `..` and through symbolic links.
     /// They have the permissions of this process's user.
     ///
     /// # Errors
-    /// As [`Server::bind`], for the working directory.
+    /// As for [`Server::bind`], applied to the working directory.
     pub fn bind_login(address: impl ToSocketAddrs, options: ServeOptions) -> Result<Server, Error> {
         let here = Path::new(".");
         let root = Root::of_login().map_err(|cause| Error::local(here, cause))?;

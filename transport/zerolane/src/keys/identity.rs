@@ -40,7 +40,7 @@ pub fn create(path: &Path) -> Result<Identity, Error> {
 /// The pair in the file, created if there is no file.
 ///
 /// # Errors
-/// As of [`load`] and [`create`].
+/// As for [`load`] and [`create`].
 pub fn load_or_create(path: &Path) -> Result<Identity, Error> {
     if let Some(identity) = load(path)? {
         return Ok(identity);

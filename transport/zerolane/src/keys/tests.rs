@@ -1,3 +1,5 @@
+//! Tests that files of keys are read and changed safely.
+
 #![allow(non_snake_case)]
 use super::*;
 use crate::security::{Identity, PublicKey, Trust};

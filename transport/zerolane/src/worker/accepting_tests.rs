@@ -1,3 +1,5 @@
+//! Tests that an endpoint forgets revoked exports and closed connections.
+
 #![allow(non_snake_case)]
 use super::*;
 use crate::{ExportedRegion, Region};

@@ -193,7 +193,7 @@ impl EndpointHandle {
         pending
     }
 
-    /// As [`Worker::export`]: lets every client that connects from now on use `region` with `rights`, by `name`.
+    /// Like [`Worker::export`]: lets every client that connects from now on use `region` with `rights`, by `name`.
     pub fn export(&self, name: &str, region: &ExportedRegion, rights: Rights) -> Pending<()> {
         let (id, name, region) = (self.shared.id, name.to_owned(), region.clone());
         self.worker()
@@ -275,7 +275,7 @@ impl ConnectionHandle {
         self.send_with(memory, Work::default())
     }
 
-    /// As [`ConnectionHandle::send`], with the options in `work`. The request is always signalled.
+    /// Like [`ConnectionHandle::send`], with the options in `work`. The request is always signalled.
     pub fn send_with(
         &self,
         memory: impl Into<Memory>,

@@ -293,7 +293,7 @@ impl Worker {
     /// All connections of this worker share one [`Scheduler`], unless `options` name another.
     ///
     /// # Errors
-    /// As of [`Endpoint::bind`].
+    /// As for [`Endpoint::bind`].
     pub fn listen(&mut self, on: std::net::SocketAddr, options: Options) -> Result<EndpointId> {
         self.check_process()?;
         let endpoint = Endpoint::bind(on, self.shared(options))?;

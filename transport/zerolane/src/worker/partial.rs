@@ -8,7 +8,7 @@ use crate::{Connection, SharedRegion};
 
 /// # Partial arrival
 ///
-/// As [for a `Connection`](Connection#partial-arrival): [`Pending::id`] identifies a request in progress. To stop
+/// Works as [for a `Connection`](Connection#partial-arrival): [`Pending::id`] identifies a request in progress. To stop
 /// early, drop its [`Pending`].
 ///
 /// ```

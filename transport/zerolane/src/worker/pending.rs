@@ -175,7 +175,7 @@ impl<T> Pending<T> {
         waited.unwrap_or_else(|| Err(Refused::gone()))
     }
 
-    /// As [`Pending::wait`], for at most `timeout`. `None`: there is no answer yet, and the request continues.
+    /// Like [`Pending::wait`], for at most `timeout`. `None`: there is no answer yet, and the request continues.
     pub fn wait_for(&mut self, timeout: Duration) -> Option<std::result::Result<T, Refused>> {
         if !self.process.is_current() {
             return Some(self.of_parent());

@@ -113,7 +113,7 @@ impl ConnectionHandle {
         self.with(move |connection| connection.export(&region, rights))
     }
 
-    /// As [`ConnectionHandle::export`], by `name`: see [`Connection::export_named`].
+    /// Like [`ConnectionHandle::export`], by `name`: see [`Connection::export_named`].
     pub fn export_named(
         &self,
         name: &str,

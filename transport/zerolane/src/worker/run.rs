@@ -72,16 +72,16 @@ impl Worker {
     /// [`Worker::set_spin`].
     ///
     /// # Errors
-    /// As of [`Worker::progress`].
+    /// As for [`Worker::progress`].
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<bool> {
         self.wait_with(timeout, true)
     }
 
-    /// As [`Worker::wait`], but sleeps as soon as there is nothing to do: for a program that waits for its own threads,
-    /// which need the core.
+    /// Like [`Worker::wait`], but sleeps as soon as there is nothing to do: for a program that waits for its own
+    /// threads, which need the core.
     ///
     /// # Errors
-    /// As of [`Worker::progress`].
+    /// As for [`Worker::progress`].
     pub fn wait_asleep(&mut self, timeout: Option<Duration>) -> Result<bool> {
         self.wait_with(timeout, false)
     }

@@ -106,7 +106,7 @@ impl WorkerHandle {
 }
 
 impl WorkerThread {
-    /// As [`WorkerHandle::stop`], and waits until the worker has ended.
+    /// Like [`WorkerHandle::stop`], and waits until the worker has ended.
     ///
     /// # Errors
     /// The worker ended earlier, because of a system error; or [`Error::Forked`].

@@ -1,4 +1,4 @@
-//! What must hold on every path.
+//! Tests that the guarantees of every path hold.
 
 use crate::content;
 use crate::delivery;
@@ -87,7 +87,7 @@ fn transfer__every_size(path: Path, base: &Options) {
     let Some(mut pair) = path.connect(base) else {
         return;
     };
-    // Path probes, so that the lengths around an STU are around the one in use.
+    // Lets path probes settle, so that the lengths around an STU match the current size.
     transfer(&mut pair, 900, &[1]);
     let stu = pair.a.account().stu as usize;
     let edges = [
@@ -151,13 +151,13 @@ fn transfer__many_in_flight(path: Path, base: &Options) {
     transfer(&mut pair, 5000, &lengths);
 }
 
-/// Longer than eager ones, and posted as a program does that has few buffers.
+/// Longer than eager ones, and posted by a program with few buffers.
 fn transfer__a_few_at_a_time_are_granted_in_advance(path: Path, base: &Options) {
     const AHEAD: usize = 3;
     let Some(mut pair) = path.connect(base) else {
         return;
     };
-    // Some, so that not all hangs on a few datagrams that may be lost.
+    // Enough that the result does not depend on a few datagrams that may be lost.
     let count = path.scale(150).max(20);
     let len = |n: usize| 20_000 + n * 7919 % 100_000;
     let send = |a: &mut Connection| {
@@ -185,7 +185,7 @@ fn transfer__a_few_at_a_time_are_granted_in_advance(path: Path, base: &Options) 
                 assert!(memory[len(of)..].iter().all(|&byte| byte == 0));
             }
             if n < count {
-                // All have room for the longest.
+                // Every receive has room for the longest.
                 let room = Region::anonymous(120_000).expect("memory");
                 posted.push((b.post_recv(room).expect("posted"), n));
             }
@@ -205,11 +205,11 @@ fn transfer__classic_profile(path: Path, base: &Options) {
         profiles: Profiles::BOTH,
         ..base.clone()
     };
-    // Both ends ask for it, and one may ask for nothing else.
+    // Both ends request it, and one may allow nothing else.
     let Some(mut pair) = path.connect_with(&classic, &both) else {
         return;
     };
-    // A Block is 64 datagrams there, and is repeated whole until all of it comes at once.
+    // A Block is 64 datagrams there, and is repeated whole until all of it arrives at once.
     let len = match path {
         Path::Lossy(loss) | Path::Ip118Lossy(loss) => (1000.0 / loss) as usize,
         _ => 500_000,
@@ -281,7 +281,7 @@ fn receive__too_small_fails_the_sender_and_loses_nothing(path: Path, base: &Opti
         assert_eq!((completion.id, completion.result), (id, Err(too_large)));
         let region = completion.into_region();
         assert!(region.iter().all(|&byte| byte == 0x5a), "it was written");
-        // The next Transfer is there, whole.
+        // The next Transfer is complete.
         b.post_recv(region).expect("posted");
         let completion = next(b);
         assert_eq!(completion.result, Ok(4999));
@@ -358,7 +358,7 @@ fn cancel__while_streaming_leaves_memory_alone(path: Path, base: &Options) {
     assert!(pair.b.cancel(id), "still in flight");
     let cancelled = next(&mut pair.b);
     assert_eq!(cancelled.result, Err(TransferError::Cancelled));
-    // From here on the memory is ours, whatever is still on its way.
+    // From now on the memory is ours, whatever is still in flight.
     let mut memory = cancelled.into_region();
     memory.fill(0x77);
     let refused = next_of(&mut pair, End::A);

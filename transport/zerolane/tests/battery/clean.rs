@@ -1,4 +1,4 @@
-//! What holds where nothing is lost: deterministic counts, strict mode, offloads and small buffers.
+//! Tests that deterministic counts, strict mode, offloads and small buffers hold where nothing is lost.
 
 use crate::content;
 use crate::drive::{PATIENCE, both, next, receive_all, send_all, transfer};
@@ -10,12 +10,12 @@ use zerolane::{Error, ExportedRegion, FetchOp, Options, Region, Rights, Work};
 
 const MIB: u64 = 1 << 20;
 
-/// Bytes of payload in the smallest receive buffer that an ordinary user gets by default: the kernel counts
-/// twice 208 KiB, of which a third is payload. An end that does not run for a while on a busy machine
-/// takes the path for a long one. With this bound it still grants no more.
+/// Payload that fits the smallest default receive buffer of an ordinary user: the kernel counts 208 KiB twice, and a
+/// third of that is payload. If an end is suspended on a busy machine, the path looks long. This bound keeps the grants
+/// small even then.
 const HELD: u32 = 140_000;
 
-/// What `bytes` of bulk cost one way, by count. The first Transfer lets path probes settle.
+/// The counted costs of `bytes` of bulk one way. The first Transfer lets path probes settle.
 fn bulk(path: Path, options: &Options, bytes: u64) -> Option<(Account, Account)> {
     const PIECE: usize = 4 << 20;
     let mut pair = path.connect(options)?;
@@ -24,16 +24,15 @@ fn bulk(path: Path, options: &Options, bytes: u64) -> Option<(Account, Account)>
     Some((pair.a.account(), pair.b.account()))
 }
 
-/// What bulk costs, and how many bytes it was.
+/// The costs of bulk, and its size in bytes.
 struct Undisturbed {
     bytes: u64,
     sender: Account,
     receiver: Account,
 }
 
-/// The same, of an undisturbed run: no end was off its core for so long that the other one repeated
-/// something, or that the socket's buffer was full. Beside other programs a long run is seldom undisturbed:
-/// then shorter ones are tried.
+/// The costs of an undisturbed run: no end was suspended so long that the other one repeated something, or that the
+/// socket's buffer overflowed. On a busy machine long runs are seldom undisturbed, so shorter ones are tried.
 fn undisturbed(path: Path, options: &Options) -> Option<Undisturbed> {
     let tries = [(64, 8), (16, 8), (4, 100)];
     let tries = tries.map(|(mib, times)| std::iter::repeat_n(mib * MIB, times));
@@ -87,7 +86,7 @@ fn gate__veth_places_all_with_few_syscalls() {
         .into_iter()
         .flat_map(|mtu| [(mtu, Options::default()), (mtu, plain())])
     {
-        // What is chosen on such a path, unless the machine is so busy that it looks long.
+        // The value chosen on such a path, unless the machine is so busy that the path looks long.
         let options = Options {
             control: zerolane::options::Control::Lan,
             ..base
@@ -104,7 +103,7 @@ fn gate__veth_places_all_with_few_syscalls() {
         assert!(sender.gso && receiver.gro, "veth has both");
         let (sent, received) = (sender.tx_data_syscalls, receiver.rx_data_syscalls);
         let most = 20 * (bytes / MIB);
-        // What is given to the kernel takes two calls.
+        // Payload given to the kernel takes two calls.
         let given = 20 * (sender.bytes_given / MIB);
         assert!(sent <= most + given, "{sent} data sends for {bytes} bytes");
         assert!(
@@ -114,13 +113,13 @@ fn gate__veth_places_all_with_few_syscalls() {
     }
 }
 
-/// What strict mode made of bulk one way, and whether it ended the connection.
+/// The counts of bulk one way in strict mode, and whether strict mode ended the connection.
 fn strict_bulk(path: Path, strict: &Options) -> Option<(Account, Account, bool)> {
     const COUNT: usize = 16;
     let len = 4 << 20;
     let mut pair = path.connect(strict)?;
     transfer(&mut pair, 1, &[1000]);
-    // Both ends know the path, so that the STU size does not change later.
+    // Lets both ends measure the path, so that the STU size does not change later.
     let settles = |end: &mut zerolane::Connection| {
         let give_up = Instant::now() + PATIENCE;
         while end.account().stu < 1400 {
@@ -164,7 +163,7 @@ fn strict__passes_on_a_clean_path() {
             ..base
         };
         for path in [Path::LoopbackV4, Path::LoopbackV6, Path::Veth(1500)] {
-            // An end that is kept from running makes the other one repeat something.
+            // A suspended end makes the other one repeat something.
             let passes = || match strict_bulk(path, &strict) {
                 Some((a, b, true)) => {
                     let repeats = a.protocol.timeouts + b.protocol.timeouts;
@@ -182,7 +181,7 @@ fn strict__passes_on_a_clean_path() {
     }
 }
 
-/// Payload copied that a forecast could have placed: that of Transfers.
+/// Payload copied although a forecast could have placed it: that of Transfers.
 fn missed(account: &Account) -> u64 {
     account.bytes_moved() - account.moved(MoveCause::Unannounced)
 }
@@ -192,9 +191,9 @@ fn strict__ends_the_connection_where_a_copy_is_needed() {
     for base in [Options::default(), plain()] {
         for (path, len) in [
             (Path::Lossy(0.05), 4 << 20),
-            // STUs of 1184 bytes, sealed: shorter than the longest small put.
+            // STUs of 1184 bytes, encrypted: shorter than the longest small put.
             (Path::LossyNarrow(0.05), 4 << 20),
-            // No longer than one datagram, and still Transfers.
+            // At most one datagram, and still a Transfer.
             (Path::Lossy(0.05), 1000),
             (Path::LossyNarrow(0.05), 8),
         ] {
@@ -226,8 +225,7 @@ fn strict_ends_where_a_copy_is_needed(path: Path, base: &Options, len: usize) {
                 Err(Error::Closed(_)) => break,
                 Err(other) => panic!("{other}"),
                 Ok(None) => {}
-                // A Transfer that completes has the right content. All of it may even have come to its
-                // place: then the next one is waited for.
+                // A completed Transfer has the right content. If all of it was in place, the next one is tested.
                 Ok(Some(it)) if it.result.is_ok() => {
                     content::verify(3, &it.into_region());
                     assert!(
@@ -258,7 +256,7 @@ fn strict_ends_where_a_copy_is_needed(path: Path, base: &Options, len: usize) {
     both(&mut pair, sends, receives);
 }
 
-/// What fits one datagram comes unannounced, so that nothing can be forecast, and is copied once.
+/// Payload that fits one datagram comes unannounced, so it cannot be forecast, and is copied once.
 #[test]
 fn strict__permits_small_operations() {
     for base in [Options::default(), plain()] {
@@ -324,7 +322,7 @@ fn offloads__every_combination_by_option() {
             transfer(&mut pair, 4, &[3 << 20, 1, 100_000]);
             assert_eq!((pair.a.account().gso, pair.b.account().gro), (gso, gro));
             let (a, b) = (pair.a.account(), pair.b.account());
-            // What is sent again may meet its first copy, which a busy machine has left in the socket.
+            // A repeated datagram may meet its first copy, which a busy machine has left in the socket.
             let timeouts = a.protocol.timeouts + b.protocol.timeouts;
             assert!(b.dropped_socket_buffer <= timeouts, "{path:?}: {b:#?}");
         }
@@ -341,7 +339,7 @@ fn receive_buffer__small_is_never_overrun() {
     ] {
         let small = Options {
             receive_buffer: 64 << 10,
-            // A path of a busy machine may look long, and would get more.
+            // A path may look long on a busy machine, and would get more.
             max_in_flight: 43_000,
             gro,
             ..Options::default()
@@ -351,7 +349,7 @@ fn receive_buffer__small_is_never_overrun() {
         };
         let lengths = [1 << 20; 4];
         let receives = |b: &mut zerolane::Connection| {
-            // All that was granted meanwhile waits in the socket.
+            // Everything granted meanwhile waits in the socket.
             for (seed, &len) in (5..).zip(&lengths) {
                 receive_all(b, seed, &[len]);
                 std::thread::sleep(Duration::from_millis(10));
@@ -359,7 +357,7 @@ fn receive_buffer__small_is_never_overrun() {
         };
         both(&mut pair, |a| send_all(a, 5, &lengths), receives);
         let account = pair.b.account();
-        // What a timeout asks for again may meet its first copy, which a busy machine has left in the socket.
+        // A datagram repeated after a timeout may meet its first copy, which a busy machine has left in the socket.
         assert!(
             account.dropped_socket_buffer <= account.protocol.timeouts,
             "{path:?}: {account:#?}"

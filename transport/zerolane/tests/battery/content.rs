@@ -1,4 +1,4 @@
-//! Payload that tells where it belongs.
+//! Makes payload for tests that identifies its Transfer and offset.
 
 use zerolane::Region;
 
@@ -24,7 +24,7 @@ pub fn region(seed: u64, len: usize) -> Region {
     region
 }
 
-/// Panics naming the first byte that is not the one of the Transfer `seed`.
+/// Panics with the offset of the first byte that is not of the Transfer `seed`.
 #[track_caller]
 pub fn verify(seed: u64, bytes: &[u8]) {
     for (index, chunk) in (0..).zip(bytes.chunks(8)) {

@@ -1,4 +1,4 @@
-//! Ports without a listener, and peers that vanish, sleep, or never speak.
+//! Tests that ends notice absent listeners, and peers that vanish, sleep, or never speak.
 
 use crate::content;
 use crate::drive::{PATIENCE, both, idle, next, receive_all, transfer};
@@ -17,12 +17,12 @@ use zerolane_wire::{
     Route,
 };
 
-/// For peers that fall silent.
+/// Options for peers that fall silent.
 fn impatient() -> Options {
     silent_for(Duration::from_millis(600))
 }
 
-/// Ends that give up a peer after this time, and take any to connect.
+/// Ends that give up a silent peer after this time, and may take longer to connect.
 fn silent_for(idle_timeout: Duration) -> Options {
     Options {
         idle_timeout,
@@ -31,7 +31,7 @@ fn silent_for(idle_timeout: Duration) -> Options {
     }
 }
 
-/// For what never answers.
+/// Options for peers that never answer.
 fn hasty() -> Options {
     Options {
         connect_timeout: Duration::from_millis(300),
@@ -107,7 +107,7 @@ fn connect__without_a_common_profile_is_rejected_with_words() {
     is_rejected(speaks(Profile::Classic), speaks(Profile::Extended));
 }
 
-/// An end that did not ask for the classic profile never gets it.
+/// An end that did not request the classic profile never gets it.
 #[test]
 fn connect__classic_is_rejected_by_an_end_that_did_not_ask_for_it() {
     is_rejected(Options::default(), speaks(Profile::Classic));
@@ -121,7 +121,7 @@ fn connect__classic_is_rejected_by_an_end_that_did_not_ask_for_it() {
     );
 }
 
-/// An endpoint refuses a connection for want of a common profile, and says so.
+/// Tests that an endpoint refuses a connection without a common profile, and reports that.
 fn is_rejected(accepting: Options, connecting: Options) {
     let mut endpoint = Endpoint::bind("127.0.0.1:0", accepting).expect("bind");
     let address = endpoint.local_addr();
@@ -197,7 +197,7 @@ fn waker__ends_this_wait_or_the_next() {
     transfer(&mut pair, 1, &[10]);
 }
 
-/// Posts sends, receives, a Read and an offer that will not be answered.
+/// Posts sends, receives, a Read and an offer that will get no answer.
 fn post_some(connection: &mut Connection) -> HashSet<TransferId> {
     let memory = || Region::anonymous(4 << 20).expect("memory");
     let mut posted = HashSet::new();
@@ -210,7 +210,8 @@ fn post_some(connection: &mut Connection) -> HashSet<TransferId> {
     posted
 }
 
-/// Everything posted fails exactly once because the connection ended; then calls return its end.
+/// Tests that every posted request fails exactly once because the connection ended, and that later calls return the
+/// reason.
 #[track_caller]
 fn assert_all_fail(connection: &mut Connection, mut posted: HashSet<TransferId>) -> CloseReason {
     loop {
@@ -222,7 +223,7 @@ fn assert_all_fail(connection: &mut Connection, mut posted: HashSet<TransferId>)
                     "{:?}",
                     it.result
                 );
-                // The memory is back.
+                // The memory came back.
                 assert_eq!(it.into_region().len(), 4 << 20);
             }
             Err(Error::Closed(reason)) => {
@@ -268,7 +269,7 @@ fn peer__dropped_without_close_says_so() {
     }
 }
 
-/// The peer is connected when it has the answer. This end has not yet seen that it has it.
+/// The peer is connected once it has the answer. This end has not seen that yet.
 #[test]
 fn peer__dropped_after_its_first_call_says_so() {
     let mut endpoint = Endpoint::bind("127.0.0.1:0", impatient()).expect("bind");
@@ -324,7 +325,7 @@ fn peer__behind_a_cut_link_is_dead_after_the_idle_timeout() {
 
 const PEER: &str = "ZEROLANE_TEST_PEER";
 
-/// Not a test of its own: the process that the next one kills.
+/// Not a test: the process that the next test kills.
 #[test]
 fn child__streams_until_killed() {
     let Ok(address) = std::env::var(PEER) else {
@@ -352,7 +353,7 @@ impl Drop for Killed {
 
 #[test]
 fn peer__killed_process_is_noticed() {
-    // The child may be kept off its core for a while before it is killed.
+    // The child may be suspended for a while before it is killed.
     let options = silent_for(Duration::from_secs(10));
     let mut endpoint = Endpoint::bind("127.0.0.1:0", options).expect("bind");
     let mut command = Command::new(std::env::current_exe().expect("known"));
@@ -369,7 +370,7 @@ fn peer__killed_process_is_noticed() {
     let mut posted = posted;
     let reason = loop {
         match connection.wait(Some(PATIENCE)) {
-            // What was on its way may still have arrived.
+            // Payload in flight may still have arrived.
             Ok(Some(it)) if it.result.is_ok() => {
                 assert!(posted.remove(&it.id));
                 content::verify(1, &it.into_region());
@@ -427,7 +428,7 @@ fn peer__that_sleeps_less_than_the_idle_timeout_comes_back() {
 
 #[test]
 fn connection__outlives_silence_when_nothing_is_posted() {
-    // What is moved afterwards takes less on any machine.
+    // The following requests take less on any machine.
     let timeout = Duration::from_secs(2);
     let pair = Path::LoopbackV4.connect(&silent_for(timeout));
     let mut pair = pair.expect("always permitted");

@@ -1,7 +1,7 @@
-//! Delivery modes: what wakes a receiver that waits, what only a poll finds, and what is held back.
+//! Tests that delivery modes decide what wakes a waiting receiver and what only a poll finds.
 //!
-//! Wake-ups are counted: returns of `wait` with a completion, and of a queue's descriptor. The last Transfer of
-//! each stream interrupts, so nothing is timed: an earlier wake-up would be counted first.
+//! Wake-ups are counted: returns of `wait` with a completion, and of a queue's descriptor. The last Transfer of each
+//! stream interrupts, so the test needs no timing: an earlier wake-up would be counted first.
 
 use crate::content;
 use crate::drive::{PATIENCE, both, next};
@@ -13,7 +13,7 @@ use zerolane::Delivery::{self, Interrupt, Polled, Silent};
 use zerolane::{Completion, CompletionQueue, Connection, Options, Region, TransferId};
 
 const LEN: usize = 10_000;
-/// Of the connection in a queue.
+/// Tag of the connection in a queue.
 const TAG: u64 = 7;
 
 fn pair() -> Option<Pair> {
@@ -27,7 +27,7 @@ fn send_as(source: &mut Connection, deliveries: &[Delivery]) {
     }
 }
 
-/// Sends one Transfer, and waits until the peer has it.
+/// Sends one Transfer, and waits until the peer has received it.
 fn send(source: &mut Connection, seed: u64, delivery: Delivery) {
     let sent = source.post_send_with(content::region(seed, LEN), delivery);
     let id = sent.expect("posted");
@@ -41,7 +41,7 @@ fn post(target: &mut Connection, count: usize) -> Vec<TransferId> {
     posted.collect()
 }
 
-/// The n-th that came is the n-th that was posted, with its content.
+/// Tests that the n-th completion is the n-th request posted, with its content.
 fn verify(n: usize, ids: &[TransferId], completion: Completion) {
     assert_eq!((completion.id, completion.result), (ids[n], Ok(LEN)));
     content::verify(1 + n as u64, &completion.into_region());
@@ -58,7 +58,7 @@ fn look(target: &mut Connection) -> Completion {
     }
 }
 
-/// Polls until at most `left` requests are in flight, and once more. No poll finds a completion.
+/// Polls until at most `left` requests are in flight, and once more. No poll may return a completion.
 fn find_nothing_while(target: &mut Connection, left: usize) {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -72,8 +72,8 @@ fn find_nothing_while(target: &mut Connection, left: usize) {
     }
 }
 
-/// Sends a Transfer for each of `deliveries`, and counts the returns of the receiver's `wait`: how many
-/// Transfers each brought. After one that interrupts, the sender goes on when that was counted.
+/// Sends a Transfer for each of `deliveries`, and counts how many Transfers each return of the receiver's `wait`
+/// brought. After one that interrupts, the sender waits until it was counted.
 fn wake_ups(pair: &mut Pair, deliveries: &[Delivery]) -> Vec<usize> {
     let (counted, go_on) = mpsc::channel();
     let source = move |source: &mut Connection| {
@@ -94,7 +94,7 @@ fn wake_ups(pair: &mut Pair, deliveries: &[Delivery]) -> Vec<usize> {
                 assert_eq!(completion.delivery, deliveries[taken]);
                 verify(taken, &ids, completion);
                 taken += 1;
-                // What came along.
+                // Completions that came with it.
                 came = target.wait(Some(Duration::ZERO)).expect("connected");
             }
             wake_ups.push(taken - before);
@@ -130,7 +130,7 @@ fn delivery__a_look_finds_polled_and_not_silent() {
             verify(0, &ids, look(b));
             find_nothing_while(b, 1);
             looked.send(()).expect("awaited");
-            // In order: the silent one comes along with the one behind it.
+            // In order: the silent one comes together with the next one.
             verify(1, &ids, look(b));
             verify(2, &ids, look(b));
         },
@@ -144,16 +144,16 @@ fn delivery__silent_is_held_back_until_asked_for_by_number() {
         &mut pair,
         |a| {
             send_as(a, &[Silent, Silent]);
-            // Behind them in order, so they are there when this is.
+            // They complete in order, so they are complete when this one is.
             a.send_message(b"two", None).expect("sent");
         },
         |b| {
             let ids = post(b, 3);
             let message = b.post_message_recv(None).expect("posted");
-            // Asked for before it is there.
+            // Requested before it completes.
             assert!(b.notify(ids[0]));
             verify(0, &ids, next(b));
-            // The message interrupts: the silent one before it comes first.
+            // The message interrupts: the silent one before it is returned first.
             verify(1, &ids, next(b));
             assert_eq!(next(b).id, message);
             assert!(b.cancel(ids[2]));
@@ -203,7 +203,7 @@ fn delivery__a_transfer_that_finds_no_receive_wakes() {
         |a| send_as(a, &[Silent, Silent, Silent]),
         |b| {
             let mut ids = post(b, 2);
-            // The third is announced, and the memory for it is in what was held back.
+            // The third is announced, and the memory for it belongs to a completion that was held back.
             verify(0, &ids, next(b));
             verify(1, &ids, next(b));
             ids.extend(post(b, 1));
@@ -264,7 +264,7 @@ fn delivery__a_queue_is_notified_of_what_interrupts_alone() {
             let queue = CompletionQueue::new(8).expect("a queue");
             b.set_completion_queue(&queue, TAG);
             let ids = post(b, deliveries.len());
-            // Returns when something interrupts; what came before is in the queue then.
+            // Returns when a completion interrupts; earlier ones are in the queue then.
             assert!(b.wait(Some(PATIENCE)).expect("connected").is_none());
             assert!(queue.len() >= 4, "{}", queue.len());
             for n in 0..4 {
@@ -284,14 +284,14 @@ fn delivery__a_queue_is_notified_of_what_interrupts_alone() {
     );
 }
 
-/// What a wait on the queue returns.
+/// The result of a wait on the queue.
 fn told(queue: &CompletionQueue) -> Completion {
     let (tag, completion) = queue.wait(Some(PATIENCE)).expect("no error").expect("told");
     assert_eq!(tag, TAG);
     completion
 }
 
-/// A queue of completions that do not wake would never be emptied.
+/// A full queue must wake, or nothing would empty it.
 #[test]
 fn delivery__a_full_queue_wakes() {
     let Some(mut pair) = pair() else { return };
@@ -313,7 +313,7 @@ fn delivery__a_full_queue_wakes() {
     );
 }
 
-/// A Waker and a timeout end a wait that polled Transfers keep busy.
+/// A Waker and a timeout end a wait, even while polled Transfers keep it busy.
 #[test]
 fn delivery__polled_keeps_no_wait_from_its_end() {
     let Some(mut pair) = pair() else { return };

@@ -1,4 +1,4 @@
-//! Driving both ends of a connection.
+//! Drives both ends of a connection in tests.
 
 use crate::content;
 use crate::path::{Net, Pair};
@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use zerolane::{Completion, Connection, Region};
 
-/// Bounds how long a failure takes to show on a busy machine; never waited for otherwise.
+/// Bounds how long a failure takes to show on a busy machine; otherwise never reached.
 pub const PATIENCE: Duration = Duration::from_secs(40);
 
-/// How long an end that has nothing to do sleeps before it polls again.
+/// How long an idle end sleeps before it polls again.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Something happened, seen by other threads.
+/// An event that other threads can see.
 #[derive(Default)]
 pub struct Flag(AtomicBool);
 
@@ -22,7 +22,7 @@ impl Flag {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Raised when the guard goes, also by a panic.
+    /// Raises the flag when the guard is dropped, also by a panic.
     pub fn raise_at_end(&self) -> impl Drop + '_ {
         struct Raise<'a>(&'a Flag);
         impl Drop for Raise<'_> {
@@ -45,8 +45,8 @@ impl Flag {
     }
 }
 
-/// Runs both jobs at once, each on its own thread. The end that is done first goes on answering the
-/// other one, as a program with more to do would.
+/// Runs both jobs at once, each on its own thread. The end that finishes first keeps answering the other one, as a
+/// program with more to do would.
 pub fn both<A: Send, B: Send>(
     pair: &mut Pair,
     job_a: impl FnOnce(&mut Connection) -> A + Send,
@@ -87,7 +87,7 @@ pub fn next(connection: &mut Connection) -> Completion {
     }
 }
 
-/// Lets time pass, answering the peer; nothing may complete.
+/// Lets time pass while answering the peer; nothing may complete.
 pub fn idle(connection: &mut Connection, time: Duration) {
     let end = Instant::now() + time;
     while Instant::now() < end {
@@ -110,7 +110,7 @@ pub fn send_all(connection: &mut Connection, seed: u64, lengths: &[usize]) {
     }
 }
 
-/// Posts receives for Transfers of these lengths, and verifies what comes.
+/// Posts receives for Transfers of these lengths, and verifies them.
 pub fn receive_all(connection: &mut Connection, seed: u64, lengths: &[usize]) {
     let mut expected = Vec::new();
     for (seed, &len) in (seed..).zip(lengths) {
@@ -127,7 +127,7 @@ pub fn receive_all(connection: &mut Connection, seed: u64, lengths: &[usize]) {
     }
 }
 
-/// Transfers of these lengths from a to b.
+/// Sends Transfers of these lengths from a to b.
 pub fn transfer(pair: &mut Pair, seed: u64, lengths: &[usize]) {
     both(
         pair,
@@ -136,11 +136,11 @@ pub fn transfer(pair: &mut Pair, seed: u64, lengths: &[usize]) {
     );
 }
 
-/// Pieces that a stream consists of.
+/// Pieces of a stream.
 const PIECES: u64 = 12;
 
-/// Streams pieces of `len` bytes to the end on `to`; when the first one is complete, `happen` runs beside
-/// the rest of it, and is over before the last one is received.
+/// Streams pieces of `len` bytes to the end on `to`. When the first piece is complete, `happen` runs while the stream
+/// continues; it returns before the last piece is received.
 pub fn stream_while(pair: &mut Pair, to: Side, len: usize, happen: impl Fn(&Net) + Sync) {
     let (sent, received) = (&Flag::default(), &Flag::default());
     let Pair { a, b, net } = pair;

@@ -1,4 +1,4 @@
-//! Short Transfers, whose payload leaves with its announcement.
+//! Tests that short Transfers are sent together with their announcement.
 
 use crate::content;
 use crate::drive::{PATIENCE, both, next, transfer};
@@ -6,14 +6,14 @@ use crate::path::Path;
 use zerolane::counters::MoveCause;
 use zerolane::{Connection, Options, Region, Work};
 
-/// Up to the longest that leaves so.
+/// Up to the longest that is sent eagerly.
 const LENGTHS: [usize; 7] = [1, 2, 100, 1432, 1433, 4096, 16 << 10];
 
 fn empty(len: usize) -> Region {
     Region::anonymous(len).expect("memory")
 }
 
-/// Sends and messages whose receives are posted before, or when they are there already.
+/// Sends and messages whose receives are posted before they arrive, or afterwards.
 pub fn arrives_with_and_without_a_receive(path: Path, base: &Options) {
     let Some(mut pair) = path.connect(base) else {
         return;
@@ -48,7 +48,7 @@ pub fn arrives_with_and_without_a_receive(path: Path, base: &Options) {
     both(&mut pair, sends, receives);
     let (a, b) = (pair.a.account(), pair.b.account());
     assert_eq!(a.protocol.eager_sent, 3 * LENGTHS.len() as u64);
-    // One that was lost may have been granted.
+    // An eager one that was lost may have been granted.
     let received = b.protocol.eager_received;
     assert!(received > 0 && received <= a.protocol.eager_sent, "{b:#?}");
     let held = b.moved(MoveCause::Held);

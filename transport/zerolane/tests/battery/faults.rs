@@ -1,4 +1,4 @@
-//! What happens to interfaces in the middle of a Transfer, and strangers' datagrams.
+//! Tests that Transfers survive interface changes, and that datagrams of unauthenticated peers are ignored.
 
 use crate::content;
 use crate::drive::{self, both, transfer};
@@ -13,12 +13,12 @@ use zerolane::{Connection, Options};
 
 const PIECE: usize = 4 << 20;
 
-/// Streams from a to b; when the first piece is complete, `happen` runs beside the rest of it.
+/// Streams from a to b; when the first piece is complete, `happen` runs while the stream continues.
 fn stream_while(pair: &mut Pair, happen: impl Fn(&Topology) + Sync) {
     drive::stream_while(pair, Side::B, PIECE, |net| happen(net.hosts()));
 }
 
-/// The same with the network changed between two pieces, while payload is certainly in flight: the sender goes on.
+/// Streams with the network changed between two pieces, while payload is certainly in flight.
 fn change_amid(path: Path, options: &Options, change: impl Fn(&Topology) + Sync) -> Option<Pair> {
     let mut pair = path.connect(options)?;
     transfer(&mut pair, 90, &[1000]);
@@ -38,7 +38,7 @@ fn interface__down_for_5_s_and_up_again() {
 
 #[test]
 fn interface__flaps_several_times() {
-    // On a busy machine the commands take their time, with the link down.
+    // On a busy machine the commands take long, with the link down.
     let options = Options {
         idle_timeout: Duration::from_secs(60),
         ..Options::default()
@@ -100,8 +100,8 @@ fn offloads__switched_off_and_on_amid() {
         }
     });
     if let Some(pair) = pair {
-        // On a busy machine the path looks longer than it is, and the window with it: what overruns the
-        // buffer then shrinks it again.
+        // On a busy machine the path looks longer than it is, which enlarges the window. Overruns of the buffer then
+        // shrink it again.
         let account = pair.b.account();
         let dropped = account.dropped_socket_buffer;
         assert!(dropped * 100 <= account.datagrams_received, "{account:#?}");
@@ -137,7 +137,7 @@ fn mtu__of_ip118_shrunk_at_both_sides_amid() {
     }
 }
 
-/// The router tells of what does not fit its second link, and probes find what does.
+/// The router reports packets that do not fit its second link, and probes find the size that does.
 #[test]
 fn mtu__of_a_second_link_is_found_over_ip118() {
     let Some(mut pair) = Path::Ip118Routed.connect(&Options::default()) else {
@@ -145,7 +145,7 @@ fn mtu__of_a_second_link_is_found_over_ip118() {
     };
     transfer(&mut pair, 1, &[PIECE, 1, PIECE]);
     for account in [pair.a.account(), pair.b.account()] {
-        // With both headers and the seal; whole words of payload.
+        // With both headers and the tag; whole words of payload.
         let whole = account.stu as usize + 20 + 40 + 24;
         assert!((1280 - 7..=1400).contains(&whole), "{whole}");
     }
@@ -153,7 +153,7 @@ fn mtu__of_a_second_link_is_found_over_ip118() {
 
 #[test]
 fn mtu__shrunk_behind_the_senders_back() {
-    // Without GSO at the device, every packet is a real one, and what is too large vanishes.
+    // Without GSO at the device, every packet is a real one, and packets that are too large vanish.
     let Some(mut pair) = Path::Veth(1500).connect(&Options::default()) else {
         return;
     };
@@ -169,7 +169,7 @@ fn mtu__shrunk_behind_the_senders_back() {
     transfer(&mut pair, 91, &[1 << 20, 1]);
 }
 
-/// Bytes that differ from each other in length, content and how much of them looks right.
+/// Bytes of varying length and content, of which a varying part is valid.
 fn noise(round: u64) -> Vec<u8> {
     let len = (round * 7919 % 1400) as usize;
     let mut bytes = vec![0; len];
@@ -197,7 +197,7 @@ fn strangers__at_the_listening_port_change_nothing() {
         scope.spawn(|| {
             for round in 0..ROUNDS {
                 for to in [to_a, to_b] {
-                    // Refused now and then: no socket takes strangers' datagrams there any more.
+                    // Sometimes refused: no socket accepts datagrams of unauthenticated peers there any more.
                     let _ = stranger.send_to(&noise(round), to);
                 }
             }
@@ -211,9 +211,8 @@ fn strangers__at_the_listening_port_change_nothing() {
 
 /// Asserts that `end` got only datagrams that `peer` sent: the kernel kept all others out.
 ///
-/// Bytes moved would not show that. On a busy machine an end that does not run for a while takes the path for
-/// a long one and grants more than its socket buffer holds. What overruns that is repaired, and may then
-/// land in the place of something else, without any stranger.
+/// A count of moved bytes would not show that. On a busy machine a suspended end overestimates the path and grants more
+/// than its socket buffer holds. Repairing the overrun may misplace payload without any unauthenticated peer.
 fn assert_only_the_peers(end: &Account, peer: &Account) {
     for reason in [
         DropReason::Malformed,
@@ -225,7 +224,7 @@ fn assert_only_the_peers(end: &Account, peer: &Account) {
         assert_eq!(end.protocol.dropped(reason), 0, "{reason:?}: {end:#?}");
     }
     let came = end.datagrams_received + end.dropped_socket_buffer;
-    // Those of the key exchange, a few, are in no account of their sender.
+    // A few datagrams of the key exchange are in no account of their sender.
     let sent = peer.datagrams_sent + ROUNDS / 10;
     assert!(came <= sent, "{end:#?} {peer:#?}");
 }
@@ -256,7 +255,7 @@ fn forge_all(from: SocketAddr, to: SocketAddr) {
     let target = SockAddr::from(SocketAddrV4::new(*to.ip(), 0));
     for round in 0..ROUNDS {
         let packet = forged(from, to, &noise(round));
-        // A full queue drops it: that counts as sent.
+        // A full queue drops it, which counts as sent.
         let _ = socket.send_to(&packet, &target);
     }
 }

@@ -1,4 +1,4 @@
-//! Mapped files as memory, and what becomes of a Transfer whose file shrinks.
+//! Tests that mapped files work as memory, and that a Transfer fails if its file shrinks.
 
 use crate::content;
 use crate::drive::{both, next, receive_all, send_all};
@@ -107,7 +107,7 @@ fn map_file__at_any_offset() {
 struct Device(String);
 
 impl Device {
-    /// Over a file of `len` bytes.
+    /// Makes one over a file of `len` bytes.
     fn new(dir: &tempfile::TempDir, name: &str, len: u64) -> Option<Device> {
         open(dir, name).set_len(len).expect("sized");
         let made = Command::new("losetup")
@@ -176,7 +176,7 @@ fn map_file__from_device_to_device() {
     }
 }
 
-/// With and without user-space access to the payload: seals and checksums read it, losses move it.
+/// With and without access to the payload in user space: encryption and checksums read it, losses move it.
 fn faulty_ways() -> impl Iterator<Item = (Path, Options)> {
     let summed = PATHS.into_iter().map(|path| {
         let checksum = true;

@@ -1,4 +1,4 @@
-//! One direction that is finished, while the other goes on.
+//! Tests that one direction can be finished while the other continues.
 
 use crate::content;
 use crate::drive::{both, next};
@@ -12,7 +12,7 @@ fn empty(len: usize) -> Region {
     Region::anonymous(len).expect("memory")
 }
 
-/// A reads what it asked for until B has no more; B, whose peer finished at once, answers all the same.
+/// A reads answers until B has no more; B answers although its peer finished at once.
 pub fn the_other_direction_goes_on(path: Path, base: &Options) {
     let Some(mut pair) = path.connect(base) else {
         return;

@@ -1,4 +1,4 @@
-//! Puts with and without immediates, one behind the other, into slots that are used again and again.
+//! Tests that an immediate arrives after all earlier puts, with slots that are reused.
 
 use crate::content;
 use crate::drive::{PATIENCE, both};
@@ -11,13 +11,13 @@ use zerolane::{Connection, ExportedRegion, Region, RegionKey, Rights, Work};
 
 const SLOTS: u64 = 4;
 const SLOT: usize = 20_000;
-/// Bytes of the memory.
+/// Size of the memory, bytes.
 pub const LEN: usize = SLOTS as usize * SLOT;
 const ROUNDS: u64 = 40;
-/// Where the puts of one slot begin: a small one, one of several operations, and one with the immediate.
+/// The offsets at which the puts of one slot begin: a small one, one of several operations, and one with the immediate.
 const CUTS: [usize; 4] = [0, 700, 9_001, SLOT];
 
-/// Each immediate says that its slot is whole: the owner looks, and gives the slot back.
+/// Each immediate says that its slot is complete: the owner checks it, and gives the slot back.
 pub fn tell_of_all_before_them(mut pair: Pair, memory: &ExportedRegion, of_memfd: bool) {
     let key = pair.b.export(memory, Rights::ALL).expect("exported");
     let seen = &AtomicU64::new(0);
@@ -46,9 +46,9 @@ pub fn tell_of_all_before_them(mut pair: Pair, memory: &ExportedRegion, of_memfd
     assert_eq!(direct, all);
 }
 
-/// How many of the puts were done without the owner.
+/// Returns how many of the puts were done without the owner.
 fn put_rounds(connection: &mut Connection, key: &RegionKey, seen: &AtomicU64) -> u64 {
-    // What the owner lends is here with its answer.
+    // Memory that the owner lends is mapped here once this answer arrives.
     connection.get(key, 0, &mut [0]).expect("got");
     let before = connection.account().direct_operations;
     let mut ended = 0;

@@ -1,4 +1,4 @@
-//! Several senders to one receiver, which schedules what they may send.
+//! Tests that a receiver schedules several senders without loss.
 
 use crate::drive::{Flag, PATIENCE, receive_all, send_all};
 use zerolane::options::{FastAnswer, Schedule, Scheduler};
@@ -13,9 +13,8 @@ fn scheduled(schedule: Schedule) -> Options {
     }
 }
 
-/// Connects `SENDERS` senders to an endpoint with `options`; `send` and `receive` run for each, in
-/// threads of their own. The first byte sent tells the sender's number. A sender may drop its
-/// connection.
+/// Connects `SENDERS` senders to an endpoint with `options`; `send` and `receive` run for each, in threads of their
+/// own. The first byte sent is the sender's number. A sender may drop its connection.
 fn run(
     options: Options,
     send: impl Fn(u64, Connection) -> Option<Connection> + Sync,
@@ -93,7 +92,7 @@ fn schedules__a_sender_that_vanishes_keeps_nothing() {
             let region = Region::anonymous(4 << 20).expect("memory");
             connection.post_send(region).expect("posted");
             connection.poll().expect("connected");
-            // Dropped with what it was granted.
+            // Dropped while it had grants.
             None
         },
         |number, connection| {

@@ -1,4 +1,4 @@
-//! IPv6 link-local addresses, which mean nothing without their interface.
+//! Tests that IPv6 link-local addresses work with the name or number of their interface.
 
 use crate::drive::{Flag, PATIENCE, transfer};
 use crate::path::{Net, Pair, hosts};
@@ -24,7 +24,7 @@ fn scope(address: SocketAddr) -> u32 {
     }
 }
 
-/// Connects from a to `to`, written by `written`, where b listens on `listens_on`, and moves something.
+/// Connects from a to `to`, formatted by `written`, where b listens on `listens_on`, and transfers something.
 fn connects(
     lane: LaneChoice,
     listens_on: impl Fn(u32) -> SocketAddr + Sync,
@@ -85,7 +85,7 @@ fn by_number(host: &Namespace, port: u16) -> SocketAddr {
     SocketAddrV6::new(B, port, 0, scope_of(host)).into()
 }
 
-/// As getaddrinfo reads it.
+/// As parsed by getaddrinfo.
 fn by_name(host: &Namespace, port: u16) -> SocketAddr {
     let written = format!("{B}%{}", host.device());
     let mut found = (written.as_str(), port).to_socket_addrs().expect("found");

@@ -1,4 +1,4 @@
-//! ECN: which datagrams leave ECN-capable, and whether marks are counted.
+//! Tests that datagrams are sent ECN-capable, and that congestion marks are counted.
 
 use crate::drive::transfer;
 use crate::path::{Pair, Path};
@@ -15,7 +15,7 @@ fn controlled(control: Control) -> Options {
     }
 }
 
-/// Datagrams that `end` took: capable, and marked.
+/// Datagrams that `end` received: ECN-capable ones, and marked ones.
 fn seen(end: &Connection) -> (u64, u64) {
     let counters = end.account().protocol;
     (counters.capable, counters.marked)
@@ -49,7 +49,7 @@ fn datagrams__are_plain_where_grants_are_enough() {
     }
 }
 
-/// What a queue would do to them: both bits.
+/// Sets both bits, as a congested queue would.
 #[test]
 fn datagrams__that_are_marked_are_counted() {
     let Some(mut pair) = Path::LoopbackV4.connect(&controlled(Control::Lan)) else {
@@ -63,7 +63,7 @@ fn datagrams__that_are_marked_are_counted() {
     assert!(marked > 0 && marked <= datagrams, "{marked} of {datagrams}");
 }
 
-/// Each datagram of a train, though it is taken with the others in one piece.
+/// Each datagram of a train counts, although the kernel merges them.
 #[test]
 fn datagrams__of_trains_are_each_counted() {
     let Some(mut pair) = Path::Veth(1500).connect(&controlled(Control::Lan)) else {

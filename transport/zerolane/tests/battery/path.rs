@@ -1,4 +1,4 @@
-//! How two ends reach each other.
+//! Makes the paths between two ends on which the battery runs.
 
 use crate::drive::{Flag, PATIENCE};
 use netlab::lab::{Lab, LabConfig};
@@ -12,7 +12,7 @@ use zerolane::counters::LaneKind;
 use zerolane::options::{DeviceOptions, EthernetAddress, EthernetDevice, LaneChoice};
 use zerolane::{Connection, Endpoint, Options, Security};
 
-/// Without protection; the default is encrypted.
+/// Without encryption; encryption is the default.
 pub fn plain() -> Options {
     Options {
         security: Security::plain(),
@@ -27,39 +27,38 @@ pub enum Path {
     LoopbackV4,
     /// ::1, MTU 65536.
     LoopbackV6,
-    /// Memory that both share.
+    /// Shared memory.
     Shared,
     /// Two namespaces joined by veth of this MTU, IPv4.
     Veth(u32),
-    /// The same, IPv6.
+    /// Like `Veth`, IPv6.
     VethV6(u32),
-    /// The same without IP: raw Ethernet.
+    /// Raw Ethernet, without IP, over veth of this MTU.
     Ethernet(u32),
-    /// The same past the kernel's network stack: AF_XDP.
+    /// Raw Ethernet by AF_XDP, which bypasses the kernel's network stack.
     Bypass(u32),
-    /// The same, whose ends poll the driver themselves.
+    /// Like `Bypass`, with ends that poll the driver.
     Polled(u32),
-    /// The same, and a program in both drivers that drops what was not granted.
+    /// Like `Bypass`, with a program in both drivers that drops ungranted payload.
     Validated(u32),
-    /// IP protocol 118 between the same two, IPv4.
+    /// IP protocol 118 over veth of this MTU, IPv4.
     Ip118(u32),
-    /// The same, IPv6.
+    /// Like `Ip118`, IPv6.
     Ip118V6(u32),
-    /// The same, IPv4, over a router whose second link has an MTU of 1400: it tells of packets that do not fit.
+    /// Like `Ip118`, over a router whose second link has an MTU of 1400: it reports packets that do not fit.
     Ip118Routed,
-    /// By UDP over a router whose second link has this MTU: of packets that do not fit it says nothing.
+    /// UDP over a router whose second link has this MTU: it does not report packets that do not fit.
     Narrow(u32),
-    /// IP protocol 118 through an emulated network of MTU 1500 that loses this part of all packets, holds some back and
-    /// doubles some.
+    /// IP protocol 118 through an emulated network of MTU 1500 that loses this part of all packets, delays some and
+    /// duplicates some.
     Ip118Lossy(f64),
-    /// Through an emulated link on loopback of MTU 1500 that loses this part of all packets, holds
-    /// some back and doubles some.
+    /// An emulated link on loopback of MTU 1500 that loses this part of all packets, delays some and duplicates some.
     Lossy(f64),
-    /// The same, of the smallest MTU every path has: 1280.
+    /// Like `Lossy`, with the smallest MTU of any path: 1280.
     LossyNarrow(f64),
 }
 
-/// Two connected ends, and what keeps them so.
+/// Two connected ends, and the network between them.
 pub struct Pair {
     /// The Initiator.
     pub a: Connection,
@@ -68,7 +67,7 @@ pub struct Pair {
     pub net: Net,
 }
 
-/// What lies between.
+/// The network between the ends.
 pub enum Net {
     Loopback,
     Hosts(Topology),
@@ -86,7 +85,8 @@ impl Net {
         }
     }
 
-    /// Does the `work` of one end where its sockets live: an end whose peer is silent opens others.
+    /// Runs the `work` of one end in the network namespace of its sockets, because an end whose peer is silent opens
+    /// others.
     pub fn run<T: Send>(&self, side: Side, work: impl FnOnce() -> T + Send) -> T {
         match self {
             Net::Hosts(hosts) => hosts.side(side).enter_thread(work).expect("enter"),
@@ -98,7 +98,7 @@ impl Net {
 }
 
 impl Path {
-    /// `whole` bytes or Transfers, or as many as this path carries in a short test.
+    /// `whole` bytes or Transfers, or as many as this path can carry in a short test.
     pub fn scale(self, whole: usize) -> usize {
         match self {
             Path::Lossy(loss) | Path::LossyNarrow(loss) if loss >= 0.1 => whole / 64,
@@ -107,7 +107,7 @@ impl Path {
         }
     }
 
-    /// Two connected ends, both with `options`. `None`, said on stderr, where not permitted.
+    /// Two connected ends, both with `options`. `None`, with a message on stderr, if not permitted.
     pub fn connect(self, options: &Options) -> Option<Pair> {
         self.connect_with(options, options)
     }
@@ -213,7 +213,7 @@ impl Path {
     }
 }
 
-/// Has the network namespace of this thread tell nobody of what it drops.
+/// Keeps the network namespace of this thread from reporting packets that it drops.
 fn silence() {
     for limit in ["icmp_msgs_per_sec", "icmp_msgs_burst"] {
         let file = format!("/proc/sys/net/ipv4/{limit}");
@@ -221,7 +221,7 @@ fn silence() {
     }
 }
 
-/// Also where both ends are on one host.
+/// UDP, even if both ends are on one host.
 fn by_udp(options: &Options) -> Options {
     Options {
         lane: LaneChoice::Udp,
@@ -229,7 +229,7 @@ fn by_udp(options: &Options) -> Options {
     }
 }
 
-/// Over memory and nothing else.
+/// Only shared memory.
 pub fn shared(options: &Options) -> Options {
     Options {
         lane: LaneChoice::SharedMemory,
@@ -237,7 +237,7 @@ pub fn shared(options: &Options) -> Options {
     }
 }
 
-/// Over raw Ethernet and nothing else.
+/// Only raw Ethernet.
 fn ethernet(options: &Options) -> Options {
     Options {
         lane: LaneChoice::Ethernet,
@@ -252,7 +252,7 @@ fn on_loopback(ip: IpAddr, a: &Options, b: &Options) -> Pair {
     Pair { a, b, net }
 }
 
-/// A link that loses this part of all packets, holds some back and doubles some.
+/// A link that loses this part of all packets, delays some and duplicates some.
 fn lossy(loss: f64, mtu: usize) -> LinkConfig {
     LinkConfig {
         delay: Duration::from_micros(200),
@@ -276,13 +276,13 @@ fn through_relay(loss: f64, mtu: usize, a: &Options, b: &Options) -> Pair {
     Pair { a, b, net }
 }
 
-/// Two hosts, or `None` with a message where they are not allowed.
+/// Two hosts, or `None` with a message if not permitted.
 pub fn hosts(mtu: u32) -> Option<Topology> {
     may_make_hosts()?;
     Some(Topology::pair("lane", mtu).expect("permitted"))
 }
 
-/// `None` with a message where namespaces are not allowed.
+/// `None` with a message if namespaces are not permitted.
 fn may_make_hosts() -> Option<()> {
     let permitted = netns::is_permitted();
     if !permitted {
@@ -311,7 +311,7 @@ fn between_hosts(
     Some(Pair { a, b, net })
 }
 
-/// The same, with the interfaces of both opened as devices.
+/// Two hosts with both interfaces opened as devices.
 fn with_devices(mtu: u32, a: &Options, b: &Options, opened: DeviceOptions) -> Option<Pair> {
     let hosts = hosts(mtu)?;
     let with_device = |side: Side, options: &Options| {
@@ -330,7 +330,7 @@ fn over_ethernet(hosts: Topology, a: &Options, b: &Options) -> Pair {
     let own = |host: &Namespace| EthernetAddress::new(host.device(), None, 0);
     let bind = || Endpoint::bind(own(hosts.b()), b.clone());
     let endpoint = hosts.b().enter_thread(bind).expect("enter").expect("bind");
-    // What is one host's interface has another number at the other.
+    // An interface has a different number at the other host.
     let here = hosts.a().enter_thread(|| own(hosts.a()).to_socket_addrs());
     let here = here.expect("enter").expect("an interface").next();
     let (Some(SocketAddr::V6(here)), SocketAddr::V6(there)) = (here, endpoint.local_addr()) else {
@@ -345,7 +345,7 @@ fn over_ethernet(hosts: Topology, a: &Options, b: &Options) -> Pair {
     Pair { a, b, net }
 }
 
-/// By IP protocol 118 and nothing else, to `ip` of the second host.
+/// Only IP protocol 118, to `ip` of the second host.
 fn over_ip118(
     [here, there]: [&Namespace; 2],
     ip: IpAddr,
@@ -376,7 +376,7 @@ fn join(
     join_in(endpoint, via, options, |_, work| work())
 }
 
-/// Work of one end, run where its sockets are to live.
+/// Work of one end, run in the network namespace of its sockets.
 type Work<'a> = &'a mut (dyn FnMut() + Send);
 
 fn join_in(
@@ -393,7 +393,7 @@ fn join_in(
             run(Side::B, &mut || {
                 let accepted = endpoint.accept(Some(PATIENCE)).expect("accept");
                 let mut accepted = accepted.expect("a client connects");
-                // The answer leaves with a call, and may be lost.
+                // The answer is sent by a call, and may be lost.
                 connected.drive_until_raised(&mut accepted);
                 b = Some(accepted);
             });

@@ -1,4 +1,4 @@
-//! Rates by the clock, which are printed and not judged: `--ignored --nocapture`, in a release build.
+//! Measures rates by the clock, which are printed and not judged: `--ignored --nocapture`, in a release build.
 
 use crate::content;
 use crate::drive::{both, next, transfer};
@@ -8,17 +8,17 @@ use std::time::Instant;
 use zerolane::memory::Memory;
 use zerolane::{Connection, ExportedRegion, Options, Region, Rights, Work};
 
-/// Bytes of a Transfer, and how many follow each other in a round.
+/// Bytes of a Transfer, and the number of Transfers in a round.
 const LEN: usize = 16 << 20;
 const TRANSFERS: usize = 16;
 const ROUNDS: usize = 5;
-/// Puts each way of a round.
+/// Puts each way in a round.
 const PUTS: u64 = 30_000;
-/// How memory to be exported is made.
+/// Makes memory to be exported.
 type Make = fn(usize) -> std::io::Result<Region>;
 
-/// UDP without offloads, as it is where a program in the driver has turned them off, and raw Ethernet, which has none: by packet sockets,
-/// and by AF_XDP.
+/// UDP without offloads, as with a program in the driver that disables them, and raw Ethernet, which has none: by
+/// packet sockets, and by AF_XDP.
 #[test]
 #[ignore = "by the clock"]
 fn rates__of_raw_ethernet_beside_udp_without_offloads() {
@@ -53,7 +53,7 @@ fn rates__of_raw_ethernet_beside_udp_without_offloads() {
     }
 }
 
-/// IP protocol 118 beside UDP with its offloads and without: Transfers of 64 MiB, and puts of 8 bytes one way.
+/// IP protocol 118 and UDP with and without offloads: Transfers of 64 MiB, and puts of 8 bytes one way.
 #[test]
 #[ignore = "by the clock"]
 fn rates__of_ip118_beside_udp() {
@@ -87,14 +87,14 @@ fn rates__of_ip118_beside_udp() {
     }
 }
 
-/// The median, the least and the most.
+/// The median, the minimum and the maximum.
 fn spread(mut of: Vec<f64>) -> String {
     of.sort_by(f64::total_cmp);
     let (least, median, most) = (of[0], of[ROUNDS / 2], of[ROUNDS - 1]);
     format!("{median:.2} ({least:.2} to {most:.2})")
 }
 
-/// Payload bits a nanosecond, of memory that is sent and received again and again; its content is verified at the end.
+/// Payload bits per nanosecond, with memory that is reused; its content is verified at the end.
 fn rate(pair: &mut Pair, len: usize, transfers: usize) -> f64 {
     let sends = |a: &mut Connection| {
         let mut memory: Memory = content::region(2, len).into();
@@ -181,8 +181,8 @@ fn one_way(pair: &mut Pair, make: Make) -> f64 {
     took.as_nanos() as f64 / (2 * PUTS) as f64 / 1000.0
 }
 
-/// Exported memory of both kinds, in shared memory: what operations take until they are over, and bytes put from one buffer over
-/// and over, beside one core's memcpy of as many.
+/// Exported memory of both kinds, in shared memory: durations of operations, and bytes put repeatedly from one buffer,
+/// compared with one core's memcpy.
 #[test]
 #[ignore = "by the clock"]
 fn rates__of_regions_that_both_ends_map_beside_others() {
@@ -210,7 +210,7 @@ fn rates__of_regions_that_both_ends_map_beside_others() {
     }
 }
 
-/// Of one initiator: microseconds of a get and of a fetch-op, Gb/s of puts of 1 MiB and of 64 MiB.
+/// One initiator: microseconds of a get and of a fetch-op, Gb/s of puts of 1 MiB and of 64 MiB.
 fn alone(pair: &mut Pair, make: Make) -> [f64; 4] {
     let memory = ExportedRegion::new(make(64 << 20).expect("memory")).expect("of whole pages");
     pair.b
@@ -241,7 +241,7 @@ fn alone(pair: &mut Pair, make: Make) -> [f64; 4] {
     measured
 }
 
-/// Gb/s of `copy`, which copies `len` bytes, after the first time.
+/// Gb/s of `copy`, which copies `len` bytes, after a first run.
 fn gigabits(len: usize, mut copy: impl FnMut()) -> f64 {
     copy();
     let times = (2 << 30) / len;

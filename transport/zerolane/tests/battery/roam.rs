@@ -1,4 +1,4 @@
-//! Addresses that change in the middle of a Transfer.
+//! Tests that connections follow peers whose addresses change in the middle of a Transfer.
 
 use crate::drive::{Flag, PATIENCE, both, stream_while, transfer};
 use crate::path::{Net, Pair, hosts};
@@ -12,7 +12,7 @@ use zerolane::{Connection, Endpoint, Options, Security};
 
 const PIECE: usize = 256 << 10;
 
-/// Connected, and the listening end, which may go.
+/// The connected ends, and the listening endpoint, which may be dropped.
 struct Roaming {
     pair: Pair,
     endpoint: Endpoint,
@@ -47,7 +47,7 @@ fn relay_to(endpoint: &Endpoint) -> Relay {
     Relay::start(endpoint.local_addr(), link, link, 7).expect("relay")
 }
 
-/// Work of one end, run where its sockets are to live.
+/// Work of one end, run in the network namespace of its sockets.
 type Work<'a> = &'a mut (dyn FnMut() + Send);
 
 fn connect(
@@ -82,8 +82,8 @@ fn relay(net: &Net) -> &Relay {
     }
 }
 
-/// Streams both ways, each time with `happen` in the middle of it, which gives the end on `mover`
-/// another address; then the other end knows where its peer is.
+/// Streams both ways, each time with `happen` in the middle, which gives the end on `mover` another address; afterwards
+/// the other end knows the peer's new address.
 fn stream_amid(pair: &mut Pair, mover: Side, happen: impl Fn(&Net) + Sync) {
     for to in [Side::B, Side::A] {
         let before = follower(pair, mover).peer_addr();
@@ -93,7 +93,7 @@ fn stream_amid(pair: &mut Pair, mover: Side, happen: impl Fn(&Net) + Sync) {
     assert!(follower(pair, mover).account().protocol.moves >= 2);
 }
 
-/// The end whose peer has other addresses.
+/// The end whose peer moved.
 fn follower(pair: &mut Pair, mover: Side) -> &mut Connection {
     match mover {
         Side::A => &mut pair.b,
@@ -138,7 +138,7 @@ fn nat__forgets_the_ports_of_two_without_a_listener() {
     });
 }
 
-/// What the Initiator sends to the old address vanishes.
+/// Packets of the Initiator to the old address vanish.
 #[test]
 fn nat__of_the_listening_end_forgets_the_port() {
     for security in [Security::plain(), Security::default()] {
@@ -172,7 +172,7 @@ fn nat__forgets_the_port_during_an_accept() {
         let raised = done.raise_at_end();
         stream_amid(&mut pair, Side::A, |net| {
             relay(net).rebind(Side::B);
-            // What is for the listener still gets there.
+            // Packets for the listener still arrive.
             Connection::connect(address, &Options::default()).expect("connected");
         });
         drop(raised);
@@ -180,7 +180,7 @@ fn nat__forgets_the_port_during_an_accept() {
     });
 }
 
-/// Nothing is in flight when it happens. The end that has to notice only waits for the peer.
+/// Nothing is in flight when it happens. The end that must notice only waits for the peer.
 #[test]
 fn nat__forgets_the_port_of_an_idle_connection() {
     for (mover, seen_by) in [(Side::A, Side::B), (Side::B, Side::A)] {
@@ -202,8 +202,8 @@ fn nat__forgets_the_port_of_an_idle_connection() {
     }
 }
 
-/// Its router says of the old port that there is none, to the end that has something to send. The other does nothing for longer
-/// than that takes, and is heard from its new port then.
+/// The router reports to the end with something to send that the old port is closed. The other end is idle for longer
+/// than that, and then sends from its new port.
 #[test]
 fn nat__refuses_the_old_port_of_an_idle_connection() {
     for security in [Security::plain(), Security::default()] {
@@ -221,7 +221,7 @@ fn nat__refuses_the_old_port_of_an_idle_connection() {
     }
 }
 
-/// A machine gets another address in the middle of each stream; the old one is gone.
+/// A host gets another address in the middle of each stream; the old one is removed.
 fn readdress(mover: Side, listens_on: impl FnOnce(&Topology) -> String) {
     let Some(hosts) = hosts(1500) else {
         return;
@@ -263,7 +263,7 @@ fn host__that_listens_gets_another_address() {
     readdress(Side::B, |_| "0.0.0.0:0".into());
 }
 
-/// A client that calls one of several addresses hears only from that one.
+/// A client that connects to one of several addresses accepts packets only from that address.
 #[test]
 fn host__with_two_addresses_answers_from_the_one_that_was_called() {
     for (security, on) in [

@@ -1,5 +1,7 @@
-//! The calling contract: what a caller may rely on, however busy the connection is. Timeouts and
-//! wakers are obeyed while data flows, a wake ends no request, and a refused post gives its memory back.
+//! Tests that calls keep their contract, however busy the connection is.
+//!
+//! Timeouts and wakers are obeyed while data flows, a wake-up ends no request, and a refused post gives its memory
+//! back.
 #![allow(non_snake_case)]
 
 mod queue;
@@ -18,7 +20,7 @@ use zerolane::{
     Rights, Work,
 };
 
-/// Bounds how long a failure takes to show; never waited for otherwise.
+/// Bounds how long a failure takes to show; otherwise never reached.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Two ends of one connection; the first one connected.
@@ -42,20 +44,20 @@ fn pair_by(lane: LaneChoice) -> (Connection, Connection) {
     )
 }
 
-/// Bytes that tell their place.
+/// Bytes that identify their offset.
 fn content(seed: u8, len: usize) -> Vec<u8> {
     (0..len)
         .map(|at| (at as u8).wrapping_mul(31) ^ (at >> 8) as u8 ^ seed)
         .collect()
 }
 
-/// System calls with which a connection read its socket: one for each turn.
+/// System calls with which a connection read its socket: one for each poll.
 fn turns(connection: &Connection) -> u64 {
     let account = connection.account();
     account.rx_data_syscalls + account.rx_control_syscalls + account.rx_empty_polls
 }
 
-/// A connection with datagrams in its socket, and the end that sent them, which has to live as long.
+/// A connection with datagrams in its socket, and the end that sent them, which must live as long.
 fn with_a_full_socket() -> (Connection, Connection) {
     let (mut target, mut source) = pair_by(LaneChoice::Udp);
     for n in 0..60 {
@@ -92,14 +94,14 @@ fn wait__woken_before_is_one_turn_however_much_there_is() {
     assert_eq!(turns(&target) - before, 1, "a busy socket keeps no one");
 }
 
-/// What one end lets the other flood: it goes on until told to end.
+/// Tells the peer to keep sending until dropped.
 struct Flood {
     goes_on: &'static AtomicBool,
     thread: JoinHandle<bool>,
 }
 
 impl Flood {
-    /// Floods the memory of the connection that is returned with puts.
+    /// Floods the memory of the returned connection with puts.
     fn begin() -> (Connection, Flood) {
         let goes_on: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(true)));
         let (mut target, mut source) = pair();
@@ -167,7 +169,7 @@ fn wait__is_woken_while_data_flows() {
     flood.end(&mut target);
 }
 
-/// The same of a worker that has the connection.
+/// As above, for a worker that owns the connection.
 #[test]
 fn wait__of_a_worker_times_out_while_data_flows() {
     let (target, flood) = Flood::begin();
@@ -196,7 +198,7 @@ fn wait__of_a_worker_is_woken_while_data_flows() {
     flood.end(&mut worker.release(id).expect("connected"));
 }
 
-/// Answers everything that the requests of a blocking end need, until that end closes.
+/// Answers every request of a blocking end, until that end closes.
 fn serve(mut connection: Connection) -> JoinHandle<()> {
     std::thread::spawn(move || {
         let memory = Region::anonymous(1 << 20).expect("memory");
@@ -206,7 +208,7 @@ fn serve(mut connection: Connection) -> JoinHandle<()> {
             .expect("exported");
         let region = || Region::anonymous(100_000).expect("memory");
         loop {
-            // The end that has its last answer may have closed by now.
+            // The other end may have closed once it had its last answer.
             if connection.post_recv(region()).is_err()
                 || connection.post_message_recv(Some(region())).is_err()
             {
@@ -220,7 +222,7 @@ fn serve(mut connection: Connection) -> JoinHandle<()> {
                 }
             };
             let Ok(len) = completion.result else { return };
-            // Back as it came, and as a message if it came as one.
+            // Sent back as it came, a message as a message.
             let kind = completion.kind;
             let control = completion.control;
             let bytes = completion.into_region()[..len].to_vec();
@@ -233,7 +235,7 @@ fn serve(mut connection: Connection) -> JoinHandle<()> {
     })
 }
 
-/// Every call that waits for the end of a request, with `before` called before each.
+/// Makes every call that waits for the end of a request, with `before` called before each.
 fn every_blocking_call(connection: &mut Connection, mut before: impl FnMut()) {
     before();
     let key = connection.open_region("m", Rights::ALL).expect("opened");
@@ -316,7 +318,7 @@ fn requests__go_on_while_another_thread_wakes_all_the_time() {
     peer.join().expect("no panic");
 }
 
-/// A queue with room again wakes by itself the connections that waited for it.
+/// A queue that has room again wakes the connections that waited for it.
 #[test]
 fn requests__go_on_when_the_queue_has_room_again() {
     let (mut connection, mut peer) = pair();
@@ -368,18 +370,18 @@ fn requests__go_on_when_the_queue_has_room_again() {
     peer.join().expect("no panic").expect("closed");
 }
 
-/// A region of a few bytes that tell `n`.
+/// A region of a few bytes that identify `n`.
 fn small(n: u8) -> Region {
     Region::from_vec(content(n, 16))
 }
 
-/// Whether `memory` is what `small` made of `n`.
+/// Whether `memory` is the region that `small` makes for `n`.
 fn is_small(n: u8, memory: Option<Region>) -> bool {
     memory.is_some_and(|it| it[..] == content(n, 16))
 }
 
-/// Posts by `post` until that is refused, and verifies the refusal: why, and that what `back` finds in
-/// it is what was to be posted.
+/// Posts with `post` until it is refused, and verifies the refusal: its reason, and that `back` finds the posted memory
+/// in it.
 fn post_until_full<M: std::fmt::Debug>(
     connection: &mut Connection,
     what: &str,
@@ -482,7 +484,7 @@ fn post__refused_for_what_it_asks_gives_the_memory_back() {
     assert_eq!(connection.in_flight(), 0);
 }
 
-/// Memory that comes back can be used as before: posted again, it is sent.
+/// Returned memory can be used as before: posted again, it is sent.
 #[test]
 fn post__what_came_back_can_be_posted_again() {
     const COUNT: usize = 6_000;
@@ -532,7 +534,7 @@ fn in_flight__counts_what_is_not_over_but_for_puts_posted_inline() {
     let memory = ExportedRegion::new(Region::anonymous(4096).expect("memory"));
     let memory = memory.expect("page-aligned");
     let key = there.export(&memory, Rights::ALL).expect("exported");
-    // The peer makes no turn: nothing is over.
+    // The peer makes no progress: nothing completes.
     let mut posted = 0;
     for n in 0..3 {
         let bytes = content(n, 64);

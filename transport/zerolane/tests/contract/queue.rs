@@ -1,11 +1,11 @@
-//! Completions of a queue, taken in batches.
+//! Tests that completions can be taken from a queue in batches.
 
 use super::{PATIENCE, pair};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::time::{Duration, Instant};
 use zerolane::CompletionQueue;
 
-/// Whether an event loop would be told of it.
+/// Whether an event loop would be notified.
 fn is_readable(queue: &CompletionQueue) -> bool {
     let mut fds = [PollFd::new(queue, PollFlags::IN)];
     poll(&mut fds, Some(&Timespec::default())).expect("polled") == 1
@@ -34,7 +34,7 @@ fn poll_batch__takes_what_is_there_in_order_and_no_more() {
     assert_eq!(told, expected.collect::<Vec<_>>());
 }
 
-/// What takes many makes room for many: connections that waited for it go on.
+/// Taking many completions makes room for many: connections that waited for room continue.
 #[test]
 fn poll_batch__wakes_connections_that_wait_for_room() {
     let (mut connection, mut peer) = pair();

@@ -1,4 +1,4 @@
-//! What a request carries, how long it may take, and how completions are taken.
+//! Tests that requests keep their options and timeouts, and that completions can be taken in any way.
 
 use super::{PATIENCE, content, pair, small, turns};
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn exported(owner: &mut Connection) -> (ExportedRegion, zerolane::RegionKey) {
     (memory, key)
 }
 
-/// Turns of both ends until `here` has `count` completions.
+/// Drives both ends until `here` has `count` completions.
 fn exchange(here: &mut Connection, there: &mut Connection, count: usize) -> Vec<Completion> {
     let mut done = vec![];
     let end = std::time::Instant::now() + PATIENCE;
@@ -98,7 +98,7 @@ fn unsignalled__sends_and_vectored_puts_report_failures_alone() {
     here.post_send_with(small(1), quiet).expect("posted");
     let pieces = vec![(0, small(2).into()), (4096, small(3).into())];
     here.post_put_vectored(&key, pieces, quiet).expect("posted");
-    // Behind them, and told of.
+    // After them, and signalled.
     here.post_put(
         &key,
         8192,
@@ -134,7 +134,7 @@ fn poll__takes_what_is_there_before_it_reads_the_socket() {
     let end = std::time::Instant::now() + PATIENCE;
     while here.in_flight() > 0 {
         assert!(std::time::Instant::now() < end);
-        // A turn that takes no completion.
+        // Makes progress without taking a completion.
         here.announced(Some(Duration::ZERO)).expect("connected");
         let _ = there.poll().expect("connected");
     }
@@ -205,7 +205,7 @@ fn set_timeout__ends_each_blocking_call_and_the_connection_goes_on() {
         let (mut here, mut there) = pair();
         let (memory, key) = exported(&mut there);
         here.set_timeout(Some(Duration::from_millis(30)));
-        // The peer makes no call, so nothing of it is done.
+        // The peer makes no call, so nothing of the request is done.
         let late = call(&mut here, &key);
         assert!(matches!(late, Err(Error::TimedOut(_))), "{name}: {late:?}");
         assert_eq!(here.in_flight(), 0, "{name}: its memory is free");
@@ -214,7 +214,7 @@ fn set_timeout__ends_each_blocking_call_and_the_connection_goes_on() {
             let mut back = vec![0; 5_000];
             let len = loop {
                 match there.recv_into(&mut back) {
-                    // It met the send that was cancelled.
+                    // It matched the send that was cancelled.
                     Err(Error::Transfer(_)) => {}
                     received => break received,
                 }

@@ -1,4 +1,4 @@
-//! Off the path: strangers that only ask to connect.
+//! Tests that a flood of connection requests by off-path attackers does not keep clients out.
 
 use super::{PATIENCE, options};
 use std::net::{Ipv4Addr, UdpSocket};
@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use zerolane::{Connection, Endpoint, Security};
 
-/// A Hello as an honest client sends it.
+/// A Hello as sent by an honest client.
 fn hello() -> Vec<u8> {
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     silent.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -62,7 +62,7 @@ fn hello__a_real_client_gets_in_among_thousands_that_only_knock() {
     let mut client = Connection::connect(server, &options(Security::default())).unwrap();
     client.send(b"here").unwrap();
     flood.join().unwrap();
-    // And one that comes when the gate is at its fullest.
+    // And a client that comes when the gate is fullest.
     let mut late = Connection::connect(server, &options(Security::default())).unwrap();
     late.send(b"here").unwrap();
     done.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! More connections than there may be.
+//! Tests that an endpoint limits the number of its connections.
 
 use super::{PATIENCE, options};
 use std::io;
@@ -10,7 +10,7 @@ use zerolane::counters::ListenerCounters;
 use zerolane::failure::{CloseReason, Reason};
 use zerolane::{Connection, Endpoint, Error, Options, Security};
 
-/// A client of `address`, or why it was not accepted.
+/// Connects a client to `address`; returns the reason if it was refused.
 fn knock(address: SocketAddr, security: fn() -> Security) -> Result<Connection, Reason> {
     match Connection::connect(address, &options(security())) {
         Ok(connection) => Ok(connection),
@@ -19,8 +19,8 @@ fn knock(address: SocketAddr, security: fn() -> Security) -> Result<Connection, 
     }
 }
 
-/// Connects `clients` times to an end with `limits`, whose connections all stay, then once more when one
-/// has gone. Returns how many were accepted at first, and the counters.
+/// Connects `clients` times to an end with `limits`, whose connections all stay, then once more after one has closed.
+/// Returns how many were accepted at first, and the counters.
 fn crowd(
     clients: usize,
     security: fn() -> Security,
@@ -87,7 +87,7 @@ fn accept__no_more_of_one_origin_than_there_may_be() {
     }
 }
 
-/// Two that listen on one port would divide the clients between them.
+/// Two endpoints that listen on one port would each get some of the clients.
 #[test]
 fn bind__a_port_that_is_in_use() {
     let first = Endpoint::bind("127.0.0.1:0", Options::default()).unwrap();

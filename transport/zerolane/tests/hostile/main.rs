@@ -1,5 +1,6 @@
-//! Attackers against real sockets: on the path (a relay that sees everything and adds what it
-//! likes), off it, and peers with another identity than expected. Nothing leaves loopback.
+//! Tests that attackers on and off the path, and peers with a wrong identity, cause no harm.
+//!
+//! On the path, a relay sees everything and adds packets. Real sockets are used; nothing leaves loopback.
 #![allow(non_snake_case)]
 
 mod flood;
@@ -17,7 +18,7 @@ use std::time::Duration;
 use zerolane::security::{Identity, PublicKey, Trust};
 use zerolane::{Connection, Endpoint, Options, Security};
 
-/// Nothing here takes longer; a call that does is a hang.
+/// Nothing here takes longer; a call that does hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Trusts one key.
@@ -42,13 +43,13 @@ fn options(security: Security) -> Options {
     }
 }
 
-/// Words that differ at each place, to detect a copy at the wrong place or of the wrong time.
+/// Words that differ at each offset, to detect a copy at the wrong place or time.
 fn pattern(len: usize) -> Vec<u8> {
     let word = |n: u64| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ n).to_le_bytes();
     (0..len as u64 / 8).flat_map(word).collect()
 }
 
-/// Accepts one connection in a thread and does `with` with it.
+/// Accepts one connection in a thread and calls `with` with it.
 fn serve<T: Send + 'static>(
     security: Security,
     with: impl FnOnce(Option<Connection>) -> T + Send + 'static,

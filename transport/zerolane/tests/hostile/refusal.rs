@@ -1,4 +1,4 @@
-//! Peers that do not fit together: what each of them is told.
+//! Tests that peers with incompatible options get the reason of the refusal.
 
 use super::{Only, identity, options, serve};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use zerolane::failure::{CloseReason, Reason};
 use zerolane::security::Cipher;
 use zerolane::{Connection, Endpoint, Error, Options, Security};
 
-/// What a client with `client` is told by a server with `server`, which does not accept it.
+/// The result of a client with `client` at a server with `server`, which does not accept it.
 fn outcome(client: &Options, server: Security) -> zerolane::Result<Connection> {
     let mut endpoint = Endpoint::bind("127.0.0.1:0", options(server)).unwrap();
     let address = endpoint.local_addr();
@@ -21,7 +21,7 @@ fn outcome(client: &Options, server: Security) -> zerolane::Result<Connection> {
                     return Some(accepted);
                 }
             }
-            // What the client sent last is received, too.
+            // The client's last packet is received, too.
             endpoint.accept(a_while).unwrap()
         });
         let outcome = Connection::connect(address, client);

@@ -1,4 +1,4 @@
-//! An attacker on the path: every datagram between the two ends passes through it.
+//! Relays every datagram between two ends through an on-path attacker.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
@@ -7,18 +7,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What the attacker does with a datagram: all that it returns is sent on, in that order.
+/// The attacker's treatment of a datagram: all returned datagrams are sent on, in order.
 pub(super) type Attack = Box<dyn FnMut(&[u8]) -> Vec<Vec<u8>> + Send>;
 
 pub(super) struct Relay {
-    /// Where the client is to connect.
+    /// The address for the client.
     pub(super) address: SocketAddr,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Relay {
-    /// Between the first client and `server`.
+    /// Starts a relay between the first client and `server`.
     pub(super) fn start(server: SocketAddr, mut attack: Attack) -> Relay {
         let outside = UdpSocket::bind("127.0.0.1:0").unwrap();
         let inside = UdpSocket::bind("127.0.0.1:0").unwrap();

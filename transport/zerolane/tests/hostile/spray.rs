@@ -1,5 +1,6 @@
-//! Off the path, but with what was overheard on it: a host on the client's wire sprays the
-//! connection of a running transfer with made-up packets in the client's name. In two namespaces.
+//! Tests that a host on the client's wire cannot disturb a transfer by spraying forged packets.
+//!
+//! The attacker is off the path but has overheard packets, and sends in the client's name. In two namespaces.
 
 use super::{PATIENCE, options, pattern};
 use netlab::forge::{Forger, overhear};
@@ -13,12 +14,12 @@ use zerolane::counters::{Account, Counters, DropReason};
 use zerolane::{Connection, Endpoint, Options, Security};
 
 const MTU: u32 = 1500;
-/// Of a message; so many follow each other until the spray is over.
+/// Length of a message; messages follow one another until the spray is over.
 const BYTES: usize = 4 << 20;
-/// Packets made of one lot that was overheard.
+/// Packets made from one batch of overheard ones.
 const LOT: usize = 4000;
 
-/// Receives message after message until the sender closes; what was counted.
+/// Receives message after message until the sender closes; returns the counters.
 fn receive(hosts: &Topology, tell: &Sender<SocketAddr>) -> (usize, Account) {
     hosts.b().enter().unwrap();
     let options = options(Security::default());
@@ -48,7 +49,7 @@ fn send(hosts: &Topology, to: SocketAddr, gso: bool, over: &AtomicBool) {
     connection.close().unwrap();
 }
 
-/// One that was overheard, made wrong in one of four ways.
+/// Spoils an overheard packet in one of four ways.
 fn spoil(payload: &mut Vec<u8>, number: usize) {
     match number % 4 {
         // Replayed as it is.
@@ -58,7 +59,7 @@ fn spoil(payload: &mut Vec<u8>, number: usize) {
             let bit = number * 7919 % (payload.len() * 8);
             payload[bit / 8] ^= 1 << (bit % 8);
         }
-        // Its header, and anything behind it.
+        // Its header, with arbitrary bytes after it.
         _ => payload
             .iter_mut()
             .skip(40)
@@ -67,12 +68,12 @@ fn spoil(payload: &mut Vec<u8>, number: usize) {
     }
 }
 
-/// Sprays so many packets, whatever time that takes; how many the kernel took.
+/// Sprays that many packets, however long it takes; returns how many the kernel accepted.
 fn spray(hosts: &Topology, server: SocketAddr, packets: usize) -> u64 {
     hosts.a().enter().unwrap();
     let device = hosts.a().device();
     let forger = Forger::open(device).unwrap();
-    // Each is made, and is looked at by the kernel: seconds of work.
+    // Making each, and the kernel's check of it, takes seconds in total.
     let (end, mut sent, mut made) = (Instant::now() + 4 * PATIENCE, 0, 0);
     while made < packets {
         assert!(Instant::now() < end, "{made} packets made");
@@ -100,8 +101,8 @@ fn spray(hosts: &Topology, server: SocketAddr, packets: usize) -> u64 {
     sent
 }
 
-/// Transfers while so many packets are sprayed, from a sender with offload or without: what their receiver counted.
-/// `None` without root.
+/// Transfers while that many packets are sprayed, from a sender with offload or without; returns the receiver's
+/// counters. `None` without root.
 fn transfer_under_spray(gso: bool, packets: usize) -> Option<Counters> {
     if !netns::is_permitted() {
         eprintln!("skipped: needs root");
@@ -138,7 +139,7 @@ fn encrypted__a_transfer_goes_on_under_a_hundred_thousand_made_up_packets() {
     }
 }
 
-/// What is no operation may be part of a train: it spoils some, until none are sent.
+/// A datagram without an operation may be part of a train: it spoils some, until no more are sent.
 #[test]
 fn encrypted__trains_go_on_under_made_up_packets() {
     let Some(counters) = transfer_under_spray(true, 30_000) else {

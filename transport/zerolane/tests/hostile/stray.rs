@@ -1,5 +1,4 @@
-//! Off the path, with what was overheard on it: datagrams from another address that claim to be the
-//! peer, which has moved.
+//! Tests that an off-path attacker that claims to be a peer at a new address gets nothing.
 
 use super::relay::Relay;
 use super::{PATIENCE, options, pattern};
@@ -31,8 +30,8 @@ fn keep_alive(route: [u8; 8]) -> Vec<u8> {
     bytes[..len].to_vec()
 }
 
-/// Whether a stranger that read the headers on the path is asked if it is the peer, when the peer is
-/// silent for `silence`. The connection goes on either way.
+/// Whether an attacker that read the headers on the path is probed as a possible new address, when the peer is silent
+/// for `silence`. The connection continues either way.
 fn is_asked(security: &Security, silence: Duration) -> bool {
     let mut endpoint = Endpoint::bind("127.0.0.1:0", options(security.clone())).unwrap();
     let (cut, heard) = (

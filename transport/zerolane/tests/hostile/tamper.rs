@@ -1,4 +1,4 @@
-//! On the path: reading, changing, cutting, repeating, making up.
+//! Tests that an attacker on the path cannot read, change, truncate, replay or forge packets.
 
 use super::relay::{Attack, Relay};
 use super::{options, pattern, serve};
@@ -9,7 +9,7 @@ use zerolane::{Connection, Security};
 
 const BYTES: usize = 4 << 20;
 
-/// Sends the pattern through `attack`; returns what came out and the receiver's account.
+/// Sends the pattern through `attack`; returns the received bytes and the receiver's account.
 fn transfer(security: &Security, attack: Attack) -> (Vec<u8>, Account) {
     let (server, receiver) = serve(security.clone(), |connection| {
         let mut connection = connection.expect("a client");
@@ -27,7 +27,7 @@ fn transfer(security: &Security, attack: Attack) -> (Vec<u8>, Account) {
     receiver.join().unwrap()
 }
 
-/// Whether what is sent can be found in what was overheard.
+/// Whether the overheard packets contain the payload.
 fn is_overheard(security: &Security) -> bool {
     let heard = Arc::new(Mutex::new(vec![]));
     let listener = Arc::clone(&heard);
@@ -58,7 +58,7 @@ fn encrypted__what_is_sent_cannot_be_overheard() {
     );
 }
 
-/// Changes, cuts, repeats and makes up, beside what it lets pass.
+/// Changes, truncates, replays and forges packets, next to those that it forwards.
 fn mischief() -> Attack {
     let mut turn = 0usize;
     let mut earlier: Vec<Vec<u8>> = vec![];
@@ -66,7 +66,7 @@ fn mischief() -> Attack {
         turn += 1;
         let mut sent = vec![];
         if turn.is_multiple_of(4) {
-            // In front of the right one, so that it is the forgery that lands by forecast.
+            // Before the right one, so that the forgery lands by forecast.
             let mut changed = datagram.to_vec();
             let bit = turn * 7919 % (changed.len() * 8);
             changed[bit / 8] ^= 1 << (bit % 8);
@@ -81,7 +81,7 @@ fn mischief() -> Attack {
         }
         if turn % 16 == 3 {
             sent.push((0..datagram.len()).map(|n| (n * turn) as u8).collect());
-            // A Data header of this very connection, with anything behind it.
+            // A Data header of this very connection, with arbitrary bytes after it.
             let mut made_up = datagram.to_vec();
             made_up.iter_mut().skip(40).for_each(|byte| *byte = 0x55);
             sent.push(made_up);

@@ -1,4 +1,4 @@
-//! One connection whose first path is over raw Ethernet, by one veth pair; others are over raw Ethernet or UDP, by the other.
+//! Tests that a connection whose first path is raw Ethernet can add paths over raw Ethernet and UDP.
 
 use super::mixed::{AROUND, Counted, by_ethernet, forged, overhear, overheard, receive_and_count};
 use super::{
@@ -17,7 +17,7 @@ use zerolane::worker::{Event, Worker};
 use zerolane::{Connection, Endpoint, Error, Options, Security};
 use zerolane_wire::Op;
 
-/// Such that the first path is over raw Ethernet.
+/// Options with raw Ethernet as the first path.
 fn framed(security: Security, paths: u8, threads: PathThreads) -> Options {
     Options {
         lane: LaneChoice::Ethernet,
@@ -25,7 +25,7 @@ fn framed(security: Security, paths: u8, threads: PathThreads) -> Options {
     }
 }
 
-/// The same, and others may be over UDP.
+/// Like [`framed`], and others may use UDP.
 fn with_udp(paths: u8, threads: PathThreads) -> Options {
     Options {
         udp_paths: true,
@@ -33,13 +33,13 @@ fn with_udp(paths: u8, threads: PathThreads) -> Options {
     }
 }
 
-/// Nothing was refused, and nothing came that was not for this end.
+/// Nothing was refused, and no packet for others was received.
 fn assert_clean(account: &Account) {
     assert_eq!((account.paths_refused, account.no_path), (0, None));
     assert_eq!(account.dropped_foreign, 0);
 }
 
-/// Each of so many paths brought a MiB, and nothing was refused or foreign.
+/// Each of that many paths carried a MiB, and nothing was refused or foreign.
 fn assert_each_carried(counted: Counted, count: usize) {
     let (account, paths) = counted.into_inner().expect("whole");
     assert_clean(&account);
@@ -75,7 +75,7 @@ fn mixed__ethernet_first_paths_of_either_kind_carry() {
         let counted = Counted::default();
         let serve = |endpoint: &mut Endpoint| receive_and_count(endpoint, &counted);
         let (sent, received) = between((hosts.a(), hosts.b()), &options, serve, |to, second| {
-            // One by a port that is not said, which is that of the first path.
+            // One without an explicit port, which is then that of the first path.
             let PathAddresses::Udp { peer, .. } = path_between(hosts.a(), hosts.b(), 0, 0) else {
                 panic!("it is over UDP");
             };
@@ -99,8 +99,8 @@ fn mixed__ethernet_first_paths_of_either_kind_carry() {
     }
 }
 
-/// Streams over two paths; when both carry, `happen` changes what the path of this index goes by, and the stream goes on by the
-/// other, then by so many.
+/// Streams over two paths. When both carry payload, `happen` changes the network of the path with this index. The
+/// stream continues over the other, and then over `then` paths.
 fn stream_while(
     options: &Options,
     path: usize,
@@ -130,7 +130,7 @@ fn stream_while(
     assert_eq!(sent, received, "path {path}");
 }
 
-/// The second path over either kind.
+/// The second path of either kind.
 fn of_two() -> [Options; 2] {
     let [one, each] = THREADS;
     [framed(Security::default(), 2, one), with_udp(2, each)]
@@ -213,14 +213,14 @@ fn mixed__ethernet_alone_frames_that_are_forged_are_dropped_and_counted() {
         let theirs = || counted.lock().expect("whole").0;
         let dropped = |it: &Account| it.protocol.dropped_total();
         let before = theirs();
-        // Of whichever path: its interface is told by who sent it.
+        // Of either path: the sender identifies its interface.
         let heard = overheard(&ear, Op::Data, || until_usable(&mut a, 2, 1, &mut sent));
         let from = |index| hardware_of(hosts.a(), index);
         let source: Vec<String> = heard[6..12].iter().map(|it| format!("{it:02x}")).collect();
         let path = usize::from(source.join(":") != from(0));
         assert_eq!(source.join(":"), from(path));
         let (foreign, mut broken) = forged(&heard);
-        // What was sealed for one path is nothing on the other.
+        // A packet sealed for one path is invalid on the other.
         let elsewhere = 1 - path;
         let turned: Vec<u8> = [hardware_of(hosts.b(), elsewhere), from(elsewhere)]
             .iter()
@@ -265,7 +265,7 @@ fn mixed__ethernet_alone_frames_that_are_forged_are_dropped_and_counted() {
     assert_eq!(account.dropped_foreign, 3);
 }
 
-/// From that interface of this host to that hardware address behind it.
+/// From that interface of this host to the hardware address reached through it.
 fn behind(device: &str, hardware: &str) -> PathAddresses {
     let path = format!("=ether:{device}/{hardware}");
     path.parse().expect("an interface")
@@ -303,9 +303,9 @@ fn mixed__ethernet_alone_two_paths_at_one_interface_are_told_apart_by_the_peers(
             assert!(a.add_path(second));
             let mut sent = 0;
             until_usable(&mut a, 2, 8, &mut sent);
-            // What of one path came by the other's socket would have come twice.
+            // Packets of one path that also came through the other's socket would have come twice.
             assert_clean(&a.account());
-            // The same two interfaces are no other path.
+            // The same two interfaces are not another path.
             for there_is in [first, second] {
                 assert!(a.add_path(there_is));
                 until_usable(&mut a, 2, 2, &mut sent);
@@ -322,7 +322,7 @@ fn mixed__ethernet_alone_two_paths_at_one_interface_are_told_apart_by_the_peers(
         });
         assert_eq!(sent, received);
         let (account, _) = counted.into_inner().expect("whole");
-        // The questions for a path are for no socket, and payload would be thousands.
+        // The requests for a path fit no socket; payload would be thousands of packets.
         let (foreign, refused) = (account.dropped_foreign, account.paths_refused);
         assert!(
             foreign < 100 && refused == 0,
@@ -343,7 +343,7 @@ fn mixed__ethernet_first_a_path_over_udp_is_named_in_whole_and_taken_where_told(
         let account = a.account();
         assert_eq!((account.paths_refused, usable(&a)), (1, 1));
         assert_eq!(account.no_path, Some(NoPath::NoAddress));
-        // Nobody listens there.
+        // There is no listener.
         assert!(a.add_path(by_udp));
         let more = send(&mut a, |a, pieces| {
             assert_eq!((usable(a), bytes_sent(a, 1)), (1, 0));
@@ -360,7 +360,7 @@ fn mixed__ethernet_first_a_path_over_udp_is_named_in_whole_and_taken_where_told(
     assert_eq!(sent, received);
 }
 
-/// Adds a path over UDP to a connection by which nothing goes, and whose first path is down.
+/// Adds a path over UDP to an idle connection whose first path is down.
 fn add_while_down(hosts: &Topology, to: SocketAddr, by_udp: PathAddresses, options: &Options) {
     let mut a = Connection::connect(to, options).expect("connected");
     let start = Instant::now();
@@ -369,7 +369,7 @@ fn add_while_down(hosts: &Topology, to: SocketAddr, by_udp: PathAddresses, optio
         a.wait(Some(Duration::from_millis(10))).expect("alive");
         a.account().datagrams_received
     };
-    // What an open connection finds out of its path is known.
+    // An open connection has measured its path.
     let (mut heard, mut silent) = (0, 0);
     while silent < 30 {
         let before = std::mem::replace(&mut heard, wait(&mut a));
@@ -388,7 +388,7 @@ fn add_while_down(hosts: &Topology, to: SocketAddr, by_udp: PathAddresses, optio
     a.close().expect("closed");
 }
 
-/// Nothing is asked of a silent peer before patience ends.
+/// A silent peer is not probed before its timeout.
 fn that_stays_silent() -> Options {
     Options {
         idle_timeout: 100 * PATIENCE,
@@ -402,7 +402,7 @@ fn mixed__ethernet_first_takes_a_path_over_udp_while_the_first_is_down() {
     let options = that_stays_silent();
     let serve = |endpoint: &mut Endpoint| {
         let mut b = accept(endpoint);
-        // It asks for nothing, and sleeps until the peer closes.
+        // It requests nothing, and sleeps until the peer closes.
         assert!(b.wait(Some(2 * PATIENCE)).is_err(), "no end");
     };
     between((hosts.a(), hosts.b()), &options, serve, |to, by_udp| {

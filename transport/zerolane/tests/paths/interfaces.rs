@@ -1,4 +1,4 @@
-//! Over two veth pairs, whose interfaces change in the middle of a transfer.
+//! Tests that connections survive changes of the interfaces of two veth pairs.
 
 use super::{
     THREADS, between, joins_in_turn, options, path_between, receive, send, two_pairs, until_usable,
@@ -8,8 +8,8 @@ use netsim::Side;
 use zerolane::options::PathThreads;
 use zerolane::{Connection, Options, Security};
 
-/// Streams over two paths; when both carry, `happen` changes what the path of this index goes by, and the stream goes on
-/// by the other, then by so many. Every byte is looked at, at the receiver.
+/// Streams over two paths. When both carry payload, `happen` changes the network of the path with this index. The
+/// stream continues over the other, and then over `then` paths. The receiver checks every byte.
 fn stream_while(
     path: usize,
     then: usize,
@@ -58,7 +58,7 @@ fn veth__two_pairs_carry_and_a_path_leaves_and_joins() {
         let options = options(security, 4, threads);
         let (sent, received) = between((hosts.a(), hosts.b()), &options, receive, |to, second| {
             let mut a = Connection::connect(to, &options).expect("connected");
-            // A third one between the interfaces of the first, from another port.
+            // A third path between the interfaces of the first, from another port.
             let third = path_between(hosts.a(), hosts.b(), 0, to.port());
             let sent = send(&mut a, joins_in_turn(&[&[second], &[second, third]]));
             assert_eq!(a.account().paths_refused, 0);

@@ -1,18 +1,18 @@
-//! One connection over several paths, payload verified by content.
+//! Tests that one connection can use several paths, with payload verified by content.
 //!
 //! ```text
-//!  stream.rs          what is sent, and looked at
+//!  stream.rs          the stream, every byte of which is checked
 //!  relays.rs          through emulated links on loopback, by any user
-//!  interfaces.rs      over veth pairs, which go down, go away, get other names
-//!  mixed.rs           over UDP by one of them and raw Ethernet by the other
+//!  interfaces.rs      over veth pairs that go down, are deleted or renamed
+//!  mixed.rs           over UDP by one veth pair and raw Ethernet by the other
 //!  ethernet_first.rs  the first path over raw Ethernet, and others of either kind
-//!  switches.rs        through emulated switches, which die
+//!  switches.rs        through emulated switches that die
 //!  operations.rs      gets, atomic operations and messages when their path dies
-//!  pairs.rs           rates over veth pairs, by one thread and by one each
+//!  pairs.rs           rates over veth pairs, with one thread and with one for each path
 //!  rates.rs           over emulated links, by the clock
 //! ```
 //!
-//! Nothing depends on the clock but how long a failure takes to show.
+//! Only the time that a failure takes to show depends on the clock.
 #![allow(non_snake_case)]
 
 mod ethernet_first;
@@ -35,7 +35,7 @@ use stream::{
 use zerolane::options::{EthernetAddress, LaneChoice, PathAddresses};
 use zerolane::{Endpoint, Options};
 
-/// Whether namespaces may be made; says it if not.
+/// Whether namespaces are permitted; prints a message if not.
 fn is_permitted() -> bool {
     let permitted = netns::is_permitted();
     if !permitted {
@@ -44,12 +44,12 @@ fn is_permitted() -> bool {
     permitted
 }
 
-/// Two hosts joined by two veth pairs, if that is permitted.
+/// Two hosts joined by two veth pairs, if permitted.
 fn two_pairs() -> Option<Topology> {
     is_permitted().then(|| Topology::pairs("paths", 1500, 2).expect("permitted"))
 }
 
-/// From the interface of this index of one host to that of another, where it listens at `port`.
+/// A path from the interface with this index of one host to that of another, which listens at `port`.
 fn path_between(here: &Namespace, there: &Namespace, index: usize, port: u16) -> PathAddresses {
     PathAddresses::Udp {
         local: Some((here.interface(index).ipv4(), 0).into()),
@@ -57,7 +57,7 @@ fn path_between(here: &Namespace, there: &Namespace, index: usize, port: u16) ->
     }
 }
 
-/// The hardware address of the interface of this index.
+/// The hardware address of the interface with this index.
 fn hardware_of(host: &Namespace, index: usize) -> String {
     let kernel = host.rtnetlink().expect("there");
     let address = kernel.hardware_address(host.interface(index).device());
@@ -68,7 +68,8 @@ fn hardware_text(address: [u8; 6]) -> String {
     address.map(|it| format!("{it:02x}")).join(":")
 }
 
-/// Over raw Ethernet, `port` of the first interface of `there`, as `here`, in whose namespace this thread is, calls it.
+/// The raw Ethernet address of `port` at the first interface of `there`, as seen by `here`, whose namespace this thread
+/// is in.
 fn ethernet_address(here: &Namespace, there: &Namespace, port: u16) -> SocketAddr {
     let hardware = hardware_of(there, 0);
     let text = format!("ether:{}/{hardware}:{port}", here.device());
@@ -77,9 +78,9 @@ fn ethernet_address(here: &Namespace, there: &Namespace, port: u16) -> SocketAdd
     found.next().expect("one")
 }
 
-/// What runs in the two hosts: `serve` with an endpoint that listens at any address of `b`, or over raw Ethernet at its first
-/// interface, and `call` in `a`, which is told the address of `b`'s first interface and the path over UDP between the second ones.
-/// What both return.
+/// Runs `serve` and `call` in the two hosts. `serve` gets an endpoint that listens at any address of `b`, or over raw
+/// Ethernet at its first interface. `call` runs in `a`, with the address of `b`'s first interface and the UDP path
+/// between the second ones. Returns both results.
 fn between<A: Send, B: Send>(
     hosts: (&Namespace, &Namespace),
     options: &Options,
@@ -89,7 +90,7 @@ fn between<A: Send, B: Send>(
     between_owned(hosts, options, |mut endpoint| serve(&mut endpoint), call)
 }
 
-/// The same, where `serve` has the endpoint for itself.
+/// Like [`between`], where `serve` owns the endpoint.
 fn between_owned<A: Send, B: Send>(
     (a, b): (&Namespace, &Namespace),
     options: &Options,

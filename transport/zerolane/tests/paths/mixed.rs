@@ -1,4 +1,4 @@
-//! One connection over UDP and raw Ethernet: its first path is UDP's, by one veth pair, and another goes in frames, by the other.
+//! Tests that a connection over UDP can add a path over raw Ethernet.
 
 use super::{
     PATIENCE, PIECE, THREADS, accept, between, bytes_sent, content, hardware_of, is_permitted,
@@ -18,10 +18,10 @@ use zerolane::{Connection, Endpoint, Options, Security};
 use zerolane_wire::encapsulation::ETHERTYPE;
 use zerolane_wire::{HEADER_LEN, Header, Op};
 
-/// In front of what a frame holds.
+/// Bytes before the content of a frame.
 pub(super) const AROUND: usize = 14;
 
-/// Such that either end may have paths of both kinds.
+/// Options that allow paths of both kinds at either end.
 fn mixed(security: Security, paths: u8, threads: PathThreads) -> Options {
     Options {
         ethernet_paths: true,
@@ -29,7 +29,7 @@ fn mixed(security: Security, paths: u8, threads: PathThreads) -> Options {
     }
 }
 
-/// From the interface of this index of `a`, whose namespace this thread is in, to that of `b`.
+/// A path from the interface with this index of `a`, whose namespace this thread is in, to that of `b`.
 pub(super) fn by_ethernet(a: &Namespace, b: &Namespace, index: usize) -> PathAddresses {
     let hardware = hardware_of(b, index);
     let device = a.interface(index).device();
@@ -37,10 +37,10 @@ pub(super) fn by_ethernet(a: &Namespace, b: &Namespace, index: usize) -> PathAdd
     path.parse().expect("an interface")
 }
 
-/// What a receiver counted, in all and of each path.
+/// A receiver's counters, in total and for each path.
 pub(super) type Counted = Mutex<(Account, Vec<(usize, PathState)>)>;
 
-/// As `receive`, and what the receiver counted, shown after every piece.
+/// Like `receive`, and stores the receiver's counters after every piece.
 pub(super) fn receive_and_count(endpoint: &mut Endpoint, counted: &Counted) -> usize {
     let mut connection = accept(endpoint);
     let mut buffer = vec![0; PIECE];
@@ -68,7 +68,7 @@ fn mixed__both_carry_and_each_kind_leaves_and_joins() {
             let mut a = Connection::connect(to, &options).expect("connected");
             let framed = by_ethernet(hosts.a(), hosts.b(), 1);
             let by_first = path_between(hosts.a(), hosts.b(), 0, to.port());
-            // The same number is UDP's in its turn, and then there is one of each kind.
+            // The same index becomes UDP's in its turn, and then there is one path of each kind.
             let turns: [&[_]; 3] = [&[framed], &[second], &[framed, by_first]];
             let sent = send(&mut a, joins_in_turn(&turns));
             let account = a.account();
@@ -105,8 +105,8 @@ fn mixed__paths_of_the_options_are_there_from_the_start() {
     assert_eq!(sent, received);
 }
 
-/// Streams over a path of each kind; when both carry, `happen` changes what the path of this index goes by, and the stream goes
-/// on by the other, then by so many.
+/// Streams over a path of each kind. When both carry payload, `happen` changes the network of the path with this index.
+/// The stream continues over the other, and then over `then` paths.
 fn stream_while(
     path: usize,
     then: usize,
@@ -161,7 +161,7 @@ fn mixed__interface_deleted_amid() {
     }
 }
 
-/// What comes to a host's interfaces in frames of this protocol.
+/// Captures the frames of this protocol at a host's interfaces.
 pub(super) fn overhear(host: &Namespace) -> Socket {
     let opened = host.enter_thread(|| {
         let ethertype = i32::from(ETHERTYPE.to_be());
@@ -173,7 +173,7 @@ pub(super) fn overhear(host: &Namespace) -> Socket {
     opened.expect("enter")
 }
 
-/// The next frame of this operation; while there is none, there is to be `more` of the stream.
+/// The next frame of this operation; while there is none, `more` continues the stream.
 pub(super) fn overheard(mut ear: &Socket, op: Op, mut more: impl FnMut()) -> Vec<u8> {
     let mut frame = vec![0; 10_000];
     let start = Instant::now();
@@ -193,8 +193,8 @@ pub(super) fn overheard(mut ear: &Socket, op: Op, mut more: impl FnMut()) -> Vec
     }
 }
 
-/// Frames that a forger on the segment makes of one that it heard: as from another host, or for another or all; and such as seem
-/// the peer's.
+/// Frames that a forger on the segment makes of one that it overheard: as from another host, or for another or all; and
+/// some that look like the peer's.
 pub(super) fn forged(heard: &[u8]) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     let changed = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut frame = heard.to_vec();
@@ -207,7 +207,7 @@ pub(super) fn forged(heard: &[u8]) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
         changed(&|it| drop(it.splice(12..12, [0x81, 0, 0, 5]))),
     ];
     let broken = vec![
-        // Sealed once, and taken.
+        // Sealed once, and accepted.
         changed(&|_| {}),
         changed(&|it| *it.last_mut().expect("long") ^= 1),
         changed(&|it| it[AROUND + HEADER_LEN] ^= 1),
@@ -235,7 +235,7 @@ fn mixed__frames_that_are_forged_are_dropped_and_counted() {
         let [to_a, to_b] = [(&ears[0], Op::State), (&ears[1], Op::Data)]
             .map(|(ear, op)| overheard(ear, op, || until_usable(&mut a, 2, 1, &mut sent)));
         let ((foreign_a, broken_a), (foreign_b, mut broken_b)) = (forged(&to_a), forged(&to_b));
-        // A question for a path that there is not yet, by a forger who heard the key.
+        // A request for a path that does not exist yet, by a forger that overheard the key.
         let key = &to_b[AROUND + 8..][..4];
         let question = Header {
             param: 3,
@@ -314,7 +314,7 @@ fn mixed__an_interface_that_is_gone_is_told_and_leaves_the_other_path() {
     assert_eq!(sent, received);
 }
 
-/// Set for a process that has no CAP_NET_RAW, even if it is root's.
+/// Set for a process without CAP_NET_RAW, even if it runs as root.
 const UNPERMITTED: &str = "ZEROLANE_TEST_WITHOUT_NET_RAW";
 
 #[test]

@@ -1,4 +1,4 @@
-//! Gets, atomic operations and messages, which go by one path, when that one dies.
+//! Tests that gets, atomic operations and messages, which use one path, survive its death.
 
 use super::{PATIENCE, THREADS, accept, between, options, two_pairs, usable};
 use std::time::Instant;
@@ -6,7 +6,7 @@ use zerolane::options::PathThreads;
 use zerolane::{Connection, Endpoint, ExportedRegion, Region, RegionKey, Rights, Security, Work};
 
 const LEN: usize = 16 << 20;
-/// The word that is counted in lies behind the payload.
+/// The counter lies after the payload.
 const COUNTER: u64 = LEN as u64;
 
 fn byte(at: usize) -> u8 {
@@ -17,7 +17,7 @@ fn message(round: usize) -> Vec<u8> {
     (0..3000).map(|at| byte(at + round * 997)).collect()
 }
 
-/// Exports memory and takes messages, in order and each once, until the peer closes: how many.
+/// Exports memory and receives messages, in order and each once, until the peer closes; returns the counts.
 fn serve(endpoint: &mut Endpoint) -> (usize, u64) {
     let mut connection = accept(endpoint);
     let mut region = Region::anonymous(LEN + 8).expect("memory");
@@ -40,7 +40,7 @@ fn serve(endpoint: &mut Endpoint) -> (usize, u64) {
     (rounds, u64::from_le_bytes(counted))
 }
 
-/// One of each.
+/// One operation of each kind.
 fn round(a: &mut Connection, key: &RegionKey, rounds: &mut usize) {
     let offset = *rounds * 77_777 % (LEN - (256 << 10));
     let mut got = vec![0; 200_000 + *rounds % 1000];
@@ -92,7 +92,7 @@ fn operations_go_on(threads: PathThreads) {
             a.close().expect("closed");
             rounds
         });
-    // Nothing lost, nothing done twice.
+    // Nothing was lost, and nothing done twice.
     assert_eq!((messages, counted), (done, done as u64));
 }
 
@@ -115,7 +115,7 @@ fn get_goes_on(threads: PathThreads) {
             let came = |a: &Connection| a.account().bytes_placed + a.account().bytes_moved();
             let before = came(&a);
             a.post_get(&key, 0, into, Work::from(1)).expect("posted");
-            // It is on its way, and not there.
+            // It is in flight, and has not arrived.
             while came(&a) == before {
                 assert!(a.poll().expect("alive").is_none(), "too soon");
             }

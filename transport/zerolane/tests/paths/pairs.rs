@@ -1,5 +1,6 @@
-//! Rates over two veth pairs, by the clock: one path, two by one thread, two by a thread each. Printed, and judged by what is
-//! lost alone. `--ignored --nocapture`.
+//! Measures rates over two veth pairs by the clock: one path, two by one thread, two by a thread each.
+//!
+//! Printed, and judged only by losses. `--ignored --nocapture`.
 
 use super::{PATIENCE, accept, between, options, two_pairs, usable};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
@@ -24,7 +25,7 @@ enum How {
 
 const HOW: [How; 3] = [How::OnePath, How::OneThread, How::ThreadEach];
 
-/// What one end did: how long it took, and the CPU seconds of the thread that drove it.
+/// The results of one end: elapsed time, and CPU seconds of the thread that drove it.
 struct End {
     took: Duration,
     cpu: f64,
@@ -44,14 +45,14 @@ fn byte(at: usize) -> u8 {
 fn memory() -> Vec<Region> {
     let region = || {
         let mut region = Region::anonymous(LEN).expect("memory");
-        // It is there.
+        // Touches the pages.
         region.fill(1);
         region
     };
     (0..AHEAD).map(|_| region()).collect()
 }
 
-/// Has `post` post each region again as soon as it is back, [`LAPS`] times in all.
+/// Lets `post` post each region again when it comes back, [`LAPS`] times in all.
 fn lap(
     connection: &mut Connection,
     regions: Vec<Region>,
@@ -87,7 +88,7 @@ fn lap(
     (end, back)
 }
 
-/// Gb/s, and what is to be said of it.
+/// Gb/s, and a remark.
 fn run(how: How, security: Security) -> Option<(f64, String)> {
     let hosts = two_pairs()?;
     let threads = match how {

@@ -1,4 +1,4 @@
-//! Rates over emulated links, by the clock: printed, and judged by what is lost alone. `--ignored --nocapture`.
+//! Measures rates over emulated links by the clock: printed, judged only by losses. `--ignored --nocapture`.
 
 use super::switches::{lab, set_switch};
 use super::{PATIENCE, accept, between, options};
@@ -10,12 +10,12 @@ use zerolane::options::{PathAddresses, PathThreads};
 use zerolane::{Connection, Endpoint, ExportedRegion, Region, Rights, Security, Work};
 
 const LEN: usize = 320 << 20;
-/// When the rate is taken, from the first bytes on.
+/// When the measurement starts, after the first bytes.
 const WARM: Duration = Duration::from_millis(1000);
 const SPAN: Duration = Duration::from_millis(250);
 /// The round trip of the longer link.
 const ROUND: Duration = Duration::from_millis(20);
-/// Of 500 Mb/s, payload's part.
+/// The part of 500 Mb/s that is payload.
 const PAYLOAD: f64 = 500.0 * 1432.0 / 1500.0;
 
 /// 500 Mb/s, with a queue of one bandwidth-delay product, 64 packets at least.
@@ -28,7 +28,7 @@ fn link(rtt_ms: u32) -> LinkConfig {
     }
 }
 
-/// What payload is read of: a word at each place that tells it.
+/// The word of the payload at each offset.
 fn word(at: usize) -> u64 {
     (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -45,12 +45,12 @@ fn verify(memory: &[u8]) {
     assert!(words.into_iter().all(right), "other bytes than were sent");
 }
 
-/// How many payload bytes had come, time by time.
+/// Payload bytes that had arrived, over time.
 struct Arrivals(Vec<(Instant, u64)>);
 
 impl Arrivals {
-    /// Waits for the one completion that is to come, and notes meanwhile what came. `at_mark` is called once it was
-    /// [`WARM`] since the first bytes: that time is returned as well.
+    /// Waits for the only completion, and meanwhile records arrivals. Calls `at_mark` when [`WARM`] has passed since
+    /// the first bytes; that time is returned as well.
     fn of(b: &mut Connection, at_mark: impl FnOnce()) -> (Arrivals, Instant, Region) {
         let (mut list, mut marked) = (vec![], None);
         let mut at_mark = Some(at_mark);
@@ -78,7 +78,7 @@ impl Arrivals {
         (Arrivals(list), marked.expect("slow enough"), region)
     }
 
-    /// Payload bits a second from `from` on for `span`, in millions.
+    /// Payload megabits per second in the `span` that starts at `from`.
     fn rate(&self, from: Instant, span: Duration) -> f64 {
         let at = |time: Instant| {
             let next = self.0.partition_point(|it| it.0 < time);
@@ -89,7 +89,7 @@ impl Arrivals {
     }
 }
 
-/// What a Transfer over links of a lab did.
+/// The results of a Transfer over links of a lab.
 struct Outcome {
     arrivals: Arrivals,
     mark: Instant,
@@ -98,14 +98,14 @@ struct Outcome {
     by_path: Vec<u64>,
 }
 
-/// Which way payload goes.
+/// The direction of payload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Send,
     Get,
 }
 
-/// Moves [`LEN`] bytes over those of the links of 5 and 20 ms, by one or both; `dies` of them dies amid.
+/// Transfers [`LEN`] bytes over the given ones of the links of 5 and 20 ms; `dies` of them dies during the Transfer.
 fn transfer(way: Way, paths: &[usize], dies: Option<usize>) -> Option<Outcome> {
     let lab = lab([link(5), link(20)])?;
     let options = options(
@@ -219,8 +219,8 @@ fn got(
     Outcome { resent, ..outcome }
 }
 
-/// Both links together beside the sum, and each alone; and what the other carries once one is dead, beside what it carries
-/// alone.
+/// Both links together, compared with the sum of each alone; and the rate of the remaining link, compared with that
+/// link alone.
 #[test]
 #[ignore = "by the clock"]
 fn rates__of_two_links_and_when_one_dies() {

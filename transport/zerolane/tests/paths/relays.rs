@@ -1,4 +1,4 @@
-//! Through relays that emulate a link each: any user can run that.
+//! Tests that connections survive changes of paths through relays, without privileges.
 
 use super::{THREADS, bytes_sent, options, receive, send, usable};
 use netlab::udp::Relay;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use zerolane::options::{PathAddresses, PathThreads};
 use zerolane::{Connection, Endpoint, Options, Security};
 
-/// What a connection over relays goes through: both paths carry, one dies, one is removed, one is added.
+/// The life of a connection over relays: both paths carry payload, one dies, one is removed, one is added.
 fn over_relays(security: Security, threads: PathThreads) {
     let link = |ms| LinkConfig {
         delay: Duration::from_millis(ms),
@@ -34,7 +34,7 @@ fn over_relays(security: Security, threads: PathThreads) {
                 relays[0].set_up(false);
                 stage = 1;
             }
-            // The first path is dead, and all goes on.
+            // The first path is dead, and the stream continues.
             1 if usable(a) == 1 => {
                 mark = pieces;
                 stage = 2;
@@ -53,7 +53,7 @@ fn over_relays(security: Security, threads: PathThreads) {
                 assert!(a.add_path(second));
                 stage = 5;
             }
-            // Under the same index, with the same keys, from another port.
+            // With the same index and the same keys, from another port.
             5 if usable(a) == 2 => {
                 mark = pieces;
                 stage = 6;

@@ -1,15 +1,15 @@
-//! A stream of pieces over several paths, every byte of which is looked at.
+//! Streams pieces over several paths and checks every byte.
 
 use std::time::{Duration, Instant};
 use zerolane::counters::{PathLife, PathState};
 use zerolane::options::{PathAddresses, PathThreads};
 use zerolane::{Connection, Endpoint, Options, Security};
 
-/// Bounds how long a failure takes to show; never waited for otherwise.
+/// Bounds how long a failure takes to show; otherwise never reached.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const PIECE: usize = 1 << 20;
 
-/// Which threads carry the paths: everything is tried with either.
+/// The threads of paths: every test runs with both.
 pub(crate) const THREADS: [PathThreads; 2] = [PathThreads::OneForAll, PathThreads::OnePerPath];
 
 pub(crate) fn options(security: Security, paths: u8, path_threads: PathThreads) -> Options {
@@ -33,7 +33,7 @@ pub(crate) fn accept(endpoint: &mut Endpoint) -> Connection {
     accepted.expect("a client")
 }
 
-/// Receives pieces in order and looks at every byte, until the peer closes: how many.
+/// Receives pieces in order and checks every byte, until the peer closes; returns how many.
 pub(crate) fn receive(endpoint: &mut Endpoint) -> usize {
     let mut connection = accept(endpoint);
     let mut buffer = vec![0; PIECE];
@@ -52,7 +52,7 @@ pub(crate) fn usable(connection: &Connection) -> usize {
     paths.iter().filter(usable).count()
 }
 
-/// Sends pieces until `done` says so: how many. `done` is told of every piece.
+/// Sends pieces until `done` returns true; returns how many. `done` is called for every piece.
 pub(crate) fn send(
     connection: &mut Connection,
     mut done: impl FnMut(&mut Connection, usize) -> bool,
@@ -67,13 +67,13 @@ pub(crate) fn send(
     pieces
 }
 
-/// What to tell [`send`] to do: each of `turns` is added to the first path in its turn, and path 1 is removed between them, once
-/// that and the first carry. It is done when 8 pieces more were sent with those of the last.
+/// An argument for [`send`]: adds each of `turns` to the first path in turn, and removes path 1 between them, once that
+/// and the first carry payload. Ends 8 pieces after the last turn.
 pub(crate) fn joins_in_turn<'a>(
     turns: &'a [&'a [PathAddresses]],
 ) -> impl FnMut(&mut Connection, usize) -> bool + 'a {
     let carry = |a: &Connection| bytes_sent(a, 0).min(bytes_sent(a, 1)) > 4 << 20;
-    // Those whose turn it is, since when they are there, and when what is next happens.
+    // The current turn, since when its paths exist, and when the next step follows.
     let (mut turn, mut joined, mut next) = (0, false, 4);
     move |a, pieces| {
         if pieces < next {
@@ -104,7 +104,7 @@ pub(crate) fn bytes_sent(connection: &Connection, path: usize) -> u64 {
     found.map_or(0, |it| it.1.bytes_sent)
 }
 
-/// Sends until so many paths are usable and as many pieces more have been sent: how many pieces in all are sent then.
+/// Sends until that many paths are usable and as many more pieces have been sent; stores the total number of pieces.
 pub(crate) fn until_usable(
     connection: &mut Connection,
     paths: usize,

@@ -1,4 +1,4 @@
-//! Through emulated switches: their links die without any interface noticing it.
+//! Tests that connections survive dead links behind emulated switches, which no interface notices.
 
 use super::{THREADS, between, content, is_permitted, options, receive, until_usable};
 use netlab::lab::{Lab, LabConfig};
@@ -8,7 +8,7 @@ use zerolane::failure::{CloseReason, TransferError};
 use zerolane::options::PathThreads;
 use zerolane::{Connection, Endpoint, Error, Options, Security};
 
-/// Two hosts and a switch for each of their interfaces, of such links.
+/// Two hosts and a switch for each of their interfaces, with these links.
 pub(super) fn lab(links: [LinkConfig; 2]) -> Option<Lab> {
     let config = LabConfig {
         prefix: "paths".into(),
@@ -34,7 +34,7 @@ fn link(delay_ms: u64, mbps: u64) -> LinkConfig {
     }
 }
 
-/// Both directions of the switch of that interface.
+/// Sets both directions of the switch at that interface.
 pub(super) fn set_switch(lab: &Lab, interface: usize, up: bool) {
     for host in [0, 1] {
         lab.set_up(lab.port(host, interface), up);
@@ -70,7 +70,7 @@ fn switch__of_one_path_dead_amid_and_back() {
     }
 }
 
-/// Both paths go through one switch, which dies: both ends end after the idle timeout with the error that says so.
+/// Both paths use one switch, which dies: both ends end after the idle timeout with that error.
 #[test]
 fn switch__of_both_paths_dead_ends_with_an_error_that_says_so() {
     const IDLE: Duration = Duration::from_secs(2);
@@ -121,7 +121,7 @@ fn switch__of_both_paths_dead_ends_with_an_error_that_says_so() {
     }
 }
 
-/// What goes over links of those round trips, ms, that overtake each other all the time, which is no loss.
+/// Transfers over links with those round trips, ms, which overtake each other all the time; that is not a loss.
 fn overtaking(long: u64, security: Security, threads: PathThreads) {
     let Some(lab) = lab([link(2, 100), link(long, 100)]) else {
         return;
@@ -167,7 +167,7 @@ fn overtaking(long: u64, security: Security, threads: PathThreads) {
         "{long} ms: {resent} bytes again of {} MiB, {dropped} packets lost, {suspected} paths suspected",
         16 * sent
     );
-    // A busy machine may look like a path that died; what overtaking would cost is most of the payload.
+    // A busy machine may look like a dead path. Treating overtaking as loss would cost most of the payload.
     let most = dropped * 1500 + suspected * (4 << 20) + (sent * all.len()) as u64 / 8;
     assert!(
         resent <= most,

@@ -1,18 +1,17 @@
-//! Constants, read from the text of the sources: most are private to a crate, and none has to be public to be compared
-//! with what a document says.
+//! Evaluates constants from the text of the sources, because most are private to a crate.
 
 use super::WINGS;
 use std::fs;
 use std::path::Path;
 
-/// Every source file that is no test, by its path.
+/// Every source file that is not a test, by its path.
 pub(super) struct Sources(Vec<(String, String)>);
 
 /// Why an expression has no value.
 pub(super) type Trouble = String;
 
 impl Sources {
-    /// Those of all crates.
+    /// Reads the sources of all crates.
     pub(super) fn read() -> Sources {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut sources = Sources(vec![]);
@@ -29,7 +28,7 @@ impl Sources {
         for entry in fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy();
-            // Of a package; a module may have this name.
+            // The build directory of a package, not a module with this name.
             let builds = name == "target" && directory.join("Cargo.toml").exists();
             if path.is_dir() && name != "tests" && !builds && !name.ends_with("_tests") {
                 self.read_below(&path);
@@ -58,8 +57,8 @@ impl Sources {
         }
     }
 
-    /// The constant, or the default of the field, that `path` names: `module::NAME`, where the module is needed only
-    /// if several have the name. Without one, that of the file it is named in comes first.
+    /// The constant, or the default of the field, that `path` names: `module::NAME`; the module is needed only if the
+    /// name is ambiguous. Without a module, `home` is searched first.
     fn named(&self, path: &str, home: Option<&str>) -> Result<f64, Trouble> {
         let (modules, name) = path.rsplit_once("::").unwrap_or(("", path));
         let is_in = |file: &str| {
@@ -87,7 +86,7 @@ impl Sources {
         if found.is_empty() {
             found = defined(&is_in);
         }
-        // A field is declared with a type, and given a value elsewhere.
+        // A field is declared with a type, and gets its value elsewhere.
         if found.len() > 1 {
             found.retain(|(_, value)| value.is_ok());
         }
@@ -102,7 +101,7 @@ impl Sources {
     }
 }
 
-/// What stands behind `const NAME: type =`, or behind `name:` where a field gets a value.
+/// The texts after `const NAME: type =`, or after `name:` where a field gets a value.
 fn definitions<'a>(text: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
     let constant = name.starts_with(char::is_uppercase);
     text.match_indices(name).filter_map(move |(at, _)| {
@@ -139,7 +138,7 @@ impl<'a> Parser<'a> {
         word
     }
 
-    /// Binds as in Rust: shifts last. Between two factors at most one operator of a level is met in constants.
+    /// Precedence as in Rust: shifts last. Constants have at most one operator of a level between two factors.
     fn sum(&mut self) -> Result<f64, Trouble> {
         let mut value = self.terms()?;
         while self.takes("<<") {

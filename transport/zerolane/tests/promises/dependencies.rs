@@ -1,4 +1,4 @@
-//! Checks that docs/reference/dependencies.md lists exactly what the manifests of the crates depend on.
+//! Tests that docs/reference/dependencies.md lists exactly the dependencies in the crates' manifests.
 
 use super::WINGS;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,13 +7,13 @@ use std::path::Path;
 
 const LIST: &str = include_str!("../../../../docs/reference/dependencies.md");
 
-/// Rows that are about no crate, or about tools that no manifest names as a dependency.
+/// Rows that are not about crates, or about tools that no manifest lists.
 const OTHERS: [&str; 3] = ["tests", "fuzz", "crate"];
 const TOOLS: [&str; 2] = ["cbindgen", "maturin"];
 
 type Names = BTreeSet<String>;
 
-/// Names in the table, by crate. What stands in parentheses is about the name before.
+/// Names in the table, by crate. Text in parentheses belongs to the name before it.
 fn listed() -> BTreeMap<&'static str, Names> {
     let (mut all, mut of) = (BTreeMap::<_, Names>::new(), "");
     for row in LIST.lines().filter_map(|it| it.strip_prefix("| ")) {
@@ -38,7 +38,7 @@ fn listed() -> BTreeMap<&'static str, Names> {
     all
 }
 
-/// What a manifest depends on outside of this tree.
+/// A manifest's dependencies outside of this tree.
 fn depends(manifest: &str) -> Names {
     let sections = manifest.split("\n[").skip(1);
     let sections = sections.filter(|it| {

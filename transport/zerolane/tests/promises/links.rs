@@ -1,4 +1,4 @@
-//! Checks that every relative link below docs/ leads to a file, and to a heading of it.
+//! Tests that every relative link below docs/ leads to a file and a heading.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ fn read_below(directory: &Path, documents: &mut BTreeMap<PathBuf, Vec<String>>) 
             read_below(&path, documents);
         } else if path.extension().is_some_and(|it| it == "md") {
             let text = fs::read_to_string(&path).unwrap();
-            // What stands between two fences is code.
+            // Text between two fences is code.
             let prose = text.split("```").step_by(2);
             let lines = prose.flat_map(str::lines).map(str::to_owned);
             documents.insert(path.canonicalize().unwrap(), lines.collect());
@@ -51,7 +51,7 @@ fn links__lead_to_files_and_headings() {
                 "" => Some(path.clone()),
                 file => path.parent().unwrap().join(file).canonicalize().ok(),
             };
-            // Headings are known of documents below docs/ alone.
+            // Only headings of documents below docs/ are known.
             let is_there = target.is_some_and(|it| {
                 let lines = documents.get(&it);
                 heading.is_empty()

@@ -1,6 +1,7 @@
-//! What the documents say is so: the tests they name are there, a promise has one, the numbers are those of the
-//! constants, the dependencies those of the manifests and of the wings, links lead somewhere, and the papers' rows are
-//! complete.
+//! Tests that the documents agree with the code.
+//!
+//! Tests that they name exist, each promise has one, numbers equal the constants, dependencies match the manifests and
+//! the wings, links lead somewhere, and the rows of papers are complete.
 #![allow(non_snake_case)]
 
 mod constants;
@@ -60,7 +61,7 @@ fn read_wings(text: &mut String) {
     }
 }
 
-/// What stands in backticks and is called like a test: `function__case`.
+/// Names in backticks with the form of a test's: `function__case`.
 fn named(document: &str) -> impl Iterator<Item = &str> {
     let quoted = document.split('`').skip(1).step_by(2);
     quoted.filter(|it| it.contains("__") && !it.contains('/'))
@@ -73,7 +74,7 @@ fn documents__name_tests_that_are_there() {
     for (document, text) in DOCUMENTS {
         assert!(named(text).count() > 6, "{document} names tests");
         for name in named(text) {
-            // Of several that begin alike.
+            // A prefix of several names.
             let is_there = match name.strip_suffix("...") {
                 Some(beginning) => source.contains(&format!("fn {beginning}")),
                 None => source.contains(&format!("fn {name}(")),

@@ -1,26 +1,26 @@
-//! Numbers in the documents that come from constants are those of the constants.
+//! Tests that numbers in the documents equal the constants that they come from.
 //!
-//! Each document has a list of [`Fact`]s: a few of its words, with the numbers in braces, and for each of these an
-//! expression of the constants it comes from. In the part of a document that is about limits and timers (all of it,
-//! unless said), a number that is in no fact has to be named in [`Document::without`]: it comes from no constant.
+//! Each document has a list of [`Fact`]s: a few of its words, with the numbers in braces, and for each number an
+//! expression of constants. In the part of a document about limits and timers (all of it, by default), a number without
+//! a fact must be listed in [`Document::without`]: it comes from no constant.
 
 use super::constants::{Sources, Trouble};
 use std::fmt::Write;
 use std::ops::Range;
 
-/// Words of a document, with numbers in braces, and where these come from. `{~7 s}` may be rounded, by a hundredth.
+/// Words of a document, with numbers in braces, and their expressions. `{~7 s}` may be rounded, by a hundredth.
 struct Fact(&'static str, &'static [&'static str]);
 
 struct Document {
     name: &'static str,
     text: &'static str,
     facts: &'static [Fact],
-    /// First and last heading between which every number is in a fact, or here.
+    /// First and last heading between which every number must be in a fact, or in `without`.
     checked: Option<(&'static str, &'static str)>,
     without: &'static [&'static str],
 }
 
-/// The decisions, one behind the other.
+/// All decisions, concatenated.
 const DECISIONS: &str = concat!(
     include_str!("../../../../docs/decisions/01-place-by-forecast.md"),
     include_str!("../../../../docs/decisions/02-grants-are-flow-control.md"),
@@ -978,7 +978,7 @@ const WORDS: [(&str, f64); 18] = [
     ("twice", 2.0),
 ];
 
-/// What a number and its unit are.
+/// The value of a number and its unit.
 fn quantity(sources: &Sources, words: &str) -> Result<f64, Trouble> {
     let lower = words.to_lowercase();
     if let Some((_, value)) = WORDS.iter().find(|(word, _)| *word == lower) {
@@ -997,14 +997,14 @@ fn flattened(text: &str) -> String {
     prose.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// `fact` without braces, and what is in them.
+/// `fact` without braces, and the contents of the braces.
 fn taken_apart(fact: &Fact) -> (String, Vec<&'static str>) {
     let inside = fact.0.split(['{', '}']).skip(1).step_by(2);
     let plain = fact.0.replace("{~", "{").replace(['{', '}'], "");
     (plain, inside.collect())
 }
 
-/// Whether `fact` is what `text` says, and so.
+/// Checks that `text` contains `fact`, and that its numbers are right.
 fn check(sources: &Sources, text: &str, fact: &Fact) -> Result<(), Trouble> {
     let (plain, numbers) = taken_apart(fact);
     if !text.contains(&plain) {
@@ -1028,7 +1028,7 @@ fn check(sources: &Sources, text: &str, fact: &Fact) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// What `document` says that is not so.
+/// The wrong facts of `document`.
 fn wrong_facts(sources: &Sources, document: &Document) -> String {
     let text = flattened(document.text);
     let wrong = document.facts.iter().filter_map(|fact| {
@@ -1038,13 +1038,13 @@ fn wrong_facts(sources: &Sources, document: &Document) -> String {
     wrong.collect()
 }
 
-/// Where `words` stand in `text`.
+/// The places of `words` in `text`.
 fn places<'a>(text: &'a str, words: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
     let found = text.match_indices(words);
     found.map(|(start, it)| start..start + it.len())
 }
 
-/// Blanks what is code, or the target of a link.
+/// Blanks code and the targets of links.
 fn without_code(text: &mut [u8]) {
     let (mut code, mut link) = (false, false);
     for at in 0..text.len() {
@@ -1058,7 +1058,7 @@ fn without_code(text: &mut [u8]) {
     }
 }
 
-/// The part of `document` in which each number has a reason.
+/// The part of `document` in which each number needs a reason.
 fn checked(document: &Document) -> Option<String> {
     let (first, last) = document.checked?;
     let (_, from) = document.text.split_once(first).expect(first);
@@ -1069,14 +1069,14 @@ fn checked(document: &Document) -> Option<String> {
     Some(flattened(part))
 }
 
-/// Numbers of `document` that are in no fact and not said to have no constant.
+/// Numbers of `document` that are in no fact and not listed as without a constant.
 fn stray_numbers(document: &Document) -> String {
     let mut strays = String::new();
     let Some(text) = checked(document) else {
         return strays;
     };
     let mut rest = text.clone().into_bytes();
-    // First: a fact may have one backtick of a pair, and what is behind it would count as code.
+    // Done first, because a fact may contain one backtick of a pair, and the text after it would count as code.
     without_code(&mut rest);
     let facts = document.facts.iter().map(|fact| taken_apart(fact).0);
     let known = facts.chain(document.without.iter().map(|it| (*it).to_owned()));
@@ -1089,7 +1089,7 @@ fn stray_numbers(document: &Document) -> String {
         *at += word.len() + 1;
         Some((start, word))
     }) {
-        // Names have digits, too: IPv4, BLAKE3, P2.1; and so have numbered lists.
+        // Names contain digits, too: IPv4, BLAKE3, P2.1; and so do numbered lists.
         let number = word.trim_start_matches(|it: char| it.is_ascii_punctuation());
         let item = number.strip_suffix('.').is_some_and(|it| it.len() == 1);
         if number.starts_with(|it: char| it.is_ascii_digit()) && !item {
@@ -1121,7 +1121,7 @@ fn numbers__without_a_constant_are_known() {
     );
 }
 
-/// What is listed as without a constant is there: lists do not outlive what they are of.
+/// Each number listed as without a constant is in its document.
 #[test]
 fn numbers__lists_have_nothing_that_is_gone() {
     for document in DOCUMENTS {
@@ -1134,7 +1134,7 @@ fn numbers__lists_have_nothing_that_is_gone() {
     }
 }
 
-/// The table of goodput over loss is that of the core's snapshot: one column of classic, four of extended.
+/// The table of goodput over loss equals the core's snapshot: one column of classic, four of extended.
 #[test]
 fn numbers__of_goodput_are_those_of_the_snapshot() {
     let snapshot = include_str!(

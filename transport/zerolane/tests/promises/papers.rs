@@ -1,4 +1,4 @@
-//! docs/papers.md has a row for each that the tree cites, and what its rows name is there.
+//! Tests that docs/papers.md has a row for each citation in the tree, and that its rows name real files.
 
 use super::{named, read_wings};
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 const PAPERS: &str = include_str!("../../../../docs/papers.md");
 
-/// Rows of each paper, in their order.
+/// Number of rows of each paper, in order.
 const ROWS: [(&str, usize); 5] = [("P0", 8), ("P1", 14), ("P2", 8), ("P3", 1), ("P4", 6)];
 
-/// Directories that hold what is made, not written.
+/// Directories of generated files.
 const MADE: [&str; 4] = [".git", "corpus", "artifacts", "__pycache__"];
 
 fn root() -> PathBuf {
@@ -22,7 +22,7 @@ fn files_below(directory: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap() {
         let entry = entry.unwrap();
         let name = entry.file_name();
-        // That of a package; a module may have this name.
+        // The build directory of a package, not a module with this name.
         let builds = name == "target" && directory.join("Cargo.toml").exists();
         if builds || MADE.iter().any(|it| name == *it) {
             continue;
@@ -35,7 +35,7 @@ fn files_below(directory: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// What looks like a row's name: P, 0 to 4, a point and digits.
+/// Words with the form of a row's name: P, 0 to 4, a point and digits.
 fn cited(text: &str) -> impl Iterator<Item = &str> {
     text.match_indices('P').filter_map(|(at, _)| {
         let before = text[..at].chars().next_back();
@@ -89,7 +89,7 @@ fn papers__rows_that_the_tree_cites_are_there() {
     files_below(&root(), &mut files);
     let (rows, mut found, mut unknown) = (rows(), BTreeSet::new(), vec![]);
     for file in files {
-        // What is not text cites nothing.
+        // Files that are not text cite nothing.
         let Ok(text) = fs::read_to_string(&file) else {
             continue;
         };
@@ -104,7 +104,7 @@ fn papers__rows_that_the_tree_cites_are_there() {
     assert!(found.len() > 8, "{found:?}");
 }
 
-/// A file is named by its crate and its own name, and folders between them where there are several.
+/// A file is named by its crate and its own name, with folders between them if that is ambiguous.
 #[test]
 fn papers__files_and_commands_that_rows_name_are_there() {
     let mut files = vec![];

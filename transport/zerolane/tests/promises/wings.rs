@@ -1,11 +1,11 @@
-//! Holds the crates' dependencies to the table of wings: `cargo metadata` says what they are.
+//! Tests that the crates' dependencies, as `cargo metadata` reports them, keep to the table of wings.
 
 use super::WINGS;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// Which wings the crates of a wing may depend on.
+/// The wings that the crates of a wing may depend on.
 const MAY_USE: [(&str, &[&str]); 4] = [
     ("transport", &["transport"]),
     ("services", &["transport", "services"]),
@@ -13,7 +13,7 @@ const MAY_USE: [(&str, &[&str]); 4] = [
     ("tools", &["transport", "services", "tools"]),
 ];
 
-/// What the command runs of the laboratory; the rest of it makes figures for developers.
+/// The crates of the laboratory that the command uses; the others make figures for developers.
 const RUN_BY_USERS: [&str; 4] = ["netlab", "netsim", "trace", "explain"];
 
 /// The wing and the directory of the crate at `path`.
@@ -29,7 +29,7 @@ fn may_use(from: &str, to: (&str, &str), kind: &Value) -> bool {
         // The laboratory may use anything.
         return true;
     };
-    // Every test may imitate a network.
+    // Every test may emulate a network.
     let tested = kind == "dev" && ["netlab", "netsim"].contains(&name);
     let run = from == "tools" && RUN_BY_USERS.contains(&name);
     wings.contains(&wing) || wing == "lab" && (tested || run)

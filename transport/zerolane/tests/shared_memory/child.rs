@@ -1,4 +1,4 @@
-//! A child: this very program, with a test that is ignored otherwise as its job.
+//! Starts children: this program, with a test that is otherwise ignored as the child's job.
 
 use crate::hostile::tear;
 use crate::places::name;
@@ -17,18 +17,18 @@ use zerolane::counters::MoveCause;
 use zerolane::options::LaneChoice;
 use zerolane::{Connection, Endpoint, Options};
 
-/// What a child is to do.
+/// A child's job.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job {
     pub(crate) lane: &'static str,
-    /// As whom.
+    /// Its user.
     pub(crate) user: Option<u32>,
-    /// What it does first, and then; see [`child__job`].
+    /// Its first task, and the next one; see [`child__job`].
     pub(crate) first: &'static str,
     pub(crate) then: &'static str,
-    /// What starts it.
+    /// The program that starts it.
     pub(crate) started_by: &'static [&'static str],
-    /// Of what it draws by lot.
+    /// The seed of its random numbers.
     pub(crate) seed: u64,
 }
 
@@ -47,10 +47,10 @@ impl Job {
 /// Transfers that a child receives.
 pub(crate) const RECEIVED: usize = 3;
 
-/// Transfers to and fro of a child that swaps.
+/// Transfers in each direction of a child that swaps.
 pub(crate) const SWAPPED: usize = 40;
 
-/// What a child does to the listener at `ZL_TO`, or, where that is [`LISTEN`], to the process that comes.
+/// The job of a child with the listener at `ZL_TO`, or, if that is [`LISTEN`], with the process that connects.
 #[test]
 #[ignore = "the job of a child process"]
 fn child__job() {
@@ -61,7 +61,7 @@ fn child__job() {
         Ok("best") => LaneChoice::Best,
         _ => LaneChoice::SharedMemory,
     };
-    // Those of a peer that is silent are not missed by a clock here.
+    // A clock does not detect silent peers here.
     let options = Options {
         idle_timeout: std::time::Duration::from_secs(600),
         ..options(lane)
@@ -88,7 +88,7 @@ fn child__job() {
     let account = connection.account();
     println!("zl lane {:?} {:?}", account.lane, account.no_shared_memory);
     if first == "lend" {
-        // A process that outlives this one has the socket as well.
+        // A process that outlives this one inherits the socket.
         fcntl(connection.as_fd(), FcntlArg::F_SETFD(FdFlag::empty())).expect("open");
         Command::new("sh")
             .args(["-c", "sleep 120 &"])
@@ -130,7 +130,7 @@ fn prepare(first: &str) {
     }
 }
 
-/// Gives up the rights to files, to TCP and to processes outside, as a server does that Landlock confines.
+/// Gives up the rights to files, to TCP and to outside processes, as a server confined by Landlock does.
 fn confine() {
     const VERSION: ABI = ABI::V6;
     let created = Ruleset::default()
@@ -142,8 +142,7 @@ fn confine() {
     println!("zl confined {:?}", confined.expect("permitted").ruleset);
 }
 
-/// Accepts nothing; tells when a process was turned away: not the one that came first, which is of this user, and is
-/// waited for.
+/// Accepts nothing; reports when a process was turned away. The first one is of this user, and is waited for.
 fn turn_away(endpoint: &mut Endpoint) {
     let directory = format!("/tmp/zerolane-{}", nix::unistd::geteuid());
     let at = endpoint.local_addr();
@@ -162,7 +161,8 @@ fn turn_away(endpoint: &mut Endpoint) {
     println!("zl refused {}", endpoint.counters().refused);
 }
 
-/// Transfers to and fro, by turns, whose contents tell their numbers: `mine` and the peer's differ by where they begin.
+/// Transfers in both directions by turns, whose contents identify their numbers: `mine` and the peer's differ by their
+/// start.
 pub(crate) fn swap(
     connection: &mut Connection,
     [mine, peers]: [usize; 2],
@@ -188,7 +188,7 @@ pub(crate) fn swap(
     Ok(())
 }
 
-/// Transfers without end, whose contents tell their numbers.
+/// Sends Transfers without end, whose contents identify their numbers.
 fn send(connection: &mut Connection) {
     for seed in 0.. {
         if connection.send(&content(seed, LEN)).is_err() {
@@ -197,7 +197,7 @@ fn send(connection: &mut Connection) {
     }
 }
 
-/// The same, and takes one after each.
+/// Like [`send`], and receives one after each.
 fn both(connection: &mut Connection) {
     let mut buffer = vec![0; LEN];
     for seed in 0.. {
@@ -208,7 +208,7 @@ fn both(connection: &mut Connection) {
     }
 }
 
-/// So many Transfers; tells how their payload came.
+/// Receives that many Transfers; reports how their payload came.
 fn receive(connection: &mut Connection) {
     let mut buffer = vec![0; LEN];
     for seed in 0..RECEIVED {
@@ -220,15 +220,15 @@ fn receive(connection: &mut Connection) {
     println!("zl came {ring} {}", account.bytes_placed);
 }
 
-/// Instead of an address: it is to listen.
+/// Used instead of an address: the child must listen.
 const LISTEN: &str = "listen";
 
-/// A child that connects, and says first what carries its connection.
+/// A child that connects, and first reports the lane of its connection.
 pub(crate) fn child(to: SocketAddr, job: &Job) -> (Child, BufReader<ChildStdout>) {
     start(&to.to_string(), job)
 }
 
-/// A child that listens, and says where: see [`told`].
+/// A child that listens, and reports where: see [`told`].
 pub(crate) fn listener(job: &Job) -> (Child, BufReader<ChildStdout>) {
     start(LISTEN, job)
 }
@@ -255,7 +255,7 @@ fn start(to: &str, job: &Job) -> (Child, BufReader<ChildStdout>) {
         .process_group(0);
     if let Some(user) = job.user {
         command.uid(user).gid(user).current_dir("/");
-        // That of this process is another user's.
+        // This process's directory belongs to another user.
         command.env_remove("XDG_RUNTIME_DIR");
     }
     let mut child = command.spawn().expect("spawned");
@@ -263,19 +263,19 @@ fn start(to: &str, job: &Job) -> (Child, BufReader<ChildStdout>) {
     (child, said)
 }
 
-/// What a child said behind `zl WORD`, unless it ended before.
+/// The child's report after `zl WORD`, unless it ended before.
 pub(crate) fn heard(said: &mut BufReader<impl Read>, word: &str) -> Option<String> {
     let begin = format!("zl {word}");
     let mut lines = said.lines().map(|it| it.expect("text"));
     lines.find_map(|it| it.split_once(&begin).map(|(_, it)| it.trim().to_owned()))
 }
 
-/// What a child said behind `zl WORD`.
+/// The child's report after `zl WORD`.
 pub(crate) fn told(said: &mut BufReader<impl Read>, word: &str) -> String {
     heard(said, word).unwrap_or_else(|| panic!("it never said {word}"))
 }
 
-/// What a child said carries its connection.
+/// The lane that a child reported.
 pub(crate) fn lane_of(said: &mut BufReader<impl Read>) -> String {
     told(said, "lane")
 }

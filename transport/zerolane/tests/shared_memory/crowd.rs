@@ -1,4 +1,4 @@
-//! More processes than a listener has places for: some that want a connection each, and some that want nothing.
+//! Tests that more processes than a listener has places for are served, and that idle ones keep no others out.
 
 use crate::places::name;
 use crate::{PATIENCE, content, listen, options};
@@ -17,11 +17,11 @@ use zerolane::request::WorkKind;
 use zerolane::worker::{ConnectionId, Event, Worker};
 use zerolane::{Connection, Options, Region};
 
-/// More than a listener looks at a time. Both ends of each take two descriptors of this process, which may have 1024.
+/// More than a listener handles at a time. Both ends of each take two descriptors of this process, which may have 1024.
 const COMERS: usize = 160;
 const LONGEST: usize = 70_000;
 
-/// As many descriptors as this process may have, for one crowd at a time.
+/// Raises the limit of descriptors of this process, for one crowd at a time.
 fn open_many() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -30,14 +30,14 @@ fn open_many() -> MutexGuard<'static, ()> {
     alone
 }
 
-/// What the comer with this number says, and is answered with `seed`: without a grant, and with.
+/// The message of the client with this number, and its answer with `seed`: without a grant, and with one.
 fn said(number: usize, seed: usize) -> Vec<u8> {
     let mut said = content(number + seed, [16, 3000, LONGEST, 20_000][number % 4]);
     said[..8].copy_from_slice(&(number as u64).to_le_bytes());
     said
 }
 
-/// Which comer said it.
+/// The number of the client that sent it.
 fn number_of(said: &[u8]) -> usize {
     let (number, _) = said.split_first_chunk().expect("a number");
     u64::from_le_bytes(*number) as usize
@@ -54,8 +54,8 @@ fn post_receive(worker: &mut Worker, connection: ConnectionId) {
     it.post_recv(place).expect("posted");
 }
 
-/// Comers that have all met a listener of this lane before the first of them says a word. Each sends, and is answered. Their
-/// accounts, and those of what they were accepted as.
+/// Clients that have all met a listener of this lane before the first of them sends. Each sends, and is answered.
+/// Returns their accounts, and those of the accepted connections.
 fn crowd(lane: LaneChoice) -> [Vec<Account>; 2] {
     let _alone = open_many();
     let options = Options {
@@ -75,7 +75,7 @@ fn crowd(lane: LaneChoice) -> [Vec<Account>; 2] {
         post(&mut comers, call, said(number, 0));
         post_receive(&mut comers, call);
         if number % 60 == 59 {
-            // It finds them, and hears nothing.
+            // It finds them, and receives nothing.
             for _ in 0..1000 {
                 listener.progress().expect("turns");
             }
@@ -149,7 +149,7 @@ fn crowd__of_hundreds_that_insist_is_served() {
     }
 }
 
-/// And nothing of it is lost where some are late: they come by UDP.
+/// Nothing is lost if some are late: they use UDP.
 #[test]
 fn crowd__of_hundreds_that_take_the_best_is_served() {
     let [comers, accepted] = crowd(LaneChoice::Best);
@@ -172,7 +172,7 @@ fn crowd__of_hundreds_that_take_the_best_is_served() {
     assert_eq!(by_udp(&comers), by_udp(&accepted));
 }
 
-/// Where this user's processes meet what listens at `address`.
+/// The socket's path where this user's processes meet the listener at `address`.
 fn rendezvous(address: SocketAddr) -> PathBuf {
     let user = nix::unistd::geteuid();
     let places = [
@@ -184,7 +184,7 @@ fn rendezvous(address: SocketAddr) -> PathBuf {
     paths.find(|it| it.exists()).expect("it is met somewhere")
 }
 
-/// Processes that come and want nothing: no more than `most`, and no more than may wait.
+/// Idle processes that connect: at most `most`, and at most as many as may wait.
 fn idlers(at: &Path, most: usize) -> Vec<OwnedFd> {
     let at = UnixAddr::new(at).expect("short");
     let mut idle = Vec::new();
@@ -204,11 +204,11 @@ fn idlers(at: &Path, most: usize) -> Vec<OwnedFd> {
     idle
 }
 
-/// The places are taken, or those to wait in as well, by processes of this user that want nothing.
+/// All places, or also all places in the backlog, are taken by idle processes of this user.
 #[test]
 fn crowd__of_idlers_keeps_nobody_out_for_long() {
     let _alone = open_many();
-    // The kernel may have fewer places to wait in than are asked for.
+    // The kernel may have a shorter backlog than requested.
     for most in [400, usize::MAX] {
         let mut endpoint = listen(LaneChoice::Best);
         let to = endpoint.local_addr();
@@ -261,7 +261,7 @@ fn shared_bytes() -> usize {
     kibibytes.expect("a figure").parse::<usize>().expect("one") * 1024
 }
 
-/// Alone in its process, for what others share counts too.
+/// Runs alone in its process, because the memory of other tests would count, too.
 #[test]
 #[ignore = "a measurement: --ignored --exact --nocapture"]
 fn idle__pairs_take_what_they_used() {

@@ -1,4 +1,4 @@
-//! Surroundings that fail: no memory, no descriptors, a peer that is dead while its socket lives.
+//! Tests that shared memory survives lack of memory and descriptors, and dead peers with live sockets.
 
 use crate::child::{Job, child, lane_of, told};
 use crate::{PATIENCE, accept, content, listen, options, region};
@@ -31,11 +31,11 @@ fn connect__where_no_memory_can_be_made_is_by_udp_and_says_why() {
     child.wait().expect("killed");
 }
 
-/// The peer's process ends, and a child of it has its end of the socket.
+/// The peer's process ends, and a child of it keeps its end of the socket.
 #[test]
 fn worker__asleep_misses_a_dead_peer_whose_child_has_the_socket() {
     let lane = Options {
-        // Not by a timeout.
+        // Not detected by a timeout.
         idle_timeout: Duration::from_secs(600),
         ..options(LaneChoice::SharedMemory)
     };
@@ -68,7 +68,7 @@ fn worker__asleep_misses_a_dead_peer_whose_child_has_the_socket() {
         }
         if accepted && !killed {
             killed = true;
-            // It says so once the connection stands, which this end's turn has done.
+            // It reports that once the connection is established, which this end has done.
             for _ in 0..20 {
                 worker.wait(Some(Duration::from_millis(5))).expect("turns");
             }
@@ -160,6 +160,6 @@ fn listen__without_descriptors_neither_spins_nor_forgets_who_waits() {
     child.wait().expect("done");
     let sent = sending.join().expect("no panic");
     assert!(sent.is_ok(), "{sent:?}");
-    // One that spins looks some 100 000 times.
+    // A listener that spins would check some 100 000 times.
     assert!((1..500).contains(&exhausted), "{exhausted} times");
 }

@@ -1,4 +1,4 @@
-//! A peer that writes what it likes into the words of the rings, while Transfers run.
+//! Tests that a peer that writes arbitrary words into the rings ends only its own connection.
 
 use crate::child::{Job, SWAPPED, child, lane_of, swap};
 use crate::random::{Random, seeds};
@@ -16,20 +16,20 @@ use zerolane::{Connection, Endpoint, Error, Options, Region};
 const FILL: u8 = 0xee;
 const AROUND: usize = 4096;
 
-/// Where the words of the rings lie that are longer than 4 bytes: how far each was written, what of it is void, how far
-/// it was taken, and where a process is read that wants to know whether it may.
+/// Offsets of the rings' words longer than 4 bytes: how far each was written, which part is void, how far it was read,
+/// and the word by which a process tests whether it may read the other.
 const LONG: [u64; 10] = [0, 8, 64, 128, 136, 192, 264, 272, 328, 336];
-/// Those of them that are no indices: no connection ends by them.
+/// Those of them that are not indices: they end no connection.
 const NO_INDICES: [u64; 6] = [8, 136, 264, 272, 328, 336];
-/// And those of 4: who sleeps, and what is to come by reference.
+/// Offsets of words of 4 bytes: who sleeps, and which payload comes by reference.
 const SHORT: [u64; 4] = [256, 260, 320, 324];
 
-/// Whether the rounds of this seed leave the indices as they are, so that Transfers run for longer.
+/// Whether the rounds of this seed leave the indices alone, so that Transfers run for longer.
 fn is_gentle(seed: u64) -> bool {
     !seed.is_multiple_of(2)
 }
 
-/// What the rings of this process share with the peer's, to be written past all that this program knows of it.
+/// The peer's view of the rings, for writes that bypass the library.
 struct Words {
     memory: File,
     start: u64,
@@ -50,7 +50,7 @@ impl Words {
         }
     }
 
-    /// Once the connection is over, nothing may be there.
+    /// Once the connection is over, the memory may be unmapped.
     fn write(&self, at: u64, bytes: &[u8]) {
         let _ = self.memory.write_at(bytes, self.start + at);
     }
@@ -61,7 +61,7 @@ impl Words {
         u64::from_ne_bytes(word)
     }
 
-    /// One word is made another: half of it, or as it was before, or somewhat more, or out of all bounds.
+    /// Changes one word: half of it, to an old value, to a slightly larger one, or out of bounds.
     fn tear(&self, words: &[u64], random: &mut Random, before: &mut HashMap<u64, u64>) {
         let at = words[random.below(words.len() as u64) as usize];
         let now = self.read(at);
@@ -83,7 +83,7 @@ impl Words {
     }
 }
 
-/// Swaps, and meanwhile tears the words without end.
+/// Swaps, and meanwhile changes the words without end.
 pub(crate) fn tear(connection: &mut Connection, seed: u64) {
     let words = Words::of_this_process();
     let torn: &[u64] = match is_gentle(seed) {
@@ -99,16 +99,16 @@ pub(crate) fn tear(connection: &mut Connection, seed: u64) {
             std::thread::sleep(random.micros(300));
         }
     });
-    // What comes may be anything.
+    // The content may be anything.
     while connection.recv_into(&mut vec![0; LEN]).is_ok() {
         let _ = connection.send(&vec![1; LEN]);
     }
-    // The peer is to find out by what lies there, too.
+    // The peer must also detect it by the words in memory.
     std::thread::sleep(PATIENCE);
 }
 
-/// Sends and receives until the end of the connection; each request ends once, and what lies around memory that was
-/// granted is as it was.
+/// Sends and receives until the end of the connection; each request ends once, and the guards around granted memory are
+/// unchanged.
 fn suffer(connection: &mut Connection) -> Error {
     let post = |connection: &mut Connection| {
         let mut before = Region::from_vec(vec![FILL; LEN + 2 * AROUND]);
@@ -147,7 +147,7 @@ fn suffer(connection: &mut Connection) -> Error {
     over
 }
 
-/// Its connection ends, by a name; those of others, in the same process, have right content.
+/// Its connection ends with a specific error; those of others, in the same process, have the right content.
 #[test]
 fn hostile__words_torn_and_repeated_while_transfers_run_end_nothing_but_the_connection() {
     let patient = Options {
@@ -190,7 +190,7 @@ fn hostile__words_torn_and_repeated_while_transfers_run_end_nothing_but_the_conn
         eprintln!("seed {seed}: {over}, {fault:?}");
         let named = match over {
             Error::Closed(CloseReason::Violation) => fault.is_some(),
-            // It found out first, for both read what it tears; or was killed.
+            // It detected it first, because both read the changed words; or it was killed.
             Error::Closed(CloseReason::PeerDead | CloseReason::Peer(_)) => fault.is_none(),
             _ => false,
         };

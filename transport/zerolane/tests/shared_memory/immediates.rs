@@ -1,5 +1,4 @@
-//! Immediates of puts into memory that both ends map: what is there when one is shown, while other peers put, while the
-//! region is revoked, and when an end dies.
+//! Tests that an immediate of a put into mapped memory follows its bytes, also when an end dies or revokes.
 
 use crate::child::{Job, child, lane_of, listener, told};
 use crate::mapped::{connect, memfd, numbers};
@@ -15,7 +14,7 @@ use zerolane::request::WorkKind;
 use zerolane::{Connection, ExportedRegion, Region, RegionKey, Rights, Work};
 
 const WORD: usize = 8;
-/// Bytes that a child puts at once.
+/// Bytes of a child's put.
 const PUT: usize = 1 << 20;
 /// A child that puts without end, each put with an immediate.
 const NOTIFIES: Job = Job {
@@ -28,14 +27,14 @@ const OWNS: Job = Job {
     ..Job::SEND
 };
 
-/// Words that tell a seed, and where they lie.
+/// Words that identify a seed and their offset.
 fn fill(seed: u64, bytes: &mut [u8]) {
     for (at, word) in (0_u64..).zip(bytes.as_chunks_mut::<WORD>().0) {
         *word = (seed << 32 | at).to_ne_bytes();
     }
 }
 
-/// Several peers put into areas of one region, each into slots that it uses again when the owner has looked.
+/// Several peers put into areas of one region, each into slots that it reuses after the owner has checked them.
 #[test]
 fn immediates__of_several_connections_tell_of_all_before_them() {
     const LANES: [LaneChoice; 4] = [
@@ -102,7 +101,7 @@ fn immediates__of_several_connections_tell_of_all_before_them() {
         while !putting.iter().all(|it| it.is_finished()) {
             assert!(Instant::now() < end, "{seen:?}");
             for connection in &mut connections {
-                // One that is done closes.
+                // A peer that is done closes.
                 let Ok(Some(completion)) = connection.poll() else {
                     continue;
                 };
@@ -125,7 +124,7 @@ fn immediates__of_several_connections_tell_of_all_before_them() {
     });
 }
 
-/// How many requests are over: each was done.
+/// How many requests completed; each succeeded.
 fn look(connection: &mut Connection) -> usize {
     let completion = connection
         .wait(Some(Duration::from_millis(1)))
@@ -133,7 +132,7 @@ fn look(connection: &mut Connection) -> usize {
     completion.map_or(0, |it| it.result.map(|_| 1).expect("placed"))
 }
 
-/// Posts put `number`, of as many bytes as the memory has: the number again and again, and as the immediate.
+/// Posts put `number`, as long as the memory: the number repeated, and as the immediate.
 fn notify(connection: &mut Connection, key: &RegionKey, number: u64, len: usize) -> bool {
     let bytes = Region::from_vec(number.to_ne_bytes().repeat(len / WORD));
     let work = Work::default()
@@ -142,7 +141,7 @@ fn notify(connection: &mut Connection, key: &RegionKey, number: u64, len: usize)
     connection.post_put(key, 0, bytes, work).is_ok()
 }
 
-/// The immediate that is there, if one is: all of its put is in `memory`, or of a later one.
+/// The next immediate, if there is one: `memory` has all of its put, or a later one's.
 fn check_shown(connection: &mut Connection, memory: &ExportedRegion) -> Option<u64> {
     let wait = Some(Duration::from_millis(1));
     let shown = connection.wait(wait).ok().flatten()?;
@@ -292,7 +291,7 @@ fn immediates__of_a_process_that_is_stopped_or_killed_tell_the_truth() {
             true => child.kill().expect("ours"),
             false => signal(&child, SIGSTOP),
         }
-        // What it published before is shown, and true.
+        // The immediates published before are delivered, and right.
         while let Some(shown) = check_shown(&mut connection, &memory) {
             assert_eq!(shown, last + 1);
             last = shown;
@@ -309,7 +308,7 @@ fn immediates__of_a_process_that_is_stopped_or_killed_tell_the_truth() {
             while !told.is_finished() {
                 assert!(Instant::now() < end, "it puts on");
                 let shown = connection.wait(Some(Duration::from_millis(1)));
-                // Nothing of what is revoked is shown any more.
+                // No immediate of a revoked region is delivered any more.
                 assert!(!matches!(shown, Ok(Some(_))), "{shown:?}");
             }
             let direct: u64 = told.join().expect("no panic").parse().expect("a number");
@@ -354,7 +353,7 @@ fn immediates__to_a_process_that_is_killed_end_once() {
             match connection.poll() {
                 Ok(Some(it)) => assert!(open.remove(&it.context), "{} twice", it.context),
                 Ok(None) => {}
-                // All that is over was told.
+                // Everything complete was reported.
                 Err(_) => break,
             }
         }

@@ -1,4 +1,4 @@
-//! Shared memory between processes: found, refused, stopped, killed, hostile; and many connections in one worker.
+//! Tests that connections in shared memory survive refused, stopped, killed and hostile processes.
 #![allow(non_snake_case)]
 
 mod child;
@@ -40,7 +40,7 @@ fn content(seed: usize, len: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Of Transfers that are swapped: by reference, through the ring, without a grant.
+/// Lengths of swapped Transfers: by reference, through the ring, without a grant.
 fn length(number: usize) -> usize {
     [LEN, 100, 5000, 300_000, 70_000][number % 5]
 }
@@ -63,7 +63,7 @@ fn signal(child: &Child, signal: nix::sys::signal::Signal) {
     nix::sys::signal::kill(pid, signal).expect("ours");
 }
 
-/// Receives until the peer is gone, and calls `came` for each Transfer: one that is said to be whole is.
+/// Receives until the peer is gone, and calls `came` for each Transfer; a Transfer reported as complete must be.
 fn receive_until_gone(connection: &mut Connection, mut came: impl FnMut()) {
     let post = |connection: &mut Connection| {
         let region = Region::anonymous(LEN).expect("memory");
@@ -106,14 +106,14 @@ fn processes__killed_at_any_point_leave_right_content_and_are_missed_at_once() {
         });
         receive_until_gone(&mut connection, || {});
         killing.join().expect("no panic");
-        // Not by a timeout: that takes 15 s.
+        // Not detected by a timeout, which takes 15 s.
         let closed = connection.poll().expect_err("over");
         assert!(closed.to_string().contains("peer"), "{closed}");
     }
 }
 
-/// Two ends of a connection to a listener on `lane`, at this address. A listener that does not run for a second lets
-/// no client in: such a try is made again.
+/// Two ends of a connection to a listener on `lane`, and its address. A listener that is suspended for a second admits
+/// no client: such an attempt is repeated.
 fn meet(lane: LaneChoice) -> (Connection, Connection, SocketAddr) {
     let tries = std::iter::repeat_with(|| {
         let mut endpoint = listen(lane);
@@ -156,7 +156,7 @@ fn connect__best_is_shared_memory_here_and_udp_where_the_listener_is_not_asked()
     }
 }
 
-/// The worker sleeps between the messages: it told all of them to wake it.
+/// The worker sleeps between the messages, after it told all peers to wake it.
 #[test]
 fn worker__asleep_is_woken_by_any_of_its_connections() {
     const COUNT: usize = 20;
@@ -204,7 +204,7 @@ fn worker__asleep_is_woken_by_any_of_its_connections() {
     sending.join().expect("no panic");
 }
 
-/// A hundred connections, each with a peer in the same worker, and messages to and fro on all of them.
+/// A hundred connections, each with a peer in the same worker, and messages in both directions on all of them.
 #[test]
 fn worker__a_hundred_connections() {
     const COUNT: usize = 100;

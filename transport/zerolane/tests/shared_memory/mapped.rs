@@ -1,4 +1,4 @@
-//! Regions that both ends map: accessed without their owner's CPU, and their owner's alone when they are revoked.
+//! Tests that mapped regions are accessed without their owner's CPU, and belong to it alone once revoked.
 
 use crate::child::{Job, child, lane_of, told};
 use crate::{PATIENCE, accept, listen, options, signal};
@@ -18,7 +18,7 @@ const PUTS: Job = Job {
     then: "put",
     ..Job::SEND
 };
-/// What a child puts at once, bytes: the kernel stops it in the middle more often than not.
+/// Bytes of a child's put: large enough that the kernel usually stops the child in the middle.
 pub(crate) const PUT: usize = 4 << 20;
 
 fn shared() -> Options {
@@ -37,7 +37,7 @@ pub(crate) fn connect(to: SocketAddr) -> (Connection, RegionKey) {
     (connection, key)
 }
 
-/// Exports `memory` to a peer that comes, and serves it until `over`.
+/// Exports `memory` to a peer that connects, and serves it until `over`.
 fn serve_until(
     endpoint: &mut Endpoint,
     memory: &ExportedRegion,
@@ -51,14 +51,14 @@ fn serve_until(
     while !over() {
         assert!(Instant::now() < end, "it never came");
         if connection.wait(Some(Duration::from_millis(1))).is_err() {
-            // The peer is gone, which only one that is done is.
+            // The peer ended, which it may do only after finishing.
             assert!(over(), "it is gone");
         }
     }
     connection
 }
 
-/// The numbers that `bytes` hold, least and most.
+/// The least and greatest number in `bytes`.
 pub(crate) fn numbers(bytes: &[u8]) -> (u64, u64) {
     let words = bytes.as_chunks::<WORD>().0.iter();
     let numbers = words.map(|it| u64::from_ne_bytes(*it));
@@ -78,13 +78,13 @@ fn mapped__of_an_owner_that_makes_no_call_is_put_to_got_from_and_counted_in() {
         let (endpoint, memory, opened) = (&mut endpoint, &memory, &opened);
         let owner = scope.spawn(move || {
             let connection = serve_until(endpoint, memory, || opened.load(Ordering::Acquire));
-            // No call from here on.
+            // No call from now on.
             is_done.recv_timeout(PATIENCE).expect("done without it");
             connection
         });
         let (mut connection, key) = connect(to);
         opened.store(true, Ordering::Release);
-        // What it does in its last turn.
+        // Lets it finish its last step.
         sleep(Duration::from_millis(20));
         let before = connection.account().direct_operations;
         for (seed, (offset, len)) in [(0, 8), (8, 1), (13, 300), (4096, 70_000), (3, 1_000_003)]
@@ -137,7 +137,7 @@ fn mapped__fetch_ops_are_atomic_with_the_owners_and_those_of_its_other_peers() {
                 scope.spawn(move || {
                     let mut connection = Connection::connect(to, &options(lane)).expect("met");
                     let key = connection.open_region("m", Rights::ALL).expect("exported");
-                    // Those by UDP need the owner's turns.
+                    // Puts over UDP need the owner's calls.
                     let rounds = match lane {
                         LaneChoice::Udp => ROUNDS / 10,
                         _ => ROUNDS,
@@ -198,7 +198,7 @@ fn mapped__revoked_under_puts_has_all_that_completed_and_changes_no_more() {
             });
             has_begun.recv_timeout(PATIENCE).expect("it connects");
             sleep(Duration::from_micros(400 + 37 * round));
-            // The other handle goes soon after.
+            // The other handle is dropped soon after.
             let end = Instant::now() + PATIENCE;
             let mut handle = memory;
             let mut own = loop {
@@ -214,7 +214,7 @@ fn mapped__revoked_under_puts_has_all_that_completed_and_changes_no_more() {
             serving.join().expect("no panic");
             assert!(own[..] == there[..], "round {round}: it changed");
             let (least, most) = numbers(&there);
-            // Puts that follow each other: the last one may be there in part.
+            // Consecutive puts: the last one may be partly done.
             assert!(
                 least >= completed && most <= completed + 1,
                 "{completed}: {least} to {most}"
@@ -225,7 +225,7 @@ fn mapped__revoked_under_puts_has_all_that_completed_and_changes_no_more() {
     }
 }
 
-/// Puts without end, until it is refused: the job of a child.
+/// Puts without end, until one is refused: the job of a child.
 pub(crate) fn put_without_end(connection: &mut Connection) {
     let key = connection
         .open_region("m", Rights::ALL)
@@ -263,7 +263,7 @@ fn mapped__by_a_process_that_is_stopped_or_killed_in_the_middle_is_its_owners_al
         own.fill(0xa5);
         if !killed {
             signal(&child, SIGCONT);
-            // Its put goes on, and the next one is refused.
+            // Its put continues, and the next one is refused.
             let end = Instant::now() + PATIENCE;
             let told = std::thread::spawn(move || told(&mut said, "refused"));
             while !told.is_finished() {

@@ -1,4 +1,4 @@
-//! Hosts of one kernel with networks of their own, as containers have: they meet by a name, or by UDP.
+//! Tests that hosts of one kernel with separate networks, such as containers, meet by a name or use UDP.
 
 use crate::{LEN, PATIENCE, accept, content};
 use netlab::netns::{self, Topology};
@@ -8,7 +8,7 @@ use zerolane::counters::{LaneKind, NoSharedMemory};
 use zerolane::options::{LaneChoice, RendezvousName};
 use zerolane::{Connection, Endpoint, Options};
 
-/// Of one process, so that tests of other processes do not have it.
+/// A name for this process alone, so that other processes' tests do not use it.
 fn name(what: &str) -> RendezvousName {
     let name = format!("{what}-{}", std::process::id());
     name.parse().expect("a name")
@@ -23,8 +23,8 @@ fn options(rendezvous: Option<RendezvousName>) -> Options {
     }
 }
 
-/// What a connection from one network to another is over, and why not over shared memory, once [`LEN`] bytes came by it
-/// and each was looked at. `None` where namespaces may not be made.
+/// The lane of a connection from one network to another, and why it is not shared memory, after [`LEN`] verified bytes.
+/// `None` if namespaces are not permitted.
 fn met_by(
     listener: Option<RendezvousName>,
     initiator: Option<RendezvousName>,
@@ -65,7 +65,7 @@ fn met_by(
 #[test]
 fn networks__of_one_kernel_meet_in_shared_memory_by_a_name() {
     let name = name("met");
-    // A listener that does not run for a second lets no client in: such a try is made again.
+    // A listener that is suspended for a second admits no client: such an attempt is repeated.
     let late = (LaneKind::Udp, Some(NoSharedMemory::NotLetIn));
     let mut tries = (0..10).map(|_| met_by(Some(name.clone()), Some(name.clone())));
     let met = tries.find(|met| *met != Some(late));
@@ -114,7 +114,7 @@ fn name__of_a_rendezvous_is_no_path() {
     }
 }
 
-/// The second listens by UDP alone: the name is the first one's.
+/// The second listens by UDP alone, because the name belongs to the first.
 #[test]
 fn name__is_of_one_listener_at_a_time() {
     let name = name("single");

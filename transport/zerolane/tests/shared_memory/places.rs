@@ -1,4 +1,4 @@
-//! Other users: as a peer, in the place of the directory, and in it.
+//! Tests that other users cannot interfere: as a peer, at the path of the directory, or inside it.
 
 use crate::child::{Job, child, heard, lane_of, listener, told};
 use crate::{LEN, accept, content, listen};
@@ -15,7 +15,7 @@ use zerolane::options::LaneChoice;
 /// Another user than this process's.
 const NOBODY: u32 = 65_534;
 
-/// Whether this process may start one of `user`.
+/// Whether this process may start a process of `user`.
 fn may_start(user: u32) -> bool {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("skipped: only root can start a process of another user");
@@ -57,20 +57,20 @@ fn processes__another_user_gets_udp() {
     child.wait().expect("killed");
 }
 
-/// Where in `directory` one meets what listens at `address`.
+/// The path in `directory` where processes meet the listener at `address`.
 pub(crate) fn name(directory: &Path, address: SocketAddr) -> PathBuf {
     let namespace = fs::metadata("/proc/self/ns/net").expect("Linux").ino();
     directory.join(format!("{namespace}-{}-{}", address.ip(), address.port()))
 }
 
-/// A user that nothing else here is, and the place by which its processes meet, which is not there.
+/// A user that has no other process here, and its directory for meeting, which does not exist yet.
 struct Place {
     user: u32,
     path: PathBuf,
 }
 
 impl Place {
-    /// Each test has one of its own.
+    /// Each test has its own.
     fn new(test: u32) -> Place {
         let user = 100_000 + std::process::id() * 4 + test;
         let path = PathBuf::from(format!("/tmp/zerolane-{user}"));
@@ -92,7 +92,7 @@ impl Place {
         let _ = fs::remove_dir_all(&self.path);
     }
 
-    /// A socket there by which anybody comes in.
+    /// Makes a socket there that admits any process.
     fn lurk(&self, address: SocketAddr) -> UnixListener {
         let name = name(&self.path, address);
         let lurking = UnixListener::bind(&name).expect("free");
@@ -108,7 +108,7 @@ impl Drop for Place {
     }
 }
 
-/// A process of the place's user comes to a listener that offers both lanes: what it said of its lane.
+/// Lets a process of the place's user connect to a listener that offers both lanes; returns its report of the lane.
 fn comes(place: &Place, put: impl FnOnce(SocketAddr)) -> String {
     let mut endpoint = listen(LaneChoice::Best);
     put(endpoint.local_addr());
@@ -128,7 +128,8 @@ fn comes(place: &Place, put: impl FnOnce(SocketAddr)) -> String {
     lane
 }
 
-/// `/tmp` is everybody's: whoever is there first must not get the payload of the user whose name it is.
+/// Every user can write to `/tmp`: a user that makes the directory first must not get the payload of the user in its
+/// name.
 #[test]
 fn connect__where_the_directory_is_another_users_is_by_udp_and_nobody_is_met() {
     let place = Place::new(0);
@@ -159,7 +160,7 @@ fn connect__where_the_directory_is_another_users_is_by_udp_and_nobody_is_met() {
     place.clear();
     fs::write(&place.path, b"").expect("free");
     assert_eq!(comes(&place, |_| {}), "Udp Some(Directory)", "a file");
-    // A process that would listen there does not either.
+    // A process that would listen there does not, either.
     let job = Job {
         user: Some(place.user),
         ..Job::SEND
@@ -170,7 +171,7 @@ fn connect__where_the_directory_is_another_users_is_by_udp_and_nobody_is_met() {
     child.wait().expect("over");
 }
 
-/// As where a process of root put a socket into the directory.
+/// As if a process of root put a socket into the directory.
 #[test]
 fn connect__where_another_user_listens_in_the_directory_is_by_udp_and_says_so() {
     let place = Place::new(1);
@@ -186,7 +187,7 @@ fn connect__where_another_user_listens_in_the_directory_is_by_udp_and_says_so() 
     assert_eq!(said.expect("closed"), 0, "and passed nothing");
 }
 
-/// Root reaches every directory; a listener of another user takes nothing of it.
+/// Root reaches every directory; a listener of another user accepts nothing from it.
 #[test]
 fn visitors__of_another_user_are_turned_away() {
     let place = Place::new(2);

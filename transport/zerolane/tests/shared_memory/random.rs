@@ -1,6 +1,6 @@
-//! Lots, by a seed that is printed and may be given.
+//! Draws random numbers by a seed that is printed and may be given.
 
-/// Seeds of `count` rounds: fresh ones, or from the one that is given on.
+/// Seeds for `count` rounds: fresh ones, or consecutive ones from the given seed.
 pub(crate) fn seeds(count: u64) -> impl Iterator<Item = u64> {
     let given = std::env::var("ZEROLANE_SEED").ok();
     let first = given.map_or_else(fresh, |it| it.parse().expect("a number"));
@@ -20,7 +20,7 @@ pub(crate) struct Random(u64);
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Random {
-        // Seeds that follow each other are to differ in all bits, and none is 0.
+        // Consecutive seeds must differ in all bits, and none may be 0.
         Random((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 

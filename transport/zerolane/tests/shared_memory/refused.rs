@@ -1,4 +1,4 @@
-//! Where the kernel lets one process not read another: payload goes through the ring, and is counted.
+//! Tests that payload goes through the ring, and is counted, if a process may not read the other.
 
 use crate::child::{Job, RECEIVED, child, lane_of, listener, told};
 use crate::{LEN, accept, content, listen, options};
@@ -12,7 +12,7 @@ use zerolane::options::LaneChoice;
 /// The bit of CAP_SYS_PTRACE.
 const TRACE: u64 = 1 << 19;
 
-/// Sends to a child that tells how it came: bytes through the ring, and bytes that it read in place.
+/// Sends to a child, which reports the bytes that came through the ring, and those that it read in place.
 fn send_to(job: &Job) -> String {
     let mut endpoint = listen(LaneChoice::SharedMemory);
     let (mut child, mut said) = child(endpoint.local_addr(), job);
@@ -39,7 +39,7 @@ fn receive_all(connection: &mut Connection) {
     }
 }
 
-/// As a sandbox does, or Yama: this user may not read what is not dumpable. Root may.
+/// As in a sandbox, or with Yama: this user may not read a process that is not dumpable. Root may.
 #[test]
 fn payload__of_a_process_that_may_not_be_read_comes_through_the_ring() {
     if geteuid().is_root() {
@@ -64,7 +64,7 @@ fn payload__of_a_process_that_may_not_be_read_comes_through_the_ring() {
     child.wait().expect("killed");
 }
 
-/// One in a PID namespace of its own does not see the listener, which sees it.
+/// A process in its own PID namespace does not see the listener, which sees it.
 #[test]
 fn payload__for_a_process_of_another_pid_namespace_comes_through_the_ring() {
     const UNSHARE: [&str; 4] = ["unshare", "--pid", "--fork", "--kill-child"];
@@ -86,7 +86,7 @@ fn payload__for_a_process_of_another_pid_namespace_comes_through_the_ring() {
     assert_eq!(send_to(&job), through_the_ring());
 }
 
-/// As in a container, where root has not all rights: it may not read a process that has more.
+/// As in a container, where root lacks some capabilities: it may not read a process that has more.
 #[test]
 fn payload__for_a_process_without_the_right_to_trace_comes_through_the_ring() {
     const WITHOUT: [&str; 3] = [
@@ -130,7 +130,7 @@ fn payload__for_a_process_that_yama_restricts_comes_through_the_ring() {
     assert_eq!(send_to(&job), through_the_ring());
 }
 
-/// What comes to it goes through the ring, and it reads what the others have not: its peers may read it.
+/// Payload to it goes through the ring. It reads nothing, but its peers may read it.
 #[test]
 fn payload__for_a_process_that_landlock_confines_comes_through_the_ring() {
     let confined = |then| Job {
@@ -173,7 +173,7 @@ fn payload__for_a_process_that_landlock_confines_comes_through_the_ring() {
     assert_eq!(send_to(&confined("receive")), through_the_ring());
 }
 
-/// The memory of the rings is no file of it, and no huge page is needed.
+/// The rings' memory is not a file in /dev/shm, and needs no huge page.
 #[test]
 fn payload__where_dev_shm_is_full_and_no_page_is_huge_is_read_in_place() {
     const FULL: [&str; 5] = [

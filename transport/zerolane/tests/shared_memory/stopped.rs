@@ -1,4 +1,4 @@
-//! A peer that is stopped: in the middle, at any point, for too long.
+//! Tests that Transfers survive a stopped peer, and that one stopped for too long counts as dead.
 
 use crate::child::{Job, SWAPPED, child, lane_of, swap, told};
 use crate::random::{Random, seeds};
@@ -40,7 +40,7 @@ fn processes__stopped_in_the_middle_and_killed() {
     }
 }
 
-/// Whatever the peer was about to do when it was stopped: what both ends said comes whole, after it goes on.
+/// Whatever the peer was doing when it was stopped, all payload of both ends is complete after it continues.
 #[test]
 fn processes__stopped_at_any_point_and_continued_have_right_content() {
     let patient = Options {
@@ -78,7 +78,7 @@ fn processes__stopped_at_any_point_and_continued_have_right_content() {
     }
 }
 
-/// One that stays stopped is as good as dead after the idle timeout, and learns of it when it goes on.
+/// A peer that stays stopped counts as dead after the idle timeout, and learns of it when it continues.
 #[test]
 fn processes__stopped_for_good_are_missed_after_the_idle_timeout() {
     let impatient = Options {

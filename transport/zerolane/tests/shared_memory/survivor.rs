@@ -1,4 +1,4 @@
-//! What is left of connections whose peers were killed: in a process of its own, which counts all that it has.
+//! Tests that killed peers leave nothing behind, in a process that counts its resources.
 
 use crate::child::{Job, child, heard, listener};
 use crate::random::{Random, seeds};
@@ -13,21 +13,21 @@ use zerolane::options::LaneChoice;
 use zerolane::request::WorkKind;
 use zerolane::{Completion, Connection, Endpoint, Error, Options, Region, TransferId};
 
-/// What lies in memory before anything comes.
+/// The content of memory before anything is received.
 const FILL: u8 = 0xee;
-/// Bytes on both sides of what is granted.
+/// Guard bytes on both sides of granted memory.
 const AROUND: usize = 4096;
-/// How long a peer is waited for that may have been killed before it came.
+/// How long to wait for a peer that may have been killed before it connected.
 const BRIEF: Duration = Duration::from_millis(500);
 /// Peers killed.
 const KILLED: u64 = 24;
 
-/// The next receive, in the middle of memory of which the rest is not granted.
+/// Posts receives in the middle of memory of which the rest is not granted.
 struct Receives {
-    /// What each of those posted is the how manieth of, and what lies around it.
+    /// The index of each posted receive, and its guards.
     posted: HashMap<TransferId, (usize, [Region; 2])>,
     count: usize,
-    /// Nothing is ever sent to them.
+    /// Nothing is ever sent to these.
     forgotten: bool,
 }
 
@@ -52,7 +52,7 @@ impl Receives {
         let right = content(number, LEN);
         let len = whole.unwrap_or(0);
         assert!(found[..len] == right[..len], "Transfer {number}");
-        // What came of one that is not whole is right, where it came; the rest is as it was.
+        // The arrived part of an incomplete one is right; the rest is unchanged.
         let is_left =
             |(is, be): (&u8, &u8)| *is == FILL || !self.forgotten && whole.is_none() && is == be;
         let mut rest = found[len..].iter().zip(&right[len..]);
@@ -100,7 +100,7 @@ fn survive(mut connection: Connection, peer: &Job) {
             sent += usize::from(send(&mut connection, &mut sends, sent));
         }
     };
-    // By its process, not by a timeout: that would take 600 s.
+    // Detected by its process, not by a timeout, which would take 600 s.
     assert!(
         matches!(missed, Error::Closed(CloseReason::PeerDead)),
         "{missed}"
@@ -109,7 +109,7 @@ fn survive(mut connection: Connection, peer: &Job) {
     assert_eq!(connection.in_flight(), 0);
 }
 
-/// What this process has open, by the links of its descriptors, and maps.
+/// The open files of this process, by the links of its descriptors, and its mappings.
 fn held() -> (usize, Vec<String>) {
     let open = std::fs::read_dir("/proc/self/fd").expect("Linux");
     let open: Vec<_> = open
@@ -131,7 +131,8 @@ fn kill_later(mut child: Child, after: Duration) -> std::thread::JoinHandle<()> 
     })
 }
 
-/// A peer that is killed at some point, from its start on or from when there is a connection on. Whether there was one.
+/// A peer that is killed at some point, counted from its start or from the connection. Returns whether there was a
+/// connection.
 fn round(seed: u64) -> bool {
     let mut random = Random::new(seed);
     let job = Job {
@@ -151,7 +152,7 @@ fn round(seed: u64) -> bool {
             killing = Some(kill_later(child, after));
         }
     };
-    // What it says is not read to the end: it must not fail for that.
+    // Its output is not read to the end, which must not make it fail.
     let (connection, _said) = if random.below(2) == 0 {
         let mut endpoint = Endpoint::bind("127.0.0.1:0", patient).expect("a port");
         let (child, said) = child(endpoint.local_addr(), &job);
@@ -159,7 +160,7 @@ fn round(seed: u64) -> bool {
         if at_once {
             later(&mut child);
         }
-        // One that was killed before comes no more.
+        // A peer that was killed before does not connect.
         let wait = if at_once { BRIEF } else { PATIENCE };
         let connection = endpoint.accept(Some(wait)).expect("accepting");
         later(&mut child);
@@ -201,7 +202,7 @@ fn survivor__job() {
     println!("zl survived {connected}");
 }
 
-/// It is missed at once, what was not granted is as it was, and nothing of it is left.
+/// Its death is detected at once, guards are unchanged, and nothing of it is left.
 #[test]
 fn processes__killed_at_any_point_leave_nothing_behind() {
     let survivor = Command::new(std::env::current_exe().expect("this program"))

@@ -1,9 +1,9 @@
-//! Payload that tells what it is and where it belongs.
+//! Makes payload for the soak that identifies its content and offset.
 
 use crate::dice::mix;
 use zerolane::Region;
 
-/// The word at `index` of the content `seed`; nothing but zeros is that of seed 0.
+/// The word at `index` of the content `seed`; content 0 is all zeros.
 fn word(seed: u64, index: u64) -> [u8; 8] {
     match seed {
         0 => [0; 8],
@@ -11,7 +11,7 @@ fn word(seed: u64, index: u64) -> [u8; 8] {
     }
 }
 
-/// Each run of bytes that lies in one word: its place in `len` bytes that begin `at`, and the word's index.
+/// Each run of bytes that lies in one word: its range in `len` bytes that begin at `at`, and the word's index.
 fn words(at: u64, len: usize) -> impl Iterator<Item = (std::ops::Range<usize>, u64)> {
     let end = at + len as u64;
     (at / 8..end.div_ceil(8)).map(move |index| {
@@ -20,7 +20,7 @@ fn words(at: u64, len: usize) -> impl Iterator<Item = (std::ops::Range<usize>, u
     })
 }
 
-/// Fills bytes that begin `at` with the content `seed`.
+/// Fills bytes that begin at `at` with the content `seed`.
 pub fn fill(seed: u64, at: u64, bytes: &mut [u8]) {
     for (run, index) in words(at, bytes.len()) {
         let skip = ((at + run.start as u64) % 8) as usize;
@@ -29,7 +29,7 @@ pub fn fill(seed: u64, at: u64, bytes: &mut [u8]) {
     }
 }
 
-/// The first place in `bytes`, which begin `at`, that does not hold the content `seed`.
+/// The first offset in `bytes`, which begin at `at`, that does not have the content `seed`.
 pub fn first_wrong(seed: u64, at: u64, bytes: &[u8]) -> Option<u64> {
     let wrong = |(run, index): &(std::ops::Range<usize>, u64)| {
         let skip = ((at + run.start as u64) % 8) as usize;
@@ -40,14 +40,14 @@ pub fn first_wrong(seed: u64, at: u64, bytes: &[u8]) -> Option<u64> {
         .map(|(run, _)| at + run.start as u64)
 }
 
-/// `len` bytes of the content `seed` as it is from `at` on.
+/// `len` bytes of the content `seed` from `at` on.
 pub fn region(seed: u64, at: u64, len: u64) -> Region {
     let mut region = Region::anonymous(len as usize).expect("memory");
     fill(seed, at, &mut region);
     region
 }
 
-/// Payload that says by itself which it is, if there is room for that.
+/// Payload that contains its own name, if there is room for that.
 pub fn named(id: u64, len: u64) -> Region {
     let mut region = region(id + 1, 0, len);
     match region.first_chunk_mut() {
@@ -60,7 +60,7 @@ pub fn named(id: u64, len: u64) -> Region {
 /// The name in the payload, `None` if it is too short to have one.
 ///
 /// # Panics
-/// The rest is not what the name promises.
+/// The rest does not match the name.
 pub fn name_of(bytes: &[u8]) -> Option<u64> {
     let Some(name) = bytes.first_chunk() else {
         assert!(

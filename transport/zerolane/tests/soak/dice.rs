@@ -1,11 +1,11 @@
-//! Random numbers (splitmix64), and random sizes.
+//! Draws random numbers (splitmix64), and random sizes.
 
 use zerolane::request::MAX_INLINE;
 
 /// Longest payload of one operation, bytes.
 pub const MAX_LEN: u64 = 8 << 20;
 
-/// Lengths about which something changes: inline copies, one datagram sealed and plain, an STU on Ethernet, pages.
+/// Lengths at which the protocol changes: inline copies, one datagram encrypted and plain, an STU on Ethernet, pages.
 const EDGES: [u64; 7] = [MAX_INLINE as u64, 1168, 1192, 1408, 1432, 4096, 65_536];
 
 pub struct Dice(u64);
@@ -29,7 +29,7 @@ impl Dice {
         self.below(100) < percent
     }
 
-    /// A length from 1 to `max` bytes: each order of magnitude as often as any other.
+    /// A length from 1 to `max` bytes, with all orders of magnitude equally likely.
     pub fn len(&mut self, max: u64) -> u64 {
         if self.chance(10) {
             let edge = EDGES[self.below(EDGES.len() as u64) as usize];

@@ -1,4 +1,4 @@
-//! The end that asks for random operations, and knows what must become of them.
+//! Requests random operations and verifies their results.
 
 use crate::MESSAGE_LEN;
 use crate::content::{first_wrong, name_of, named, region};
@@ -17,13 +17,12 @@ use zerolane::memory::Memory;
 use zerolane::request::{MAX_INLINE, WorkKind};
 use zerolane::{Completion, Connection, FetchOp, Region, RegionKey, Rights, TransferId, Work};
 
-/// An initiator's own memory at the target, bytes: what is known, and behind it what puts that are to be cancelled
-/// may have left anything in.
+/// An initiator's own memory at the target, bytes: the known part, and a scratch part for puts that are cancelled.
 pub const AREA: u64 = KNOWN + SCRATCH;
 const KNOWN: u64 = 40 << 20;
 const SCRATCH: u64 = 9 << 20;
 
-/// Operations in flight at most, the bytes of all, and answers that are due.
+/// Most operations in flight, their total bytes, and pending answers.
 const IN_FLIGHT: usize = 30;
 const BYTES_IN_FLIGHT: u64 = 64 << 20;
 const AWAITED: u64 = 60;
@@ -31,12 +30,12 @@ const AWAITED: u64 = 60;
 /// A stall: nothing completed for this long. It is reported with the counters since then.
 const STALL: Duration = Duration::from_secs(2);
 
-/// It is a failure if no payload moved, or nothing completed, for this much longer than the link explains. On a
-/// busy machine a completion takes long.
+/// A failure: no payload moved, or nothing completed, for this much longer than the link explains. On a busy machine a
+/// completion takes long.
 const STILL_LIMIT: Duration = Duration::from_secs(10);
 const STALL_LIMIT: Duration = Duration::from_secs(60);
 
-/// What was asked for and is not complete.
+/// A request that is not complete.
 #[derive(Debug)]
 struct Asked {
     what: What,
@@ -51,26 +50,26 @@ struct Asked {
 enum What {
     Put {
         parts: Vec<(u64, u64)>,
-        /// It may be more than one datagram: unordered with other long ones.
+        /// It may be longer than one datagram: unordered with other long ones.
         long: bool,
     },
     Get {
         parts: Vec<(u64, u64)>,
-        /// What each part must turn out to hold.
+        /// The expected content of each part.
         expected: Vec<Vec<Part>>,
     },
-    /// An atomic operation, and the word before it where that is known.
+    /// An atomic operation, and the word's previous value if it is known.
     Atomic(Option<u64>),
     Immediate,
     Message,
     Transfer,
 }
 
-/// What was done on the connection that is open, and is to be answered.
+/// Operations on the open connection that must be answered.
 #[derive(Default)]
 struct Talk {
     chats: HashSet<u64>,
-    /// Immediates not seen yet.
+    /// Immediates not received yet.
     pinned: HashSet<u32>,
     sent: u64,
     sent_or_cancelled: u64,
@@ -127,17 +126,17 @@ struct Initiator {
     oracle: Oracle,
     asked: HashMap<TransferId, Asked>,
     talk: Talk,
-    /// Given to each put; none is given twice.
+    /// The content of the next put; each is used once.
     content: u64,
     chat: u64,
     immediate: u32,
-    /// What own words hold when all that was asked for is done.
+    /// The own words' values once all requested operations are done.
     own: [u64; OWN_WORDS as usize],
     added: [u64; SHARED_WORDS as usize],
     silence: Silence,
     done: u64,
     bytes: u64,
-    /// The longest time in which nothing completed though something was to.
+    /// The longest time without a completion while one was due.
     gap: Duration,
     /// The longest time in which no payload moved either.
     still: Duration,
@@ -150,13 +149,13 @@ struct Keys {
     words: RegionKey,
 }
 
-/// How long nothing completed.
+/// A period without completions.
 struct Silence {
     since: Instant,
-    /// Since when no payload moved, and how much had moved by then.
+    /// Since when no payload has moved, and how much had moved by then.
     still: Instant,
     moved: u64,
-    /// What was counted when it was last told of it.
+    /// The counters of the last report.
     told: Option<(Instant, Account)>,
 }
 
@@ -242,7 +241,7 @@ impl Initiator {
         }
     }
 
-    /// Waits until all is done and answered, and has the target compare its memory with what it must hold.
+    /// Waits until everything is done and answered, and has the target verify its memory.
     fn settle(&mut self) {
         let end = Instant::now() + LINGER;
         let all_done = |it: &Self| it.asked.is_empty() && it.talk.awaited() == 0;
@@ -270,7 +269,7 @@ impl Initiator {
         );
     }
 
-    /// Takes completions; measures how long there was none.
+    /// Takes completions; measures the time without any.
     fn turn(&mut self) {
         let wait = Duration::from_millis(50);
         let completion = self.connection.wait(Some(wait)).expect("connected");
@@ -395,7 +394,7 @@ impl Initiator {
         assert!(self.asked.insert(id, asked).is_none(), "{id:?} twice");
     }
 
-    /// The newest request is to be cancelled soon.
+    /// Cancels the newest request soon.
     fn doom(&mut self) {
         let newest = self.asked.values_mut().max_by_key(|it| it.at);
         let wait = Duration::from_micros(self.dice.below(100_000));
@@ -404,8 +403,7 @@ impl Initiator {
         }
     }
 
-    /// Parts of the area that do not overlap each other, and whether they may only be used when all before is
-    /// complete.
+    /// Disjoint parts of the area, and whether they need a fence.
     fn parts(&mut self, of: impl Fn(&What) -> Option<&Vec<(u64, u64)>>) -> (Vec<(u64, u64)>, bool) {
         let count = match self.dice.chance(20) {
             true => 2 + self.dice.below(4),
@@ -439,7 +437,7 @@ impl Initiator {
         if self.dice.chance(8) {
             return self.doomed_put();
         }
-        // A get may see a later put, and long puts are ordered with no other put.
+        // A get may see a later put, and long puts are not ordered with other puts.
         let (parts, fence) = self.parts(|what| match what {
             What::Get { parts, .. } | What::Put { parts, long: true } => Some(parts),
             _ => None,
@@ -487,7 +485,7 @@ impl Initiator {
         })
     }
 
-    /// A put that is cancelled, to where anything may be.
+    /// A put that will be cancelled, to the scratch part.
     fn doomed_put(&mut self) {
         let len = self.dice.len(MAX_LEN);
         let offset = KNOWN + self.dice.below(SCRATCH - len);
@@ -581,7 +579,7 @@ impl Initiator {
         });
     }
 
-    /// A put with an immediate, at the place that goes with it.
+    /// A put with an immediate, at that immediate's place.
     fn pin(&mut self) {
         let number = self.immediate;
         let slot = |it: &u32| u64::from(*it) % SLOTS == u64::from(number) % SLOTS;
@@ -715,7 +713,7 @@ impl Initiator {
     }
 }
 
-/// The length of what is one datagram whatever the peer's buffers are.
+/// A length that fits one datagram whatever the peer's buffers are.
 fn surely_small((from, to): (u64, u64)) -> Option<u64> {
     const BUFFER: u64 = 1 << 12;
     let len = to - from;

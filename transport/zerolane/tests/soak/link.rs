@@ -1,4 +1,4 @@
-//! The links, by seed.
+//! Chooses the soak's links by seed.
 
 use netsim::link::{LinkConfig, Loss, Reorder};
 use std::fmt;
@@ -17,7 +17,7 @@ pub struct Path {
     queue: usize,
 }
 
-/// Loses, overtakes by more than a burst, doubles and jitters: every second seed has it.
+/// Loses, reorders by more than a burst, duplicates and jitters: used by every second seed.
 const BAD: Path = Path {
     rtt_us: 5_000,
     jitter_us: 1_000,
@@ -64,7 +64,7 @@ const OTHERS: [Path; 5] = [
         queue: 20,
         ..BAD
     },
-    // Near and fast, and hardly bad.
+    // Near, fast, and almost reliable.
     Path {
         rtt_us: 500,
         jitter_us: 100,

@@ -1,20 +1,23 @@
-//! A soak: random operations of several initiators against an oracle, over links that lose, overtake, double and
-//! jitter, encrypted and plain, with a limit of memory on every process.
+//! Tests that random operations of several initiators over bad links give the results of an oracle.
+//!
+//! The links lose, reorder, duplicate and jitter; connections are encrypted and plain; every process has a limit of
+//! memory.
 //!
 //! ```text
 //! ZEROLANE_SOAK_SECONDS=7200 cargo test -p zerolane --test soak -- --nocapture
 //! ZEROLANE_SEED=17 cargo test -p zerolane --test soak -- --nocapture
 //! ```
 //!
-//! It goes in rounds, each with the next seed: the seed decides the link, the mode and what is asked for. As root, the
-//! processes are in network namespaces of an emulated network; without, they are on loopback, and a relay is the link.
+//! It runs in rounds, each with the next seed, which decides the link, the mode and the operations. As root, the
+//! processes are in network namespaces of an emulated network; otherwise they are on loopback, with a relay as the
+//! link.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `round` | starts the processes of a round, and sums up their reports |
-//! | `initiator` | asks for random operations, and knows what must become of them |
+//! | `initiator` | requests random operations, and verifies their results |
 //! | `target` | owns the memory |
-//! | `oracle`, `content` | what the memory must hold; bytes that tell where they belong |
+//! | `oracle`, `content` | the expected content of the memory; bytes that identify their offset |
 //! | `process`, `protocol` | the bounds of a process; the messages between processes |
 //! | `link`, `dice` | the links by seed; random numbers |
 #![allow(non_snake_case, unreachable_pub)]
@@ -38,10 +41,10 @@ pub const INITIATORS: usize = 3;
 /// Longest payload of a message, bytes.
 pub const MESSAGE_LEN: u64 = 1 << 20;
 
-/// How long a round works.
+/// Working time of a round.
 const ROUND: Duration = Duration::from_secs(60);
 
-/// The whole, unless the environment says otherwise.
+/// Total time, unless the environment sets another.
 const DEFAULT_SECONDS: u64 = 20;
 
 fn number(name: &str) -> Option<u64> {
@@ -74,7 +77,7 @@ fn soak__what_was_asked_for_comes_true_and_nothing_else() {
     println!("soak of {:.0?} done: {all}", start.elapsed());
 }
 
-/// No test: what a process of the soak runs.
+/// Not a test: the code of the soak's processes.
 #[test]
 fn role__of_a_process_of_the_soak() {
     let Some(role) = Role::of_this_process() else {

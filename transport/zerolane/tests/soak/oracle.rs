@@ -1,8 +1,8 @@
-//! What the target's memory must hold.
+//! Computes the expected content of the target's memory.
 
 use std::collections::BTreeMap;
 
-/// A part of an area and its content: first byte, byte behind the last, seed.
+/// A part of an area and its content: first byte, end (exclusive), seed.
 pub type Part = (u64, u64, u64);
 
 /// An initiator's own memory at the target, which no other initiator touches.
@@ -19,7 +19,7 @@ impl Oracle {
         }
     }
 
-    /// From here on the part holds the content `seed`.
+    /// Gives the part the content `seed`.
     pub fn put(&mut self, from: u64, to: u64, seed: u64) {
         self.cut(from);
         self.cut(to);
@@ -38,7 +38,7 @@ impl Oracle {
         }
     }
 
-    /// What the part holds.
+    /// The content of the part.
     pub fn get(&self, from: u64, to: u64) -> Vec<Part> {
         let first = self.parts.range(..=from).next_back().map(|it| *it.0);
         let parts = self.parts.range(first.unwrap_or(from)..to);
@@ -48,7 +48,7 @@ impl Oracle {
             .collect()
     }
 
-    /// All of it.
+    /// The content of the whole area.
     pub fn all(&self) -> Vec<Part> {
         self.get(0, u64::MAX)
     }

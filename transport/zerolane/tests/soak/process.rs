@@ -1,4 +1,4 @@
-//! A process of the soak: its start, its bounds and its reports.
+//! Starts and bounds a process of the soak, and reads its reports.
 
 use crate::link::Path;
 use crate::protocol::MARK;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use zerolane::counters::{Account, DropReason, MoveCause};
 use zerolane::{Options, Security};
 
-/// What a process is to do, in its environment.
+/// Tells a process its role, in its environment.
 const ROLE: &str = "ZEROLANE_SOAK_ROLE";
 
 /// The test that a process runs.
@@ -22,10 +22,10 @@ const ENTRY: &str = "role__of_a_process_of_the_soak";
 /// Address space of a process, bytes. A target needs a third of it.
 const MEMORY: u64 = 1 << 30;
 
-/// How long a process may take beyond the time that it works.
+/// How long a process may take beyond its working time.
 pub const LINGER: Duration = Duration::from_secs(120);
 
-/// What a process was told.
+/// A process's role.
 #[derive(Clone)]
 pub struct Role {
     pub name: String,
@@ -33,7 +33,7 @@ pub struct Role {
 }
 
 impl Role {
-    /// Of this process; `None` if it is not one of the soak's.
+    /// The role of this process; `None` if it is not one of the soak's.
     pub fn of_this_process() -> Option<Role> {
         let text = std::env::var(ROLE).ok()?;
         let mut words = text.split_whitespace();
@@ -73,8 +73,8 @@ impl Role {
         }
     }
 
-    /// Before anything else: this process ends with its parent, after its time, at the first panic, and when it
-    /// takes more memory than it is due.
+    /// Must be called first: this process ends with its parent, after its time, at the first panic, and when it exceeds
+    /// its memory.
     pub fn bound(&self) {
         set_pdeathsig(Signal::SIGKILL).expect("to end with the parent");
         setrlimit(Resource::RLIMIT_AS, MEMORY, MEMORY).expect("a limit of memory");
@@ -93,13 +93,13 @@ impl Role {
     }
 }
 
-/// The command that plays a role, given what starts programs where it is to be.
+/// The command for a role; `start` makes a command that runs in the right place.
 pub fn command(start: impl FnOnce(std::path::PathBuf) -> Command, role: &str) -> Command {
     let mut command = start(std::env::current_exe().expect("this program"));
     command
         .args(["--exact", ENTRY, "--nocapture", "--test-threads", "1"])
         .env(ROLE, role)
-        // An arena for each thread would take more address space than all that is used.
+        // An arena for each thread would take more address space than all memory in use.
         .env("MALLOC_ARENA_MAX", "2")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
@@ -111,7 +111,7 @@ pub fn say(line: &str) {
     println!("\n{MARK}{line}");
 }
 
-/// Most memory that this process had, in it and of address space: KiB.
+/// Peak memory of this process, resident and address space: KiB.
 pub fn peak() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let value = |name: &str| {
@@ -122,7 +122,7 @@ pub fn peak() -> String {
     format!("hwm={} vm={}", of("VmHWM:"), of("VmPeak:"))
 }
 
-/// Does what comes on standard input, line by line; ends when nothing can come any more.
+/// Handles standard input line by line; ends the process when it is closed.
 pub fn hear(mut each: impl FnMut(&str) + Send + 'static) -> JoinHandle<()> {
     std::thread::spawn(move || {
         for line in std::io::stdin().lines() {
@@ -131,7 +131,7 @@ pub fn hear(mut each: impl FnMut(&str) + Send + 'static) -> JoinHandle<()> {
     })
 }
 
-/// What was counted between two moments, in a line.
+/// The difference of two accounts, as a line.
 pub fn since(then: &Account, now: &Account) -> String {
     let mut line = String::new();
     let (before, after) = (&then.protocol, &now.protocol);

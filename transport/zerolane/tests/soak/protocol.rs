@@ -1,20 +1,20 @@
-//! The messages between the processes: over the connection, and as lines to the process that started them.
+//! Defines the messages between the soak's processes, over connections and as lines to their parent.
 
 use crate::dice::Dice;
 
-/// What is in the control of a message.
+/// The content of a message's control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Kind {
-    /// Which initiator this is: the first message.
+    /// The number of the initiator: the first message.
     Hello,
-    /// A payload that says which it is; answered by one.
+    /// A payload that contains its name; answered by one.
     Chat,
-    /// What the area has to hold, as payload; answered by `Agreed`.
+    /// The expected content of the area, as payload; answered by `Agreed`.
     Check,
-    /// It does. The number: Transfers that were sent back.
+    /// The area matches. The number: Transfers that were sent back.
     Agreed,
-    /// The immediate of this number was seen, its put in place.
+    /// The immediate with this number was received, with its put in place.
     Seen,
 }
 
@@ -42,22 +42,22 @@ pub fn read_control(bytes: &[u8]) -> (Kind, u64) {
     (KINDS[number(0) as usize], number(8))
 }
 
-/// Bytes of the region where an initiator's puts with immediates go.
+/// Size of the region for an initiator's puts with immediates, bytes.
 pub const BOARD: u64 = SLOTS * SLOT;
 /// Places there: as many may be unanswered.
 pub const SLOTS: u64 = 64;
 const SLOT: u64 = 64 << 10;
 
-/// Where the put with this immediate goes, its length and what it holds.
+/// The place of the put with this immediate, its length and its content.
 pub fn pinned(number: u32) -> (u64, u64, u64) {
     let offset = u64::from(number) % SLOTS * SLOT;
     let len = Dice::new(u64::from(number)).len(SLOT);
     (offset, len, u64::from(number) + 1)
 }
 
-/// Words that all initiators add to, and behind them those of each alone.
+/// Words that all initiators add to, followed by those of each alone.
 pub const SHARED_WORDS: u64 = 8;
 pub const OWN_WORDS: u64 = 8;
 
-/// Before a line for the parent: the test's harness writes to the same output.
+/// Marks a line for the parent, because the test harness writes to the same output.
 pub const MARK: &str = "@soak ";

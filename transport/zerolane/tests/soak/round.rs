@@ -1,4 +1,4 @@
-//! One round: a link, a target, initiators, and their reports.
+//! Runs one round: a link, a target, initiators, and their reports.
 
 use crate::INITIATORS;
 use crate::dice::Dice;
@@ -21,11 +21,11 @@ pub struct Summary {
     rounds: u64,
     operations: u64,
     bytes: u64,
-    /// Longest time in which an initiator saw nothing complete, ms.
+    /// Longest time without a completion at an initiator, ms.
     gap: u64,
-    /// The same, and no payload moved either.
+    /// Longest time in which no payload moved either, ms.
     still: u64,
-    /// Times that nothing completed for two seconds.
+    /// How often nothing completed for two seconds.
     stalls: u64,
     /// Highest memory of any process, KiB.
     memory: u64,
@@ -67,7 +67,7 @@ struct Process {
 }
 
 impl Process {
-    /// Starts it; what it says arrives at `said` with its `index`, and `None` when it says no more.
+    /// Starts it; its lines arrive at `said` with its `index`, and `None` at the end of its output.
     fn start(
         index: usize,
         role: &str,
@@ -98,7 +98,7 @@ impl Drop for Process {
     }
 }
 
-/// Where the processes are, and what is between them.
+/// The place of the processes, and the network between them.
 enum Place {
     Network(Lab),
     Loopback(Option<Relay>),
@@ -133,7 +133,7 @@ impl Place {
         }
     }
 
-    /// Where initiators reach the target that listens at `address`.
+    /// The address by which initiators reach the target that listens at `address`.
     fn reach(&mut self, address: SocketAddr, path: Path, seed: u64) -> SocketAddr {
         match self {
             Place::Network(_) => address,
@@ -156,17 +156,17 @@ struct Round {
     summary: Summary,
     /// Peak memory of each process.
     memory: Vec<String>,
-    /// Sums that the target holds, and those that the initiators added, word by word.
+    /// Sums that the target holds, and sums that the initiators added, word by word.
     held: Vec<u64>,
     added: Vec<u64>,
 }
 
 const TARGET: usize = 0;
 
-/// Runs the round of `seed`, working for `time`.
+/// Runs the round of `seed`, with a working time of `time`.
 ///
 /// # Errors
-/// What went wrong, as a message.
+/// The failure, as a message.
 pub fn run(seed: u64, time: Duration) -> Result<Summary, String> {
     let path = Path::of_seed(seed);
     let encrypted = Dice::new(seed).chance(50);
@@ -233,7 +233,7 @@ pub fn run(seed: u64, time: Duration) -> Result<Summary, String> {
 }
 
 impl Round {
-    /// Until all processes have ended.
+    /// Waits until all processes have ended.
     fn listen(&mut self, until: Instant) -> Result<(), String> {
         let (mut running, mut working) = (self.processes.len(), INITIATORS);
         while running > 0 {
@@ -245,7 +245,7 @@ impl Round {
                 running -= 1;
                 working -= usize::from(index != TARGET);
                 if working == 0 {
-                    // It ends when it can hear no more.
+                    // It ends when its input is closed.
                     self.processes[TARGET].input = None;
                 }
                 continue;
@@ -284,10 +284,10 @@ impl Round {
         }
     }
 
-    /// Has the target say what it counted on an initiator's connection.
+    /// Makes the target report the counters of an initiator's connection.
     fn ask_target(&mut self, host: usize) {
         if let Some(input) = &mut self.processes[TARGET].input {
-            // It may have ended: that is seen elsewhere.
+            // It may have ended, which is noticed elsewhere.
             let _ = writeln!(input, "{}", host - 1);
         }
     }

@@ -1,4 +1,4 @@
-//! The owner of the memory: serves all initiators, sends back what they send, and checks what it holds.
+//! Serves all initiators: owns the memory, sends back their Transfers, and verifies its content.
 
 use crate::content::{first_wrong, name_of, named};
 use crate::dice::{Dice, MAX_LEN};
@@ -19,15 +19,15 @@ use zerolane::{
     Completion, Connection, Endpoint, Error, ExportedRegion, Region, Rights, SharedRegion, Work,
 };
 
-/// Receives posted, of Transfers and of messages.
+/// Posted receives, of Transfers and of messages.
 pub const RECEIVES: usize = 3;
 
-/// What it exports.
+/// The exported regions.
 struct Exports {
     areas: Vec<ExportedRegion>,
     boards: Vec<ExportedRegion>,
     words: ExportedRegion,
-    /// By initiator: how often its connection is to say what it counted.
+    /// How often each initiator's connection must report its counters.
     asked: Vec<AtomicU64>,
     connections: AtomicUsize,
 }
@@ -92,7 +92,7 @@ struct Service<'a> {
     exports: &'a Exports,
     dice: Dice,
     initiator: Option<usize>,
-    /// Messages to be sent when there is room: control and payload.
+    /// Messages that wait for room: control and payload.
     owed: VecDeque<(Vec<u8>, Option<SharedRegion>)>,
     /// Transfers sent back so far.
     echoes: u64,
@@ -143,7 +143,7 @@ impl<'a> Service<'a> {
         }
     }
 
-    /// Reports the counters since it was last asked.
+    /// Reports the counters since the last request.
     fn tell(&mut self) {
         let Some(index) = self.initiator else { return };
         let asked = self.exports.asked[index].load(Ordering::Relaxed);

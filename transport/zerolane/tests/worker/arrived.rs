@@ -1,4 +1,4 @@
-//! Handles: what has arrived of requests in progress, and what was announced.
+//! Tests that handles can read parts of requests in progress, and announcements.
 
 use super::{PATIENCE, anywhere, content, region};
 use netlab::udp::Relay;
@@ -35,7 +35,7 @@ fn ends(seed: u64) -> Ends {
     let endpoint = worker.listen(anywhere(), Options::default()).wait();
     let endpoint = endpoint.expect("a port");
     let relay = Relay::start(endpoint.local_addr(), bad, bad, seed).expect("relay");
-    // So long that the thread which looks at what arrives gets to it.
+    // Slow enough that the checking thread sees the arrival in progress.
     let slow = Options {
         max_rate: Some(3 << 20),
         ..Options::default()
@@ -83,7 +83,7 @@ fn wait_arrived__and_share_arrived_show_what_is_there_while_the_rest_arrives() {
     assert_eq!(received.result, Ok(LEN));
     assert!(received.memory[..] == expected[..], "content");
     assert_eq!(over(sending).result, Ok(LEN));
-    // It is over, and of a send nothing arrives.
+    // It is over; and for a send nothing arrives.
     assert_eq!(ends.server.arrived(id).wait().expect("open"), None);
     let other = ends.client.recv(region(1, 8));
     assert_eq!(ends.server.arrived(other.id()).wait().expect("open"), None);
@@ -96,7 +96,7 @@ fn wait_arrived__and_share_arrived_show_what_is_there_while_the_rest_arrives() {
     assert!(ends.client.wait_arrived(other.id(), 0).wait().is_err());
 }
 
-/// A part is waited for, and the connection ends.
+/// Waits for a part end with the connection.
 #[test]
 fn wait_arrived__and_announced_end_with_the_connection() {
     let ends = ends(32);
@@ -112,7 +112,7 @@ fn wait_arrived__and_announced_end_with_the_connection() {
 #[test]
 fn announced__tells_the_length_of_what_no_receive_takes() {
     let ends = ends(33);
-    // Given up: it takes nothing away.
+    // A wait that was given up takes nothing away.
     drop(ends.server.announced());
     for (seed, len) in [(1, 100_000), (2, 700), (3, 1 << 20)] {
         let mut before = ends.server.announced();

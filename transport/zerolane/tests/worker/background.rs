@@ -1,4 +1,4 @@
-//! Workers in threads of their own beside a program that does something else.
+//! Tests that workers in threads of their own serve peers while the program does something else.
 
 use super::handles::{pair, spawned};
 use super::{PATIENCE, anywhere, content, region};
@@ -50,7 +50,7 @@ fn spawn__serves_peers_while_its_owner_sleeps_for_several_idle_timeouts() {
         connection.close()?;
         Ok::<_, Error>(rounds)
     });
-    // The owner: no call for its peers.
+    // The owner makes no call for its peers.
     std::thread::sleep(Duration::from_secs(7));
     asleep.store(false, Ordering::Release);
     let rounds = using.join().expect("no panic").expect("served");
@@ -61,7 +61,7 @@ fn spawn__serves_peers_while_its_owner_sleeps_for_several_idle_timeouts() {
     assert_eq!(word[..], content(3, 8));
 }
 
-/// One accepts for all, and hands over, with what its clients sent by then.
+/// One accepts for all, and hands connections over with everything that their clients have sent by then.
 #[test]
 fn release__and_adopt_share_a_port_among_spawned_workers() {
     const CLIENTS: u64 = 8;
@@ -177,7 +177,7 @@ fn revoke_region__ends_an_endpoints_export_for_one_peer() {
     let mut there = [0; 8];
     memory.read(64, &mut there);
     assert_eq!(there[..], content(2, 8));
-    // And for all.
+    // And for all peers.
     drop(memory.revoke());
     let put = ends[0].0.put(&ends[0].2[0], 64, region(1, 8), 0).wait();
     assert!(put.expect("posted").result.is_err());

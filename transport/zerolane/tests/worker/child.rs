@@ -1,5 +1,4 @@
-//! A child of fork has copies of connections, endpoints, workers and queues: they stay its parent's, which goes on as if there were
-//! no child.
+//! Tests that connections, endpoints, workers and queues stay the parent's after fork.
 
 use super::fork::in_a_child;
 use super::{PATIENCE, anywhere, content, plain, region};
@@ -29,14 +28,14 @@ fn pair_of(options: &Options) -> (Connection, Connection) {
     (connected.expect("connected"), accepted.expect("in time"))
 }
 
-/// What a receive got, if it comes soon.
+/// The completion of a receive, if it comes soon.
 fn next_received(connection: &mut Connection) -> Option<Completion> {
     let completion = connection.wait(Some(Duration::from_millis(5)));
     let completion = completion.expect("it goes on");
     completion.filter(|it| it.kind == WorkKind::Receive)
 }
 
-/// Sends from one to the other, as often as a number that was used twice would be seen.
+/// Sends from one to the other, often enough to detect a reused number.
 fn talk(from: &mut Connection, to: &mut Connection) {
     for seed in 0..20 {
         from.post_send(region(seed, 5000)).expect("posted");
@@ -124,7 +123,7 @@ fn connection__is_refused_in_a_child_and_goes_on_in_its_parent() {
         assert!(received.into_region()[..] == content(3, 64), "content");
         talk(&mut ours, &mut peers);
         talk(&mut peers, &mut ours);
-        // What the child was to revoke is served on.
+        // The region that the child tried to revoke is still served.
         let serving =
             std::thread::spawn(
                 move || {
@@ -155,7 +154,7 @@ fn close__in_a_child_without_another_call_says_nothing() {
     }
 }
 
-/// T35: three children of one server, as those that fork before they accept.
+/// T35: three children of one server that forks before it accepts.
 #[test]
 fn endpoint__accepts_in_the_process_that_bound_it() {
     for lane in [LaneChoice::Udp, LaneChoice::Best] {
@@ -171,7 +170,7 @@ fn endpoint__accepts_in_the_process_that_bound_it() {
                 let endpoint = kept.take().expect("there");
                 is_forked(endpoint.accept(Some(PATIENCE)));
                 is_forked(endpoint.give_to(0));
-                // One of its own is as any other.
+                // The child's own objects work as usual.
                 drop(pair_of(&Options::default()));
             });
         }
@@ -203,7 +202,7 @@ fn endpoint__dropped_in_a_child_listens_on() {
     );
 }
 
-/// The connection that a worker's endpoint accepts, and what connected.
+/// The connection that a worker's endpoint accepts, and its client.
 fn accepted(worker: &mut Worker, address: SocketAddr) -> (ConnectionId, Connection) {
     let connecting = std::thread::spawn(move || Connection::connect(address, &Options::default()));
     for _ in 0..1000 {
@@ -244,7 +243,7 @@ fn worker__is_refused_in_a_child_and_goes_on_in_its_parent() {
         );
         assert!(!worker.close(id) && !worker.close_endpoint(endpoint));
         assert!(worker.release(id).is_none() && worker.next_event().is_none());
-        // Another's, for a worker of the child's own.
+        // The parent's connection, for a worker of the child's own.
         let mut own = Worker::new().expect("descriptors");
         let connecting = Endpoint::bind(anywhere(), Options::default()).expect("a port");
         let listens = own.listen_on(connecting).expect("its own");
@@ -252,7 +251,7 @@ fn worker__is_refused_in_a_child_and_goes_on_in_its_parent() {
         is_forked(kept.take().expect("there").spawn());
     });
     let mut worker = kept.expect("the child's only");
-    // What it watches is watched still.
+    // The parent's worker still watches its descriptors.
     let (again, peers) = accepted(&mut worker, address);
     assert_ne!(id, again);
     drop(peers);
@@ -273,7 +272,7 @@ fn queue__is_empty_and_refused_in_a_child() {
         assert_eq!(queue.poll_batch(&mut Vec::new(), 8), 0);
         is_forked(queue.check_process());
         is_forked(queue.wait(Some(PATIENCE)));
-        // Nor does it take what completes on a connection of the child's.
+        // Nor does it take completions of a connection of the child's.
         let (mut own, _peers) = pair_of(&Options::default());
         own.set_completion_queue(&queue, 8);
         is_forked(own.poll());
@@ -302,7 +301,7 @@ fn exported__memory_is_the_parents_to_revoke() {
             let (mut own, _peers) = pair_of(&Options::default());
             is_forked(own.export(&memory, Rights::ALL));
             is_forked(own.export_named("m", &memory, Rights::ALL));
-            // A copy, or none.
+            // Works on a copy, or on nothing.
             let written = memory.try_write(0, b"child!");
             assert_eq!(written.is_ok(), memory.try_read(0, &mut [0; 6]).is_ok());
         });

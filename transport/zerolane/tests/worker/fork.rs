@@ -1,4 +1,4 @@
-//! A child of fork has copies of a worker's handles, and not its thread.
+//! Tests that a child of fork cannot use a worker's handles, whose thread it does not have.
 
 use super::handles::{exported, pair, spawned};
 use super::{PATIENCE, content, region};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use zerolane::worker::{Refused, Worker};
 use zerolane::{Error, Options, Work};
 
-/// Runs `act` in a child, and sees it end without a panic.
+/// Runs `act` in a child, which must end without a panic.
 pub(super) fn in_a_child(act: impl FnOnce()) {
     // SAFETY: what the child runs takes no lock that another thread of this program may hold but the allocator's, which
     // survives a fork.
@@ -65,7 +65,7 @@ fn drop__in_a_child_of_fork_leaves_the_worker_to_its_parent() {
         is_forked(worker.connect(address, &Options::default()).wait());
         is_forked(endpoint.accept().wait());
         is_forked(server.immediate().wait());
-        // Asked for by the parent.
+        // Requested by the parent.
         is_forked(receiving.wait_for(PATIENCE).expect("nothing comes"));
         is_forked(accepting.wait());
         drop((receiving, client, server, endpoint));
@@ -90,7 +90,7 @@ fn stop__in_a_child_of_fork_is_refused() {
     in_a_child(|| {
         let stopped = kept.take().expect("there").stop();
         assert!(matches!(stopped, Err(Error::Forked)), "{stopped:?}");
-        // A worker of its own is as any other.
+        // A worker of its own works as usual.
         let own = Worker::new()
             .expect("descriptors")
             .spawn()

@@ -1,4 +1,4 @@
-//! Handles: a worker in a thread of its own, posted to by others.
+//! Tests that other threads can post to a worker in its own thread by handles.
 
 use super::{PATIENCE, anywhere, content, region};
 use std::sync::Arc;
@@ -162,13 +162,13 @@ fn pending__dropped_cancels_and_what_came_is_the_next_ones() {
     let worker = spawned();
     let (_endpoint, client, server) = pair(&worker);
     for n in 0..50 {
-        // At another moment each time: before, while and after the Transfer comes.
+        // At a different moment each time: before, while and after the Transfer arrives.
         let given_up = server.recv(Region::anonymous(64).expect("memory"));
         let sent = client.send(region(n, 64));
         std::thread::sleep(Duration::from_micros(n * 7));
         drop(given_up);
         let received = server.recv(Region::anonymous(64).expect("memory"));
-        // The receive that was given up may have met the send, which then fails, and is sent again.
+        // The receive that was given up may have matched the send, which then fails, and is sent again.
         match sent.wait().expect("posted").result {
             Ok(64) => {}
             Err(TransferError::Refused(_) | TransferError::Cancelled) => {
@@ -195,7 +195,7 @@ fn accept__given_up_loses_no_connection() {
         if n % 2 == 0 {
             drop(given_up);
         } else if let Some(accepted) = given_up.wait_for(Duration::ZERO) {
-            // It was quick: give it up taken.
+            // It was quick: give it up after taking it.
             drop(accepted);
             continue;
         } else {
@@ -252,7 +252,7 @@ pub(super) fn exported(server: &ConnectionHandle) -> (ExportedRegion, RegionKey)
     (memory, key.expect("exported"))
 }
 
-/// Waits until the worker has no such connection any more.
+/// Waits until the worker has dropped the connection.
 fn is_gone(connection: &ConnectionHandle) {
     let end = Instant::now() + PATIENCE;
     while connection.account().wait().is_ok() {
@@ -294,10 +294,10 @@ fn recv__takes_what_came_for_one_given_up_after_the_end_of_its_connection() {
     assert!(server.recv(region(1, 8)).wait().is_err(), "once");
 }
 
-/// As many as are kept for handles: while they are not asked for, their sender waits with more.
+/// Immediates kept for handles; beyond that their sender waits.
 const KEPT: u32 = 1024;
 
-/// Has `client` put `count` immediates, of which the first [`KEPT`] are there when this returns.
+/// Makes `client` put `count` immediates; the first [`KEPT`] have arrived when this returns.
 fn put_immediates(client: &ConnectionHandle, key: &RegionKey, count: u32) {
     let puts: Vec<_> = (0..count)
         .map(|n| {
@@ -342,7 +342,7 @@ fn immediate__not_asked_for_has_its_sender_wait_and_nobody_else() {
     }
 }
 
-/// Nobody accepts, as where memory is served by its export alone.
+/// As with memory that is served by its export alone, nothing accepts.
 #[test]
 fn accept__not_asked_for_keeps_no_connection_that_is_over() {
     const CLIENTS: usize = 3;
@@ -394,7 +394,7 @@ fn immediate__not_asked_for_holds_up_no_end() {
     let (_memory, key) = exported(&server);
     put_immediates(&client, &key, 3 * KEPT);
     let received = server.recv(region(1, 8));
-    // It tells its peer, and is gone.
+    // It tells its peer, and ends.
     drop(other);
     let ended = in_time(received);
     assert!(!ended.is_ok_and(|it| it.result.is_ok()), "nothing was sent");
@@ -405,7 +405,7 @@ fn immediate__not_asked_for_holds_up_no_end() {
     drop(server);
 }
 
-/// More than is kept for handles: their sender waits with the rest, until the last handle goes.
+/// More than is kept for handles: their sender waits with the rest, until the last handle is dropped.
 #[test]
 fn drop__with_much_unread_ends_the_connection() {
     let worker = spawned();
@@ -479,7 +479,7 @@ fn put_vectored__refused_gives_the_pieces_back() {
         .wait()
         .expect_err("none");
     assert!(matches!(none.error, Error::Post(PostError::NoPieces)));
-    // Neither holds up what comes behind.
+    // Neither delays later requests.
     client
         .put(&key, 0, region(1, 8), 0)
         .wait()
@@ -509,7 +509,7 @@ fn close__delivers_what_was_sent_before() {
     assert!(end.is_err() || end.is_ok_and(|it| it.result.is_err()));
 }
 
-/// Half a second, in which nothing moves.
+/// Half a second without progress.
 fn impatient() -> Options {
     Options {
         idle_timeout: Duration::from_millis(500),
@@ -517,13 +517,13 @@ fn impatient() -> Options {
     }
 }
 
-/// The peer is there all the time, and takes none of it.
+/// The peer is alive all the time, and takes no payload.
 #[test]
 fn close__says_that_something_was_not_sent() {
     let worker = spawned();
     let endpoint = worker.listen(anywhere(), Options::default());
     let endpoint = endpoint.wait().expect("a port");
-    // More than the connection takes at once, the second time: some is not even posted.
+    // The second time, more than the connection accepts at once: some requests are not even posted.
     for sends in [1, 3000] {
         let client = worker.connect(endpoint.local_addr(), &impatient());
         let client = client.wait().expect("connected");
@@ -536,12 +536,12 @@ fn close__says_that_something_was_not_sent() {
     }
 }
 
-/// Sent at a rate at which it takes several times as long as an end waits when nothing moves.
+/// Sent at a rate at which it takes several times as long as an end waits without progress.
 #[test]
 fn close__waits_as_long_as_something_moves() {
     const LEN: usize = 3 << 20;
     let slow = Options {
-        // Three times: a thread that the machine holds up moves nothing, either.
+        // Generous, because a suspended thread makes no progress, either.
         idle_timeout: Duration::from_secs(2),
         max_rate: Some(1 << 19),
         ..Options::default()
@@ -572,7 +572,7 @@ fn close__waits_as_long_as_something_moves() {
 fn finish__ends_the_peers_receives_behind_what_was_sent() {
     let worker = spawned();
     let (_endpoint, client, server) = pair(&worker);
-    // More than the connection takes at once: some wait for room.
+    // More than the connection accepts at once: some wait for room.
     let count = 3000;
     let sent: Vec<_> = (0..count).map(|n| client.send(region(n, 8))).collect();
     let finished = client.finish();
@@ -591,14 +591,14 @@ fn finish__ends_the_peers_receives_behind_what_was_sent() {
         }
         assert!(received.into_region()[..] == content(n, 8), "content");
     }
-    // The other direction goes on.
+    // The other direction stays open.
     let back = client.recv(region(4, 8));
     server.send(region(5, 8)).wait().expect("sent");
     assert_eq!(back.wait().expect("received").result, Ok(8));
     worker.stop().expect("stopped");
 }
 
-/// The ends of connections with handles are no events: none wakes the thread.
+/// The ends of connections with handles are not events: none wakes the thread.
 #[test]
 fn stop__ends_while_handles_live() {
     let worker = spawned();

@@ -1,4 +1,4 @@
-//! Peers of a worker in a thread that are killed under load, beside others that are not.
+//! Tests that a worker in a thread survives killed peers under load, and keeps serving the others.
 
 use super::handles::spawned;
 use super::over::Mappings;
@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 use zerolane::worker::{ConnectionHandle, Pending};
 use zerolane::{Completion, Connection, ExportedRegion, Options, Region, Rights};
 
-/// Transfers of a round, beside a put and a get.
+/// Transfers of a round, in addition to a put and a get.
 const SENDS: u64 = 4;
 /// Bytes of each: none is eager.
 const LEN: usize = 200_000;
 /// Each client's place in the exported region, and its own region.
 const SLOT: usize = 40_000;
-/// Rounds that a client that lives does at least.
+/// Rounds that a surviving client does at least.
 const ROUNDS: u64 = 20;
 const CLIENTS: u64 = 8;
-/// Those in processes of their own, of which the first are killed.
+/// Clients in processes of their own; the first ones are killed.
 const CHILDREN: u64 = 4;
 const KILLED: u64 = 2;
 
@@ -31,7 +31,7 @@ const GO_ON: u8 = 1;
 
 fn options() -> Options {
     Options {
-        // One that is killed is missed sooner; one that the machine holds up is not to be.
+        // A killed peer is detected sooner; one that the machine suspends must not be.
         idle_timeout: Duration::from_secs(10),
         ..Options::default()
     }
@@ -41,8 +41,7 @@ fn seed(client: u64, round: u64, n: u64) -> u64 {
     client << 40 | round << 8 | n
 }
 
-/// Rounds until the server says that it is enough: a put into the client's place, then Transfers, all on their way
-/// at once.
+/// Runs rounds until the server ends it: a put into the client's place, then Transfers, all in flight at once.
 fn stream(server: SocketAddr, client: u64) -> zerolane::Result<()> {
     let mut connection = Connection::connect(server, &options())?;
     connection.set_timeout(Some(PATIENCE));
@@ -71,7 +70,7 @@ fn stream(server: SocketAddr, client: u64) -> zerolane::Result<()> {
     connection.close()
 }
 
-/// Not a test of its own: a process that the next one starts.
+/// Not a test: a process that the next test starts.
 #[test]
 fn child__streams_until_killed_or_told() {
     let (Ok(server), Ok(client)) = (std::env::var(SERVER), std::env::var(CLIENT)) else {
@@ -99,7 +98,7 @@ fn child(server: SocketAddr, client: u64) -> Killed {
     Killed(command.spawn().expect("the test itself"))
 }
 
-/// Waits for the end of a request, of which there is one. Whether it went well, by content.
+/// Waits for the end of the request. Returns whether it succeeded, by its content.
 fn ends_well(mut pending: Pending<Completion>, expected: &[u8]) -> bool {
     let end = pending.wait_for(PATIENCE).expect("it ends");
     let Ok(completion) = end else { return false };
@@ -110,16 +109,16 @@ fn ends_well(mut pending: Pending<Completion>, expected: &[u8]) -> bool {
     true
 }
 
-/// What became of a client.
+/// The results for a client.
 struct Served {
     client: u64,
     /// Requests of its last round that failed.
     failed: usize,
-    /// What its Transfers were received into.
+    /// The memory of its Transfers.
     memory: Vec<Mappings>,
 }
 
-/// Serves one client until it is gone, or `enough` is set. Each round is told to `rounds`.
+/// Serves one client until it ends, or `enough` is set. Sends each round to `rounds`.
 fn serve(
     connection: ConnectionHandle,
     shared: &ExportedRegion,
@@ -196,7 +195,7 @@ fn peer__killed_under_load_fails_its_own_requests_alone() {
             let (client, round) = rounds.recv_timeout(PATIENCE).expect("all are served");
             done[client as usize] = round;
         }
-        // SIGKILL: no destructor of them runs. The others go on until it is known that they are gone.
+        // SIGKILL: none of their destructors runs. The others continue until the deaths were detected.
         for child in &mut children[..KILLED as usize] {
             child.0.kill().expect("killed");
         }

@@ -1,4 +1,4 @@
-//! One loop for many connections: called by its user, in a thread of its own, as a task.
+//! Tests that a worker drives many connections: called by its user, in a thread, as a task.
 #![allow(non_snake_case)]
 
 mod arrived;
@@ -14,7 +14,7 @@ mod tokio;
 use std::time::Duration;
 use zerolane::{Options, Region, Security};
 
-/// Bounds how long a failure takes to show; never waited for otherwise.
+/// Bounds how long a failure takes to show; otherwise never reached.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn anywhere() -> std::net::SocketAddr {
@@ -28,7 +28,7 @@ fn plain() -> Options {
     }
 }
 
-/// Bytes that tell their place and `seed`.
+/// Bytes that identify their offset and `seed`.
 fn content(seed: u64, len: usize) -> Vec<u8> {
     let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     (0..len)

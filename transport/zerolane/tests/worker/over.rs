@@ -1,4 +1,4 @@
-//! The end of a worker of which everything is asked: each request is over once, and its memory is let go.
+//! Tests that each request ends once, and frees its memory, when its worker ends.
 
 use super::handles::spawned;
 use super::{PATIENCE, anywhere};
@@ -14,7 +14,7 @@ use zerolane::{
 
 const LEN: usize = 4096;
 
-/// Memory of which it can be told whether it is there: each region maps the same file.
+/// Memory whose existence can be checked: each region maps the same file.
 pub(super) struct Mappings(NamedTempFile, usize);
 
 impl Mappings {
@@ -40,7 +40,7 @@ impl Mappings {
     }
 }
 
-/// What was asked for: sees that it is over, and whether it succeeded.
+/// A request: checks that it is over, and returns whether it succeeded.
 type Asked = (&'static str, Box<dyn FnOnce() -> bool>);
 
 fn request(name: &'static str, mut pending: Pending<Completion>) -> Asked {
@@ -61,7 +61,7 @@ fn other<T: 'static>(name: &'static str, mut pending: Pending<T>) -> Asked {
     (name, Box::new(over))
 }
 
-/// The other end of a connection, which makes no turn.
+/// The other end of a connection, which is not driven.
 struct Silent {
     _connection: Connection,
     _memory: ExportedRegion,
@@ -86,7 +86,7 @@ fn silent() -> (SocketAddr, std::thread::JoinHandle<Silent>) {
     (address, accepting)
 }
 
-/// One of each kind.
+/// Makes one request of each kind.
 fn ask(
     worker: &WorkerHandle,
     client: &ConnectionHandle,
@@ -118,7 +118,7 @@ fn ask(
     ]
 }
 
-/// All are over, and without success: there was no other end.
+/// All are over, and failed: there was no other end.
 fn end(asked: Vec<Asked>, memory: &Mappings) {
     for (name, over) in asked {
         assert!(!over(), "{name}: done without a peer");
@@ -172,7 +172,7 @@ fn drop__with_submissions_that_were_not_taken_ends_each_request_once() {
     end(asked, &memory);
 }
 
-/// Asked for by another thread at the moment of the end.
+/// Requested by another thread at the moment of the end.
 #[test]
 fn drop__while_another_thread_asks_ends_each_request_once() {
     let memory = Mappings::new();
@@ -203,7 +203,7 @@ fn drop__while_another_thread_asks_ends_each_request_once() {
     assert_eq!(memory.count(), 0, "regions that are left");
 }
 
-/// What is asked for behind the end would live on, and the worker with it.
+/// A connection made after the end would live on, and the worker with it.
 #[test]
 fn stop__makes_nothing_that_is_asked_for_behind_it() {
     let nowhere = UdpSocket::bind(anywhere()).expect("a port");

@@ -1,4 +1,4 @@
-//! A worker that its user calls.
+//! Tests that a worker called by its user makes progress and reports events.
 
 use super::{PATIENCE, anywhere, content, plain, region};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -16,7 +16,7 @@ fn listening(options: Options) -> (Worker, EndpointId, std::net::SocketAddr) {
     (worker, endpoint, address)
 }
 
-/// Events of `worker` until one is `wanted`, which is returned.
+/// Takes events of `worker` until one is `wanted`, whose value is returned.
 fn until<T>(worker: &mut Worker, mut wanted: impl FnMut(&mut Worker, Event) -> Option<T>) -> T {
     let mut end = Instant::now() + PATIENCE;
     loop {
@@ -358,7 +358,7 @@ fn next_event__completions_beyond_the_limit_wait_with_their_connection() {
         }
         connection.close()
     });
-    // Not looked at for a while: as many as fit are kept, and the client waits.
+    // Events are not taken for a while: as many as fit are kept, and the client waits.
     let end = Instant::now() + Duration::from_millis(700);
     while Instant::now() < end {
         worker.progress().expect("allowed");
@@ -416,7 +416,7 @@ fn export__every_client_uses_what_the_endpoint_exports_until_it_is_revoked() {
         let at = 8 + n * 64;
         assert!(region[at..at + 64] == content(n as u64, 64), "{n}");
     }
-    // The name is free again; and what has no handle left is served on.
+    // The name is free again; and a region without a handle is still served.
     let mut region = region;
     region[..8].copy_from_slice(&7u64.to_ne_bytes());
     let memory = ExportedRegion::new(region).expect("page-aligned");
@@ -469,7 +469,7 @@ fn drop__of_a_worker_tells_its_peers() {
         }
         _ => None,
     });
-    // Until the client has heard of its connection.
+    // Until the client knows of its connection.
     while connects.try_recv() == Err(TryRecvError::Empty) {
         worker
             .wait(Some(Duration::from_millis(2)))
@@ -499,7 +499,7 @@ fn next_timeout__idle_connections_have_no_timer() {
         }
         (accepted.len() == 10 && connected == 10).then_some(())
     });
-    // What the making of a connection left: path probes, a round trip measured.
+    // Leftovers of connecting: path probes, a measured round trip.
     let end = Instant::now() + PATIENCE;
     while worker.next_timeout().is_some() {
         assert!(Instant::now() < end, "{:?}", worker.next_timeout());
@@ -508,7 +508,7 @@ fn next_timeout__idle_connections_have_no_timer() {
             .expect("allowed");
     }
     assert!(worker.arm().expect("allowed"), "nothing to do");
-    // One that waits for its peer asks now and then whether that lives.
+    // A connection that waits for its peer sends keep-alives.
     let memory = Region::anonymous(8).expect("memory");
     let connection = worker.connection(accepted[0]).expect("open");
     connection.post_recv(memory).expect("posted");
@@ -516,7 +516,7 @@ fn next_timeout__idle_connections_have_no_timer() {
     assert!(worker.next_timeout().is_some());
 }
 
-/// Clients that ask and take no answer keep the server from none of the others.
+/// Clients that send requests and take no answers do not delay the others.
 #[test]
 fn wait__clients_that_stall_hold_no_other_back() {
     const EACH: usize = 8;
@@ -536,7 +536,7 @@ fn wait__clients_that_stall_hold_no_other_back() {
                 while connection.in_flight() > 0 {
                     let _ = connection.wait(Some(Duration::from_millis(100)))?;
                 }
-                // No receive for the answers, and no further call, until the others are done.
+                // No receives for the answers, and no further call, until the others are done.
                 drop(stalls);
                 let ended = ended.lock().expect("no panic");
                 let _ = ended.recv();
@@ -564,21 +564,21 @@ fn wait__clients_that_stall_hold_no_other_back() {
         });
         served.collect::<Vec<_>>()
     });
-    // The stalled ones have not closed when these have.
+    // The stalled clients have not closed when these have.
     echo(&mut worker, EACH);
     for client in served.join().expect("no panic") {
         client.join().expect("no panic").expect("served");
     }
     assert!(worker.connections() >= EACH);
     drop(end);
-    // The rest is the drop's: each completes with its worker.
+    // Dropping the worker does the rest: every request completes.
     drop(worker);
     for client in stalled {
         client.join().expect("no panic").expect("ended");
     }
 }
 
-/// However much handles ask for: a call ends soon, and says that there is more.
+/// Whatever the number of requests by handles, a call ends soon, and says that there is more.
 #[test]
 fn progress__begins_a_bounded_number_of_requests() {
     const ASKED: usize = 10_000;
@@ -609,7 +609,7 @@ fn progress__begins_a_bounded_number_of_requests() {
     }
 }
 
-/// However many connections have something.
+/// Whatever the number of ready connections.
 #[test]
 fn progress__turns_a_bounded_number_of_connections() {
     const CONNECTIONS: usize = 200;
@@ -646,7 +646,7 @@ fn progress__turns_a_bounded_number_of_connections() {
         let connection = client.connection(id).expect("open");
         connection.post_send(region(n, 8)).expect("posted");
     }
-    // All of them leave, and wait in the server's sockets.
+    // All of them are sent, and wait in the server's sockets.
     while client.progress().expect("allowed") {}
     let mut received = 0;
     while received < CONNECTIONS {
@@ -666,7 +666,7 @@ fn progress__turns_a_bounded_number_of_connections() {
     }
 }
 
-/// System calls and datagrams that carried something, of all connections of `worker`.
+/// System calls and datagrams with content, of all connections of `worker`.
 fn carried(worker: &mut Worker) -> [u64; 3] {
     let ids: Vec<ConnectionId> = worker.connection_ids().collect();
     let accounts = ids.iter().map(|&id| {
@@ -681,8 +681,7 @@ fn carried(worker: &mut Worker) -> [u64; 3] {
     accounts.fold([0; 3], sum)
 }
 
-/// However many connections wait for their turn: no confirmation of its own, nothing repeated, nothing read
-/// in vain.
+/// Whatever the number of ready connections: no separate confirmations, no repeats, no empty reads.
 #[test]
 fn request_and_answer__cost_an_end_one_receive_and_one_send() {
     const CONNECTIONS: usize = 50;
@@ -705,7 +704,7 @@ fn request_and_answer__cost_an_end_one_receive_and_one_send() {
     let (mut begun, mut answers) = (0, HashMap::<ConnectionId, u64>::new());
     let mut before = None;
     let end = Instant::now() + PATIENCE;
-    // One thread for both ends: each finds what the other's turns left.
+    // One thread for both ends: each reads what the other has sent.
     while answers.values().any(|&it| it < ROUNDS) || begun < CONNECTIONS {
         server.progress().expect("the system allows it");
         while let Some(event) = server.next_event() {
@@ -742,7 +741,7 @@ fn request_and_answer__cost_an_end_one_receive_and_one_send() {
                 other => panic!("{other:?}"),
             }
         }
-        // What connecting takes is over by then: handshakes, probes of the path.
+        // Connecting is over by then: handshakes, path probes.
         if before.is_none() && answers.values().all(|&it| it > ROUNDS / 2) && begun == CONNECTIONS {
             let answered: u64 = answers.values().sum();
             before = Some((answered, carried(&mut server), carried(&mut client)));
@@ -754,14 +753,14 @@ fn request_and_answer__cost_an_end_one_receive_and_one_send() {
     for (end, before) in [(&mut server, server_before), (&mut client, client_before)] {
         let after = carried(end);
         for (after, before) in after.into_iter().zip(before) {
-            // A pause of this thread may bring a repeat.
+            // A pause of this thread may cause a repeat.
             let count = after - before;
             assert!(count <= requests + requests / 10, "{count} of {requests}");
         }
     }
 }
 
-/// How often this thread gave its core away by itself.
+/// How often this thread slept voluntarily.
 fn sleeps() -> u64 {
     let status = std::fs::read_to_string("/proc/thread-self/status").expect("Linux");
     let line = status
@@ -771,7 +770,7 @@ fn sleeps() -> u64 {
     count.and_then(|it| it.parse().ok()).expect("a number")
 }
 
-/// However long it may look for more, it sleeps at once, and what comes ends that.
+/// Even with a long spin time, it sleeps at once, and an arrival wakes it.
 #[test]
 fn wait_asleep__sleeps_without_a_spin_until_something_comes() {
     let (mut worker, _, address) = listening(plain());
@@ -782,7 +781,7 @@ fn wait_asleep__sleeps_without_a_spin_until_something_comes() {
     for _ in 0..WAITS {
         assert!(!worker.wait_asleep(timeout).expect("the system allows it"));
     }
-    // Now and then the time is over before it could; one that looks sleeps as seldom, when its core is taken.
+    // Now and then the timeout passes before it sleeps; a spinning thread whose core is taken sleeps as seldom.
     let slept = sleeps() - before;
     assert!(slept > WAITS / 2, "{slept} of {WAITS}");
     let waker = worker.waker();

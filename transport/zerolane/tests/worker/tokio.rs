@@ -1,4 +1,4 @@
-//! A worker as a task.
+//! Tests that a worker runs as a tokio task, and that its futures can be dropped at any moment.
 
 use super::over::Mappings;
 use super::{PATIENCE, anywhere, content, region};
@@ -85,7 +85,7 @@ async fn recv__given_up_in_a_select_loses_nothing() {
     const COUNT: u64 = 100;
     let sending = tokio::spawn(async move {
         for n in 0..COUNT {
-            // A receive that was given up as it was met fails the send.
+            // A receive given up just when it matched fails the send.
             while client
                 .send(region(n, 32))
                 .await
@@ -109,7 +109,7 @@ async fn recv__given_up_in_a_select_loses_nothing() {
                 next += 1;
             }
         }
-        // Bounded by the time that all of it may take.
+        // Bounded by the total time.
         if next % 5 == 0 {
             tokio::task::yield_now().await;
         }
@@ -117,7 +117,7 @@ async fn recv__given_up_in_a_select_loses_nothing() {
     drop(sending.await.expect("no panic"));
 }
 
-/// Each arrives as a whole and in order, or not at all; its memory comes back, and the connection goes on.
+/// Each arrives whole and in order, or not at all; its memory comes back, and the connection continues.
 #[tokio::test]
 async fn send__given_up_arrives_once_or_not_at_all() {
     const ROUNDS: u64 = 120;
@@ -139,7 +139,7 @@ async fn send__given_up_arrives_once_or_not_at_all() {
         while came.last() != Some(&ROUNDS) {
             let into = Region::anonymous(LENGTHS[1]).expect("memory");
             let received = server.recv(into).await.expect("posted");
-            // It met one that was given up.
+            // It matched a receive that was given up.
             let Ok(len) = received.result else { continue };
             let bytes = received.into_region();
             let round = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
@@ -152,7 +152,7 @@ async fn send__given_up_arrives_once_or_not_at_all() {
     let (mut done, mut given_up) = (vec![], 0);
     for round in 0..=ROUNDS {
         let memory = &used[round as usize % 2];
-        // One at a time has the file's bytes.
+        // One at a time uses the file's bytes.
         emptied(memory).await;
         let mut region = memory.region();
         region.copy_from_slice(&of_round(round));
@@ -188,7 +188,7 @@ async fn emptied(used: &Mappings) {
     }
 }
 
-/// At another moment each time: before, while and after it is done.
+/// At a different moment each time: before, while and after it is done.
 fn moment(round: u64) -> Duration {
     Duration::from_micros(round % 8 * 40)
 }
@@ -205,7 +205,7 @@ async fn connect__given_up_leaves_no_connection_and_the_next_one_stands() {
     let connecting = worker.connect(endpoint.local_addr(), &Options::default());
     let client = connecting.await.expect("connected");
     let sending = tokio::spawn(async move { client.send(region(3, 32)).await });
-    // Of those that were given up some came so far as to be accepted: they have ended.
+    // Some connections that were given up were still accepted: they have ended.
     let received = loop {
         let accepting = timeout(PATIENCE, endpoint.accept()).await;
         let server = accepting.expect("in time").expect("accepted");
@@ -221,7 +221,7 @@ async fn connect__given_up_leaves_no_connection_and_the_next_one_stands() {
 }
 
 /// Puts, gets and atomic operations that are given up: each is done once or not at all, its memory comes back, and the
-/// connection goes on.
+/// connection continues.
 #[tokio::test]
 async fn remote_memory__requests_given_up_are_done_once_or_not_at_all() {
     const ROUNDS: u64 = 200;

@@ -166,7 +166,7 @@ impl<'a> Merge<'a> {
         self.next_and_cut(side).map(|(sight, _)| sight)
     }
 
-    /// As `next`, and whether entries before it are unknown.
+    /// Like `next`, and whether entries before it are unknown.
     fn next_and_cut(&mut self, side: Side) -> Result<(Option<Sight>, bool), Error> {
         let mut cut = false;
         loop {

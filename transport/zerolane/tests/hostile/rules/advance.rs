@@ -1,4 +1,4 @@
-//! Rules of grants in advance, at either end of them.
+//! Tests that both ends enforce the rules of grants in advance.
 
 use super::data::{announced, first_data, granted};
 use super::grant::grant;
@@ -19,16 +19,16 @@ pub(super) const RULES: &[Rule] = &[
         advance_inside_what_was_granted,
     )
     .advance()
-    // One that listens gives such grants while something comes.
+    // An end that listens gives such grants while payload comes.
     .only(Role::Responder)
     .drops(&[(OutOfBounds, 3), (NoGrant, 3), (Duplicate, 1)]),
 ];
 
-/// A long message, and what is sent at a time of it.
+/// Length of a long message, and of the parts in which it is sent.
 const LONG: u64 = 50_000;
 const PART: u32 = 10_000;
 
-/// A grant in advance of a part of what announcement `number` is to announce.
+/// A grant in advance for part of the Transfer that announcement `number` will announce.
 fn in_advance(peer: &Peer, number: u32, b_num: u32, at: u64, len: u32) -> (Header, [u8; 32]) {
     let (header, options) = grant(peer, number, b_num, at, len);
     let header = Header {
@@ -38,7 +38,7 @@ fn in_advance(peer: &Peer, number: u32, b_num: u32, at: u64, len: u32) -> (Heade
     (header, options)
 }
 
-/// The same, to the payload of message `number`.
+/// A grant in advance for the payload of message `number`.
 fn to_message(peer: &Peer, number: u32, b_num: u32, at: u64, len: u32) -> (Header, [u8; 32]) {
     let (header, options) = in_advance(peer, number, b_num, at, len);
     let header = Header {
@@ -59,7 +59,7 @@ fn advance_no_more_than_are_held(peer: &mut Peer) {
     }
 }
 
-/// Grants what is no part of the message that the victim announces next.
+/// Grants bytes outside of the message that the victim announces next.
 fn advance_of_what_is_announced(peer: &mut Peer) {
     for (n, (at, len)) in (0..).zip([(1000, 1), (u64::MAX - 10, 10), (1 << 40, u32::MAX)]) {
         let (header, options) = in_advance(peer, 0, n, at, len);
@@ -71,7 +71,7 @@ fn advance_of_what_is_announced(peer: &mut Peer) {
     // A place beyond all buffers.
     let (header, options) = in_advance(peer, 0, 9, 0, 1000);
     peer.say_raw(&header.with_wide(u64::MAX), &options);
-    // Before it announces, and when it has.
+    // Before the announcement, and after it.
     announced(peer);
     peer.say_raw(&header.with_wide(u64::MAX), &options);
     let heard = peer.listen_for_a_while();
@@ -81,7 +81,7 @@ fn advance_of_what_is_announced(peer: &mut Peer) {
     );
 }
 
-/// Sends what was granted in advance and everything beside it, and announces less than it sent.
+/// Sends the payload granted in advance and everything around it, and announces less than it sent.
 fn advance_inside_what_was_granted(peer: &mut Peer) {
     let first = granted(peer, LONG);
     send_all(peer, first, LONG as u32);
@@ -95,7 +95,7 @@ fn advance_inside_what_was_granted(peer: &mut Peer) {
         ..first_data(peer, &grant)
     };
     let payload = vec![0xee; PART as usize];
-    // In front of it, behind it, across its end.
+    // Before it, after it, across its end.
     for offset in [
         data.offset.wrapping_sub(PART),
         data.offset + len,
@@ -133,7 +133,7 @@ fn advance_inside_what_was_granted(peer: &mut Peer) {
     peer.await_heard(|it, _| complete(it) && it.d_id == s_id);
 }
 
-/// Sends `len` bytes, which `data` is the first Data of.
+/// Sends `len` bytes, starting with `data`.
 fn send_all(peer: &mut Peer, data: Header, len: u32) {
     for at in (0..len).step_by(PART as usize) {
         let last = at + PART >= len;

@@ -1,4 +1,4 @@
-//! Rules of announcements: of messages, of reads, and of their end.
+//! Tests that ends enforce the rules of announcements: of messages, of reads, and of their end.
 
 use super::data::granted;
 use super::peer::Peer;
@@ -34,7 +34,7 @@ fn announce_within_slots(peer: &mut Peer) {
             ..peer.header(Op::RequestToSend).with_wide(ROOM as u64)
         };
         peer.say_raw(&header, &[]);
-        // So that none is lost in a small socket buffer.
+        // Avoids overflowing a small socket buffer.
         if n % 64 == 0 {
             peer.is_answered();
         }
@@ -134,7 +134,7 @@ fn read_within_slots(peer: &mut Peer) {
             ..peer.header(Op::RequestToReceive).with_wide(ROOM as u64)
         };
         peer.say_raw(&header, &[]);
-        // So that none is lost in a small socket buffer.
+        // Avoids overflowing a small socket buffer.
         if n % 64 == 0 {
             peer.is_answered();
         }
@@ -151,7 +151,7 @@ fn end_of_what_there_is(peer: &mut Peer) {
             (0, 5, 1 << 30),
             (u32::MAX, 1, 3),
         ] {
-            // Cancelled, and finished: though more is said afterwards.
+            // Cancelled, and finished: more packets follow nevertheless.
             for (op, param) in [
                 (Op::End, 7),
                 (Op::EndAck, 7),
@@ -170,7 +170,7 @@ fn end_of_what_there_is(peer: &mut Peer) {
             }
         }
     }
-    // Late payload of what was ended.
+    // Late payload of a Transfer that was ended.
     peer.say_raw(&data, &[0xee; 1000]);
 }
 
@@ -187,7 +187,7 @@ fn read_numbers_that_wrap(peer: &mut Peer) {
     }
 }
 
-/// Ends of thousands of Transfers that never were: acknowledged, and no more than that.
+/// Ends thousands of Transfers that never existed: acknowledged, and no more than that.
 fn end_no_flood(peer: &mut Peer) {
     let said = 1500;
     for n in 0..said {

@@ -1,4 +1,4 @@
-//! Rules of messages that are nothing but a short payload.
+//! Tests that ends enforce the rules of messages that consist of a short payload alone.
 
 use super::eager::{next, say_header};
 use super::memory::message;
@@ -20,7 +20,7 @@ pub(super) const RULES: &[Rule] = &[
         .drops(&[(Duplicate, 3)]),
 ];
 
-/// What announces message `number`, which is a payload of `length` bytes.
+/// The announcement of message `number`, with a payload of `length` bytes.
 fn announced(peer: &mut Peer, number: u32, length: u64) -> RequestToSend {
     peer.announced = peer.announced.max(length);
     RequestToSend {
@@ -39,7 +39,7 @@ fn bare(rts: &RequestToSend, offset: u32) -> Header {
     }
 }
 
-/// Sends message `number`, all of it.
+/// Sends all of message `number`.
 fn say(peer: &mut Peer, number: u32, length: u64) -> RequestToSend {
     let rts = announced(peer, number, length);
     say_header(peer, bare(&rts, 0), length as usize);
@@ -56,7 +56,7 @@ fn is_complete(peer: &mut Peer, rts: &RequestToSend) {
     peer.await_heard(|it, _| complete(it) && it.d_id == rts.s_id);
 }
 
-/// Nothing that was said is complete, and no number from `expected` on is confirmed.
+/// No message completed, and no number from `expected` on is confirmed.
 fn is_not_executed(peer: &mut Peer, expected: u32) {
     let confirmed = |it: &Header| match it.flags.contains(Flags::MEMORY) {
         true => it.sync.wrapping_sub(expected + 1) < u32::MAX / 2,
@@ -67,7 +67,7 @@ fn is_not_executed(peer: &mut Peer, expected: u32) {
     assert!(wrong.is_none(), "executed: {wrong:?}");
 }
 
-/// Ahead and behind; then the one whose turn it is.
+/// Ahead of its turn and after it; then the right one.
 fn bare_out_of_turn(peer: &mut Peer) {
     for number in [2, 1000, 1 << 30] {
         say(peer, number, 100);
@@ -82,7 +82,7 @@ fn bare_out_of_turn(peer: &mut Peer) {
     is_not_executed(peer, 1);
 }
 
-/// Number 0 is a message with control and without payload. Then payloads of it come, and number 1, for which no
+/// Number 0 is a message with control and without payload. Then payloads for it come, and number 1, for which no
 /// receive is posted, again and under other announcements.
 fn bare_of_what_was_executed(peer: &mut Peer) {
     let header = message(peer, 0);
@@ -99,7 +99,7 @@ fn bare_of_what_was_executed(peer: &mut Peer) {
     is_not_executed(peer, 1);
 }
 
-/// The first half; then other lengths, and another identifier; what is here, again; the rest.
+/// The first half; then other lengths, and another identifier; the same bytes again; the rest.
 fn bare_of_changing_words(peer: &mut Peer) {
     let rts = announced(peer, 0, 600);
     say_header(peer, bare(&rts, 0), 300);
@@ -115,7 +115,7 @@ fn bare_of_changing_words(peer: &mut Peer) {
     is_complete(peer, &rts);
 }
 
-/// The message with control promises 500 bytes, what stands for the message has 100.
+/// The message with control promises 500 bytes, the bare one has 100.
 fn bare_unlike_its_message(peer: &mut Peer) {
     let header = message(peer, 0).with_wide(500);
     peer.say_raw(&header, &[7; 16]);
@@ -123,7 +123,7 @@ fn bare_unlike_its_message(peer: &mut Peer) {
     is_refused(peer, &other);
 }
 
-/// Longer than the receive; then, without a word about the refusal, one that would fit.
+/// Longer than the receive; then, without waiting for the refusal, one that would fit.
 fn bare_too_large(peer: &mut Peer) {
     let rts = say(peer, 0, MESSAGE_ROOM as u64 + 1);
     is_refused(peer, &rts);
@@ -131,7 +131,7 @@ fn bare_too_large(peer: &mut Peer) {
     is_not_executed(peer, 0);
 }
 
-/// The victim's put is not confirmed by what was never sent.
+/// A message that was never sent does not confirm the victim's put.
 fn bare_confirms_the_future(peer: &mut Peer) {
     let (put, _) = given(peer, Op::Data);
     let rts = announced(peer, 0, 100);

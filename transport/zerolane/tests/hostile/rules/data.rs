@@ -1,4 +1,4 @@
-//! Rules of payload.
+//! Tests that ends enforce the rules of payload.
 
 use super::peer::Peer;
 use super::rule::{Outcome, Rule, rule};
@@ -21,12 +21,12 @@ pub(super) const RULES: &[Rule] = &[
         .drops(&[(OutOfBounds, 5), (NoGrant, 5)]),
 ];
 
-/// Announces a message of `length` bytes and waits for its first grant. Returns what Data must carry.
+/// Announces a message of `length` bytes and waits for its first grant. Returns the header for Data.
 pub(super) fn granted(peer: &mut Peer, length: u64) -> Header {
     grant(peer, length).1
 }
 
-/// As [`granted`], and the grant itself.
+/// Like [`granted`], and the grant itself.
 pub(super) fn grant(peer: &mut Peer, length: u64) -> (Header, Header) {
     let (s_id, sync) = (peer.id(), peer.sequence());
     let announcement = Header {
@@ -54,7 +54,7 @@ pub(super) fn first_data(peer: &Peer, grant: &Header) -> Header {
     }
 }
 
-/// Has the victim announce something: sends it a message, which it sends back. Returns the announcement.
+/// Makes the victim announce a Transfer: sends it a message, which it sends back. Returns the announcement.
 pub(super) fn announced(peer: &mut Peer) -> Header {
     let data = granted(peer, 1000);
     let last = Header {
@@ -115,7 +115,7 @@ fn data_of_a_dead_grant(peer: &mut Peer) {
     };
     peer.say_raw(&last, &[1; 1000]);
     peer.await_heard(|header, _| header.op == Op::RequestToSend);
-    // Complete; and the memory is granted to another Transfer by now.
+    // The Transfer is complete, and the memory is granted to another one by now.
     let other = granted(peer, 2000);
     peer.say_raw(&last, &[0xee; 1000]);
     peer.say_raw(
@@ -147,10 +147,10 @@ fn data_once(peer: &mut Peer) {
     for _ in 0..100 {
         peer.say_raw(&data, &[1; 1000]);
     }
-    // Time for the victim to look at these.
+    // Gives the victim time to process these.
     peer.is_answered();
     std::thread::sleep(Duration::from_millis(50));
-    // Half of it new, half of it other bytes than before.
+    // Half of it new, half of it with changed bytes.
     peer.say_raw(&data.with_wide(data.wide() + 500), &[0xee; 1000]);
     // Overlaps, to make many gaps.
     for n in 0..200 {
@@ -163,8 +163,7 @@ fn data_never_comes(peer: &mut Peer) {
     granted(peer, 50_000);
 }
 
-/// Bursts that the kernel merges, of parts that do not belong together: backwards, twice, of another Block, with
-/// control in between.
+/// Bursts that the kernel merges, of unrelated parts: backwards, twice, of another Block, with control in between.
 fn data_burst_of_odd_parts(peer: &mut Peer) {
     const PART: usize = 400;
     let data = granted(peer, 60_000);
@@ -189,24 +188,24 @@ fn data_burst_of_odd_parts(peer: &mut Peer) {
         }
         let part = burst.len() / 40;
         peer.send_burst(&burst, part);
-        // Cut elsewhere than between two.
+        // Cut inside of a part.
         peer.send_burst(&burst, part + 7);
         peer.send_burst(&burst[11..], part);
     }
 }
 
-/// Bursts whose STUs all belong where others of the same burst land, part of a place off: each has to wait for another
-/// to be moved, and more than one bounce is needed.
+/// Bursts whose STUs all belong where others of the same burst land, offset by part of an STU: each must wait until
+/// another is moved, and more than one bounce buffer is needed.
 fn data_across_its_own_burst(peer: &mut Peer) {
     const PART: u64 = 400;
     const OFF: u64 = 100;
-    // As of an STU with others behind it: it shows their size.
+    // As for an STU followed by others, because it shows their size.
     let data = Header {
         flags: Flags::SILENT,
         ..granted(peer, 60_000)
     };
     let mut at = data.wide();
-    // The first tells the victim the size of what follows.
+    // The first tells the victim the size of the others.
     let bursts = [vec![0, PART, 2 * PART]]
         .into_iter()
         .chain((0..30).map(|_| vec![PART + OFF, 3 * PART - OFF, OFF]));

@@ -1,4 +1,4 @@
-//! Rules of payload that comes with its announcement.
+//! Tests that ends enforce the rules of payload that comes with its announcement.
 
 use super::data::granted;
 use super::peer::Peer;
@@ -19,7 +19,7 @@ pub(super) const RULES: &[Rule] = &[
     rule("eager_rest_comes", eager_rest_never_comes).outcome(Outcome::GivenUp),
 ];
 
-/// What the victim takes, as it says when it connects.
+/// The victim's limit, as stated when it connects.
 const MOST: u64 = 16 << 10;
 
 /// The next Transfer of the peer, of `length` bytes.
@@ -54,7 +54,7 @@ pub(super) fn say_header(peer: &mut Peer, header: Header, len: usize) {
     peer.say_raw(&header, &vec![0xee; len]);
 }
 
-/// Begins more than the victim said that it holds; one meets its receive.
+/// Begins more Transfers than the victim's credit allows; one matches its receive.
 fn eager_within_its_credit(peer: &mut Peer) {
     for _ in 0..200 {
         let rts = next(peer, MOST);
@@ -81,7 +81,7 @@ fn eager_says_the_same(peer: &mut Peer) {
     }
     let s_id = rts.s_id + 1000;
     say(peer, &RequestToSend { s_id, ..rts }, 1000, 1000);
-    // What is here already, some of it.
+    // Bytes that are here already.
     say(peer, &rts, 500, 400);
     for offset in [1000, 2000, 3000, 4000] {
         say(peer, &rts, offset, 1000);
@@ -90,7 +90,7 @@ fn eager_says_the_same(peer: &mut Peer) {
     for offset in [0, 4000] {
         say(peer, &rts, offset, 1000);
     }
-    // What was granted needs its grant.
+    // Granted payload needs its grant.
     let data = granted(peer, 5000);
     let granted = RequestToSend {
         s_id: data.d_id,
@@ -123,7 +123,7 @@ fn eager_meets_what_there_is(peer: &mut Peer) {
     }
 }
 
-/// Begins what meets a receive, and is silent, until the victim gives it up.
+/// Begins a Transfer that matches a receive, and is silent, until the victim gives it up.
 fn eager_rest_never_comes(peer: &mut Peer) {
     let rts = next(peer, MOST);
     say(peer, &rts, 1000, 1000);

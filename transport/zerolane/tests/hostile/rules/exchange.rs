@@ -1,4 +1,4 @@
-//! The set-up of a connection by the hostile peer, which keeps the rules here.
+//! Sets up the hostile peer's connection by the rules.
 
 use super::peer::{KEY, PATIENCE, PORT, SYNC};
 use super::rule::Terms;
@@ -39,12 +39,12 @@ fn now() -> zerolane_core::Instant {
     zerolane_core::Instant::ZERO
 }
 
-/// 32 bytes that need not be good.
+/// 32 bytes that need not be unpredictable.
 fn draw() -> [u8; 32] {
     [13; 32]
 }
 
-/// The Initiator's key exchange, done by the library's own.
+/// The Initiator's key exchange, by the library's own code.
 pub(super) fn exchange(socket: &UdpSocket, terms: &Terms) -> Session {
     let entropy = Entropy {
         key: KEY,
@@ -82,7 +82,7 @@ pub(super) fn exchange(socket: &UdpSocket, terms: &Terms) -> Session {
     panic!("no key exchange");
 }
 
-/// The Responder's part, by the library's own gate: what was asked, and from which address.
+/// The Responder's part, by the library's own gate. Returns the request, the session, and the client's address.
 pub(super) fn admit(
     socket: &UdpSocket,
     encrypted: bool,

@@ -1,4 +1,4 @@
-//! Rules of questions, and of the end of a connection.
+//! Tests that ends enforce the rules of state queries, and of the end of a connection.
 
 use super::data::{announced, granted};
 use super::grant::grant;
@@ -54,21 +54,21 @@ fn disconnect_out_of_order(peer: &mut Peer) {
         peer.say_raw(&header, &[]);
         peer.say_raw(&header, &[0xff; 32]);
     }
-    // It goes on.
+    // The connection continues.
     granted(peer, 1000);
 }
 
 fn disconnect_is_the_end(peer: &mut Peer) {
     let id = announced(peer).s_id;
     let data = granted(peer, 5000);
-    // Tells of what was never announced.
+    // Ends a Transfer that was never announced.
     let end = Header {
         sync: 1 << 31,
         b_num: 1 << 31,
         ..peer.header(Op::RequestDisconnect)
     };
     peer.say_raw(&end, &[0xff; 32]);
-    // And talks on.
+    // And continues to send.
     let (header, options) = grant(peer, id, 0, 0, 1000);
     for _ in 0..20 {
         peer.say_raw(&data, &[0xee; 1000]);
@@ -77,7 +77,7 @@ fn disconnect_is_the_end(peer: &mut Peer) {
     }
 }
 
-/// Asks again and again about what is being received, and about what never was.
+/// Asks repeatedly about a Transfer being received, and about one that never existed.
 fn state_no_flood(peer: &mut Peer) {
     let data = granted(peer, 50_000);
     let said = 500;
@@ -91,7 +91,7 @@ fn state_no_flood(peer: &mut Peer) {
         peer.say_raw(&question, &[]);
     }
     let heard = peer.listen_for_a_while().len();
-    // An answer, and at most eight grants again with it.
+    // An answer, with at most eight repeated grants.
     assert!(
         heard <= 9 * said as usize,
         "{heard} answers to {said} questions"

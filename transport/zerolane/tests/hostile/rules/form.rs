@@ -1,4 +1,4 @@
-//! Rules of form: datagrams that are no operation, or one with a broken field.
+//! Tests that ends drop malformed datagrams and operations with a broken field.
 
 use super::data::granted;
 use super::peer::Peer;
@@ -101,7 +101,7 @@ fn form_reason(peer: &mut Peer) {
 fn form_ranges_of_fields(peer: &mut Peer) {
     let say = |peer: &mut Peer, header: Header, options: [u8; 32]| peer.say_raw(&header, &options);
     let of = |peer: &Peer, op| peer.header(op);
-    // Identifiers that name none.
+    // Identifiers of no Transfer.
     for op in [
         Op::RequestMemoryRegion,
         Op::MemoryRegionAvailable,
@@ -114,7 +114,7 @@ fn form_ranges_of_fields(peer: &mut Peer) {
     }
     let header = of(peer, Op::RequestToReceive);
     peer.say_raw(&header, &[]);
-    // Rights and kinds that are none, a word that is not aligned.
+    // Invalid rights and kinds, an unaligned word.
     for (op, param, offset) in [
         (Op::RequestMemoryRegion, 8, 0),
         (Op::FetchOp, 6, 0),
@@ -128,7 +128,7 @@ fn form_ranges_of_fields(peer: &mut Peer) {
         };
         say(peer, header, [0; 32]);
     }
-    // A grant that ends beyond 2^64, and one of nothing; ranges that end beyond 2^32.
+    // A grant that ends beyond 2^64, and an empty one; ranges that end beyond 2^32.
     let grant = Header {
         d_id: 3,
         s_id: 3,
@@ -144,7 +144,7 @@ fn form_ranges_of_fields(peer: &mut Peer) {
     // A Block of 2^33.
     let classic = Header { param: 33, ..grant };
     peer.say_raw(&classic, &[]);
-    // A set-up without its magic, with versions that end before they begin, without slots.
+    // A set-up without its magic, with an inverted range of versions, without slots.
     let request = Header {
         flags: Flags::CAP_EXTENDED,
         param: 1 << 8 | 1,
@@ -192,7 +192,7 @@ fn form_one_operation(peer: &mut Peer) {
     peer.send(&[&nop[..], &last.emit()[..], &[0; 32]].concat());
 }
 
-/// Without a checksum, where they were agreed upon, and with a wrong one.
+/// Without a checksum although one was agreed on, and with a wrong one.
 fn form_data_checksum(peer: &mut Peer) {
     let data = granted(peer, 5000);
     peer.say_raw(&data, &[0xee; 1000]);

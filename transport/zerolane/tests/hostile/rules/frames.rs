@@ -1,4 +1,4 @@
-//! Rules of operations that share a datagram.
+//! Tests that ends enforce the rules of operations that share a datagram.
 
 use super::memory::{opened, put};
 use super::peer::Peer;
@@ -19,7 +19,7 @@ pub(super) const RULES: &[Rule] = &[
         .classic(),
 ];
 
-/// Header and content of a datagram of these operations, all with the same payload.
+/// Header and content of a datagram with these operations, all with the same payload.
 fn frames(operations: &[Header], payload: &[u8]) -> (Header, Vec<u8>) {
     let mut content = vec![];
     let mut before = None;
@@ -41,7 +41,7 @@ fn puts(peer: &Peer, open: (u32, u16), first: u32, count: u32) -> Vec<Header> {
     (0..count).map(number).collect()
 }
 
-/// Cut, of bytes that begin no frame, empty, of lengths that overrun, too many.
+/// Truncated, with bytes that begin no frame, empty, with lengths that overrun, too many.
 fn frames_without_form(peer: &mut Peer) {
     let open = opened(peer, "open", Rights::ALL);
     let (header, good) = frames(&puts(peer, open, 0, 4), &[0xee; 8]);
@@ -70,7 +70,7 @@ fn frames_of_others(peer: &mut Peer) {
     }
 }
 
-/// The second of them lies across the end; then, in its place, one of a handle that is made up.
+/// The second lies across the end; then, in its place, one with a forged handle.
 fn frames_elsewhere(peer: &mut Peer) {
     let open = opened(peer, "open", Rights::ALL);
     let mut operations = puts(peer, open, 0, 20);
@@ -93,7 +93,7 @@ fn frames_elsewhere(peer: &mut Peer) {
     assert!(!heard.iter().any(executed), "executed what was refused");
 }
 
-/// Repeats among others, from ahead and from behind, with numbers that wrap.
+/// Repeats among others, early and late, with numbers that wrap.
 fn frames_again(peer: &mut Peer) {
     let open = opened(peer, "open", Rights::ALL);
     for count in [1, 20, 21, 22] {

@@ -1,4 +1,4 @@
-//! Rules of grants and reports, for what the victim sends.
+//! Tests that a sender enforces the rules of grants and reports.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ pub(super) const RULES: &[Rule] = &[
     rule("grant_as_the_profile_has_it", grant_of_the_other_profile)
         .classic()
         .drops(&[(OutOfBounds, 1)]),
-    // Of 976 some are lost where the socket buffer is small.
+    // Some of 976 are lost if the socket buffer is small.
     rule("grant_no_more_than_is_held", grant_no_more_than_is_held).drops(&[(Limit, 500)]),
     rule("grant_in_turn", grant_numbers_that_leap),
     rule("grant_after_no_refusal", grant_after_a_refusal).drops(&[(NoGrant, 1)]),
@@ -56,7 +56,7 @@ fn grant_of_what_was_announced(peer: &mut Peer) {
         let (header, options) = grant(peer, d_id, 0, at, len);
         peer.say_raw(&header, &options);
     }
-    // The other profile's, and a place beyond all buffers.
+    // The other profile's grant, and a place beyond all buffers.
     let (header, options) = grant(peer, id, 0, 0, 1000);
     peer.say_raw(
         &Header {
@@ -73,7 +73,7 @@ fn grant_of_what_was_announced(peer: &mut Peer) {
     );
 }
 
-/// The victim answers those that it holds. It may repeat each answer, for the peer confirms none.
+/// The victim answers those that it holds. It may repeat each answer, because the peer confirms none.
 fn grant_no_more_than_is_held(peer: &mut Peer) {
     const GRANTS: u32 = 2000;
     let id = announced(peer).s_id;
@@ -192,7 +192,7 @@ fn answer_to_nothing(peer: &mut Peer) {
     peer.say_raw(&reply, &[]);
 }
 
-/// With a range that the profile has no place for, and of a Block of the wrong size.
+/// With a range that the profile does not allow, and of a Block of the wrong size.
 fn grant_of_the_other_profile(peer: &mut Peer) {
     let id = announced(peer).s_id;
     let (header, options) = grant(peer, id, 0, 0, 1000);
@@ -222,7 +222,7 @@ fn grant_numbers_that_leap(peer: &mut Peer) {
     assert!(data <= 6 * 2, "{data} answers to 6 grants");
 }
 
-/// Refuses an announcement, and grants it then.
+/// Refuses an announcement, and then grants it.
 fn grant_after_a_refusal(peer: &mut Peer) {
     let id = announced(peer).s_id;
     let refusal = Header {

@@ -1,10 +1,10 @@
-//! Memory with memory on both sides that may not be touched.
+//! Surrounds memory with guards that detect writes.
 
 use zerolane::Region;
 
 /// Bytes on each side.
 const GUARD_BYTES: usize = 8192;
-/// The byte there, and in fresh memory between.
+/// The byte in the guards, and in fresh memory between them.
 pub(super) const UNTOUCHED: u8 = 0xa5;
 
 pub(super) struct Guards([Region; 2]);
@@ -20,7 +20,7 @@ impl Guards {
     }
 
     /// # Panics
-    /// If a byte around was written.
+    /// Panics if a guard was written.
     pub(super) fn check(&self) {
         let [before, behind] = &self.0;
         let untouched = |region: &Region| region.iter().all(|&byte| byte == UNTOUCHED);
@@ -29,7 +29,7 @@ impl Guards {
     }
 }
 
-/// Bytes up to the last that was written.
+/// The length up to the last byte that was written.
 pub(super) fn touched(region: &[u8]) -> usize {
     let last = region.iter().rposition(|&byte| byte != UNTOUCHED);
     last.map_or(0, |at| at + 1)

@@ -1,4 +1,4 @@
-//! What the process holds: descriptors, memory of the allocator (counted), and memory of regions (mapped).
+//! Counts the process's descriptors, allocated memory and mapped regions.
 
 use cap::Cap;
 use std::alloc::System;
@@ -8,11 +8,11 @@ use std::fs;
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// What threads and libraries keep for themselves once they have run, bytes.
+/// Bytes that threads and libraries keep after their first use.
 const KEPT: usize = 64 << 10;
 
-/// What the allocator may keep in memory of what is freed, bytes: receive buffers of 5 MiB for each of the threads that run
-/// at once, in arenas of their own. Were those of each rule kept, it would be ten times as much.
+/// Freed memory that the allocator may keep, bytes: receive buffers of 5 MiB for each concurrent thread, in arenas of
+/// their own. If each rule's buffers were kept, it would be ten times as much.
 const KEPT_RESIDENT: usize = 40 << 20;
 
 pub(super) struct Holdings {

@@ -1,15 +1,17 @@
-//! A peer that does the handshake by the rules and then breaks those of docs/reference/protocol.md, one after the
-//! other: as Initiator and as Responder, encrypted and plain. For each rule the victim neither panics nor hangs, writes only
-//! into memory that it granted (the memory around it is checked), counts what it drops and goes on, serves an
-//! honest client all the while, and in the end holds no socket and no memory of it.
+//! Tests that a peer that breaks the rules of docs/reference/protocol.md, one after another, causes no harm.
+//!
+//! The peer does the handshake by the rules, as Initiator and as Responder, encrypted and plain. For each broken rule
+//! the victim neither panics nor hangs, writes only into memory that it granted (guards around it are checked), counts
+//! the packets it drops, continues, and serves an honest client meanwhile. In the end it holds no socket and no memory
+//! of the peer.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `rule`, `table` | what a rule is; the list of them, which is that of docs/reference/rules.md |
-//! | `form`, `protection`, `announce`, `data`, `grant`, `memory`, `owner`, `finish`, `eager`, `frames`, `bare`, `trains`, `paths` | the rules, and how each is broken |
-//! | `peer`, `exchange`, `seal` | the hostile peer; its set-up, which is honest; its seal, which is not |
-//! | `victim`, `guard` | the end that is attacked, an honest client beside it, and memory that may not be touched |
-//! | `holdings` | what the process holds |
+//! | `rule`, `table` | a rule; the list of them, as in docs/reference/rules.md |
+//! | `form`, `protection`, `announce`, `data`, `grant`, `memory`, `owner`, `finish`, `eager`, `frames`, `bare`, `trains`, `paths` | the rules, and code that breaks each |
+//! | `peer`, `exchange`, `seal` | the hostile peer; its honest set-up; its dishonest seal |
+//! | `victim`, `guard` | the attacked end, an honest client, and guarded memory |
+//! | `holdings` | the resources of the process |
 #![allow(non_snake_case)]
 
 mod advance;
@@ -47,16 +49,16 @@ use std::time::{Duration, Instant};
 use victim::{Honest, Served, Victim};
 use zerolane::failure::CloseReason;
 
-/// Longest time that a rule may take, the victim's patience with a silent peer included.
+/// Longest time for a rule, including the victim's patience with a silent peer.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// One test at a time: each checks what the process holds.
+/// One test at a time: each checks the holdings of the process.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Rules broken at the same time: most of each is waiting.
+/// Rules broken at the same time: most of their time is waiting.
 const AT_ONCE: usize = 4;
 
-/// Breaks one rule, while an honest client is served; what became of the victim's connection.
+/// Breaks one rule, while an honest client is served; returns the fate of the victim's connection.
 fn broken(rule: &Rule, role: Role, encrypted: bool) -> Served {
     let victim = Victim::start(encrypted, rule);
     let done = AtomicBool::new(false);
@@ -78,7 +80,7 @@ fn broken(rule: &Rule, role: Role, encrypted: bool) -> Served {
     };
     let (peer, honest) = thread::scope(|scope| {
         let honest = scope.spawn(|| honest.go_on_until(&done));
-        // Whatever comes of it, the others end.
+        // Whatever the result, the others end.
         let peer = catch_unwind(AssertUnwindSafe(hostile));
         done.store(true, Ordering::Relaxed);
         (peer, honest.join())
@@ -89,7 +91,7 @@ fn broken(rule: &Rule, role: Role, encrypted: bool) -> Served {
     let mut served = served.unwrap_or_else(|panic| resume_unwind(panic));
     let connecting = peer.connecting.take();
     let served = match connecting {
-        // The honest one came first.
+        // The honest client came first.
         None => {
             assert_eq!(served.len(), 2, "{}: connections", rule.name);
             served.remove(1)
@@ -101,7 +103,7 @@ fn broken(rule: &Rule, role: Role, encrypted: bool) -> Served {
     served
 }
 
-/// Breaks the rule, checks that the connection goes on, and ends it; or is silent until the victim ends it.
+/// Breaks the rule, checks that the connection continues, and ends it; or is silent until the victim ends it.
 fn misbehave(rule: &Rule, peer: &mut Peer) {
     (rule.script)(peer);
     match rule.outcome {
@@ -140,8 +142,8 @@ fn check(rule: &Rule, encrypted: bool, served: &Served) {
     }
 }
 
-/// Breaks all rules; in the end the process holds what it held before. `ZEROLANE_RULE` chooses some by their name,
-/// to find the one that keeps something.
+/// Breaks all rules; in the end the process holds what it held before. `ZEROLANE_RULE` selects some by name, to find
+/// the one that leaks.
 fn break_all(role: Role, encrypted: bool) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let wanted = std::env::var("ZEROLANE_RULE").unwrap_or_default();
@@ -149,7 +151,7 @@ fn break_all(role: Role, encrypted: bool) {
         .filter(|rule| rule.only.is_none_or(|only| only == role))
         .filter(|rule| rule.name.contains(&wanted))
         .collect();
-    // What is made once for all, by the first that needs it.
+    // Lets the first rules allocate what is allocated once.
     let first = &rules[..rules.len().min(4 * AT_ONCE)];
     assert_eq!(break_each(first, role, encrypted), Vec::<&str>::new());
     let before = Holdings::now();

@@ -1,4 +1,4 @@
-//! Rules of persistent memory that is the victim's.
+//! Tests that the owner of persistent memory enforces its rules.
 
 use super::peer::{PATIENCE, Peer};
 use super::rule::{Rule, rule};
@@ -28,12 +28,12 @@ pub(super) const RULES: &[Rule] = &[
     rule("immediate_behind_what_it_follows", immediate_too_early).drops(&[(Limit, 100)]),
 ];
 
-/// Opens a region of the victim's; handle and Mx.
+/// Opens a region of the victim; returns handle and Mx.
 pub(super) fn opened(peer: &mut Peer, name: &str, rights: Rights) -> (u32, u16) {
     let s_id = peer.id();
     let mut padded = [0; 32];
     padded[..name.len()].copy_from_slice(name.as_bytes());
-    // Exported as soon as the victim's program has got to it.
+    // Exported as soon as the victim's program gets there.
     let end = Instant::now() + PATIENCE;
     while Instant::now() < end {
         peer.say(Operation::RequestMemoryRegion(RequestMemoryRegion {
@@ -104,7 +104,7 @@ fn handle_of_a_region(peer: &mut Peer) {
         let (header, options) = get(peer, (handle, mx ^ 1 << n), 0, 8);
         peer.say_raw(&header, &options);
     }
-    // A long put by a handle that is none.
+    // A long put with an invalid handle.
     let header = Header {
         flags: Flags::MEMORY,
         d_id: u32::MAX,
@@ -179,7 +179,7 @@ fn place_inside_the_region(peer: &mut Peer) {
     );
 }
 
-/// Asks for large answers with small requests, all at once.
+/// Requests large answers with small requests, all at once.
 fn get_no_flood(peer: &mut Peer) {
     let open = opened(peer, "open", Rights::ALL);
     for n in 0..600 {
@@ -218,7 +218,7 @@ fn numbered_once(peer: &mut Peer) {
         peer.say_raw(&add, &one);
     }
     peer.listen_for_a_while();
-    // Added once: what the next one finds.
+    // Added once: the next operation returns the sum.
     let next = Header {
         sync: 1,
         s_id: 79,
@@ -257,7 +257,7 @@ fn handle_rights_to_read(peer: &mut Peer) {
     );
 }
 
-/// Wants the answer where no memory can be.
+/// Requests the answer to a place where no memory can be.
 fn get_lands_nowhere(peer: &mut Peer) {
     let open = opened(peer, "open", Rights::ALL);
     let (header, mut options) = get(peer, open, 0, 8);
@@ -273,7 +273,7 @@ fn numbered_too_long(peer: &mut Peer) {
     }
 }
 
-/// Ignores a refusal and goes on.
+/// Ignores a refusal and continues.
 fn numbered_after_a_refusal(peer: &mut Peer) {
     let open = opened(peer, "open", Rights::ALL);
     let outside = put(peer, open, EXPORTED as u64, 0);
@@ -289,7 +289,7 @@ fn numbered_after_a_refusal(peer: &mut Peer) {
     assert!(!heard.iter().any(executed), "executed out of order");
 }
 
-/// One atomic operation after the other, without confirming a value.
+/// One atomic operation after another, without confirming a value.
 fn values_never_confirmed(peer: &mut Peer) {
     let open = opened(peer, "open", Rights::ALL);
     for sync in 0..500 {
@@ -302,7 +302,7 @@ fn values_never_confirmed(peer: &mut Peer) {
         };
         peer.say_raw(&fetch, &[0; 32]);
         if sync == 100 {
-            // Each is answered once at least; none beyond those that are kept.
+            // Each is answered at least once, but not those beyond the number of values kept.
             let heard = peer.listen_for_a_while();
             let last = heard
                 .iter()
@@ -343,7 +343,7 @@ fn values_never_asked_for(peer: &mut Peer) {
     assert_eq!(value, [2; 8]);
 }
 
-/// A message of nothing but control.
+/// A message of control alone.
 pub(super) fn message(peer: &Peer, sync: u32) -> Header {
     Header {
         d_id: 1 << 31,
@@ -382,8 +382,8 @@ fn message_of_another_length(peer: &mut Peer) {
     assert!(answer.flags.contains(Flags::REJECT));
 }
 
-/// Puts of several operations that are not what they promise, and immediates of puts that were not done, or
-/// that follow what is never announced.
+/// Puts of several operations that differ from what they promise, and immediates of puts that were not done, or that
+/// follow a put that is never announced.
 fn put_unlike_its_promise(peer: &mut Peer) {
     let open = opened(peer, "open", Rights::ALL);
     let beyond = Header {
@@ -416,14 +416,14 @@ fn put_unlike_its_promise(peer: &mut Peer) {
         ..put(peer, open, 0, sync)
     };
     let said = [
-        // Of a put that has no other operation, of one that promised more, of one that was cancelled.
+        // Of a put without other operations, of one that promised more, of one that was cancelled.
         last(1),
         first(2, 16),
         last(3),
         first(4, 8),
         message(5, u16::MAX, 0),
         last(6),
-        // Behind no put, and behind one, but of announcements to come.
+        // After no put, and after one, but of announcements to come.
         message(7, u16::MAX, 0),
         message(8, u16::MAX - 1, 0),
         first(9, 0),
@@ -465,7 +465,7 @@ fn put_with_immediate(peer: &mut Peer, open: (u32, u16), len: u64, after: u32) -
     header
 }
 
-/// Never does what its immediates follow: operations, the bytes of a put, and a put before.
+/// Never does the operations that its immediates follow: small puts, the bytes of a put, and an earlier put.
 fn immediate_too_early(peer: &mut Peer) {
     let open = opened(peer, "open", Rights::ALL);
     let later = |it: &Header| it.op == Op::RequestAnswer && !it.flags.contains(Flags::REJECT);

@@ -1,4 +1,4 @@
-//! Rules of persistent memory of the peer: its answers to the victim's operations.
+//! Tests that an initiator enforces the rules of answers about the peer's memory.
 
 use super::grant::grant;
 use super::peer::{PATIENCE, Peer};
@@ -36,7 +36,7 @@ pub(super) const RULES: &[Rule] = &[
 const HANDLE: u32 = 1 << 31 | 5;
 const MX: u16 = 3;
 
-/// The victim's question for the region.
+/// The victim's request for the region.
 fn asked(peer: &mut Peer) -> Header {
     let (question, name) = peer.await_heard(|it, _| it.op == Op::RequestMemoryRegion);
     assert!(name.starts_with(THEIRS.as_bytes()));
@@ -57,7 +57,7 @@ fn available(peer: &Peer, question: &Header, length: u64) -> (Header, [u8; 32]) 
     (header, options)
 }
 
-/// Gives the victim its region, and waits for what it does with it.
+/// Gives the victim its region, and waits for the operation on it.
 pub(super) fn given(peer: &mut Peer, op: Op) -> (Header, Vec<u8>) {
     let question = asked(peer);
     let (header, options) = available(peer, &question, 1 << 20);
@@ -107,7 +107,7 @@ fn get_answered_as_asked(peer: &mut Peer) {
     peer.say_raw(&unknown, &[0xee; SHORT]);
     for _ in 0..3 {
         peer.say_raw(&reply, &[THEIR_BYTE; SHORT]);
-        // Again, and something else, once it is over.
+        // The answer again, and another one, once the request is over.
         peer.say_raw(&reply, &[0xee; SHORT]);
     }
 }
@@ -214,7 +214,7 @@ fn refused_what_was_never_sent(peer: &mut Peer) {
         }
     }
     is_repeated(peer, &put);
-    // Refused indeed: the victim says that it knows, however often.
+    // The refusal is confirmed by the victim, however often it is repeated.
     let refusal = Header {
         flags: Flags::MEMORY.with(Flags::REJECT),
         param: 9,
@@ -246,11 +246,11 @@ fn put_granted_elsewhere(peer: &mut Peer) {
         !heard.iter().any(|it| it.op == Op::Data),
         "sent what was not granted"
     );
-    // Nothing beyond what is granted.
+    // Nothing beyond the grant.
     let (header, options) = grant(peer, id, 0, 0, 2000);
     peer.say_raw(&header, &options);
     let mut sent = 0;
-    // The first comes when the victim gets to it.
+    // The first comes when the victim gets there.
     let patience = |sent| match sent {
         0 => PATIENCE,
         _ => Duration::from_millis(50),

@@ -1,4 +1,4 @@
-//! Rules of several paths, of a connection that has one.
+//! Tests that a connection with one path enforces the rules of several paths.
 
 use super::peer::Peer;
 use super::rule::{Rule, rule};
@@ -8,7 +8,7 @@ use zerolane_wire::{Flags, Header, MAX_PATHS, Op};
 pub(super) const RULES: &[Rule] =
     &[rule("path_that_there_is", path_that_there_is).drops(&[(Unexpected, 22), (Malformed, 9)])];
 
-/// Asks, answers for and leaves paths that there are not, and leaves the first.
+/// Asks for, answers for and leaves paths that do not exist, and leaves the first.
 fn path_that_there_is(peer: &mut Peer) {
     let beyond = [MAX_PATHS.into(), 0x100, 0xffff];
     for param in (0..MAX_PATHS.into()).chain(beyond) {

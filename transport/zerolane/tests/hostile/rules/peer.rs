@@ -1,4 +1,4 @@
-//! A peer that does the handshake by the rules and then sends anything.
+//! Acts as a peer that does the handshake by the rules and then sends anything.
 
 use super::exchange::{admit, capabilities, exchange};
 use super::rule::Terms;
@@ -16,7 +16,7 @@ use zerolane_wire::{
     RequestConnection, RequestDisconnect, Route,
 };
 
-/// Nothing is waited for longer.
+/// Longest wait for anything.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// The victim counts as silent after this long without a datagram.
 const SILENCE: Duration = Duration::from_millis(30);
@@ -24,7 +24,7 @@ const SILENCE: Duration = Duration::from_millis(30);
 pub(super) const KEY: u32 = 0x6b6b_6b6b;
 pub(super) const PORT: u16 = 77;
 pub(super) const SYNC: u32 = 5;
-/// Sync of the Nop that asks whether the victim is still there.
+/// Sync of the Nop that asks whether the victim is still alive.
 const THERE: u32 = 0x7e57_ab1e;
 
 /// Which end of the connection the hostile peer is.
@@ -38,14 +38,14 @@ pub(super) struct Peer {
     socket: UdpSocket,
     seal: Option<Seal>,
     route: Route,
-    /// Numbers of its own that were used.
+    /// The last of its own identifiers that was used.
     next_id: u32,
     next_sequence: u32,
-    /// Where it receives.
+    /// Receive buffer.
     buffer: Box<[u8; 65_536]>,
-    /// Everything it sent, as it was on the wire.
+    /// All datagrams that it sent, as on the wire.
     pub(super) sent: Vec<Vec<u8>>,
-    /// Longest message it announced, bytes: more is never granted.
+    /// Longest message it announced, bytes: the victim never grants more.
     pub(super) announced: u64,
     /// The victim that connected.
     pub(super) connecting: Option<JoinHandle<Served>>,
@@ -157,7 +157,7 @@ impl Peer {
         }
     }
 
-    /// Sends a header, and anything behind it.
+    /// Sends a header, and `rest` after it.
     pub(super) fn say_raw(&mut self, header: &Header, rest: &[u8]) {
         if header.op == Op::RequestToSend && header.wide() <= ROOM as u64 {
             self.announced = self.announced.max(header.wide());
@@ -165,7 +165,7 @@ impl Peer {
         self.send(&[&header.emit()[..], rest].concat());
     }
 
-    /// Seals a datagram, if everything is sealed.
+    /// Seals a datagram, if the connection is sealed.
     pub(super) fn sealed(&mut self, datagram: &[u8]) -> Vec<u8> {
         match &mut self.seal {
             Some(seal) => seal.seal(datagram),
@@ -173,24 +173,24 @@ impl Peer {
         }
     }
 
-    /// Sends a datagram, sealed if everything is.
+    /// Sends a datagram, sealed if the connection is.
     pub(super) fn send(&mut self, datagram: &[u8]) {
         let sealed = self.sealed(datagram);
         self.send_as_is(&sealed);
         self.sent.push(sealed);
         if self.sent.len().is_multiple_of(64) {
-            // A socket buffer that overflows would make the attack smaller.
+            // An overflowing socket buffer would weaken the attack.
             std::thread::sleep(Duration::from_micros(500));
         }
     }
 
-    /// Sends a datagram without a seal, or with that of another time.
+    /// Sends a datagram without a seal, or with an old one.
     pub(super) fn send_as_is(&mut self, datagram: &[u8]) {
-        // The victim may have gone.
+        // The victim may have ended.
         let _ = self.socket.send(datagram);
     }
 
-    /// Sends parts of `part` bytes in one system call, which stay together as far as the kernel can.
+    /// Sends parts of `part` bytes in one system call, which stay together if the kernel can.
     pub(super) fn send_burst(&mut self, burst: &[u8], part: usize) {
         let len = part as u16;
         setsockopt(&self.socket, UdpGsoSegment, &len.into()).unwrap();
@@ -232,7 +232,7 @@ impl Peer {
                         Some(seal) => seal.open(&self.buffer[..len]),
                         None => Some(self.buffer[..len].to_vec()),
                     };
-                    // What was left of the key exchange is not sealed.
+                    // Leftovers of the key exchange are not sealed.
                     if let Some(opened) = opened
                         && let Ok(header) = Header::parse(&opened)
                     {
@@ -247,7 +247,7 @@ impl Peer {
         }
     }
 
-    /// Waits for what `is` finds, and ignores everything else.
+    /// Waits for an operation that `is` accepts, and ignores all others.
     pub(super) fn await_heard(&mut self, is: impl Fn(&Header, &[u8]) -> bool) -> (Header, Vec<u8>) {
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {
@@ -287,7 +287,7 @@ impl Peer {
         false
     }
 
-    /// Asks whether the victim is there, until it answers.
+    /// Asks whether the victim is alive, until it answers.
     pub(super) fn is_answered(&mut self) {
         let question = Header {
             flags: Flags::SEND_STATE,
@@ -304,7 +304,7 @@ impl Peer {
         panic!("the victim does not answer any more");
     }
 
-    /// Ends the connection, until the victim agrees or has gone.
+    /// Ends the connection, until the victim agrees or has ended.
     pub(super) fn leave(&mut self) {
         for _ in 0..20 {
             self.say(Operation::RequestDisconnect(RequestDisconnect {

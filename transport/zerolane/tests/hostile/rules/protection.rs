@@ -1,4 +1,4 @@
-//! Rules of the peer's identity: ports, keys, seals, set-up, addresses.
+//! Tests that ends enforce the rules of the peer's identity: ports, keys, seals, set-up, addresses.
 
 use super::data::granted;
 use super::peer::Peer;
@@ -48,7 +48,7 @@ fn route_port_and_key(peer: &mut Peer) {
     assert!(!heard.iter().any(|it| it.op == Op::Nop && it.sync == 99));
 }
 
-/// In the clear on a sealed connection: nothing of it counts. On a plain one it is as any other datagram.
+/// Plain text on a sealed connection is ignored. On a plain one it is an ordinary datagram.
 fn sealed_everything(peer: &mut Peer) {
     let header = Header {
         s_id: 1,
@@ -87,12 +87,12 @@ fn sealed_numbers(peer: &mut Peer) {
     let nop = peer.header(Op::Nop);
     peer.say_raw(&nop, &[]);
     peer.say_raw(&nop, &[]);
-    // Of a generation that is far away, of no generation there will be, and used before.
+    // Numbers of a distant generation, of an impossible one, and used ones.
     for number in [1 << 30, u64::MAX - 1, 1 << 23, 0, 1] {
         peer.set_number(number);
         peer.say_raw(&nop, &[]);
     }
-    // A leap within the generation; what was skipped comes late.
+    // A leap within the generation; the skipped numbers come late.
     peer.set_number(20_000);
     peer.say_raw(&nop, &[]);
     peer.set_number(10_000);
@@ -122,7 +122,7 @@ fn set_up_once(peer: &mut Peer) {
     }
 }
 
-/// Answers to a set-up that are none, or to another; then comes the right one.
+/// Answers that are malformed, or to another set-up; then the right one.
 fn answer_something_else(peer: &mut Peer, asked: &RequestConnection) {
     let answer = Header {
         flags: Flags::CAP_EXTENDED,
@@ -174,7 +174,7 @@ fn answer_something_else(peer: &mut Peer, asked: &RequestConnection) {
     }
 }
 
-/// Speaks from elsewhere at the same time: nothing goes there, and nothing that comes from there is taken.
+/// Sends from another address at the same time: nothing is sent there, and nothing from there is accepted.
 fn address_that_is_proven(peer: &mut Peer) {
     let data = granted(peer, 5000);
     let elsewhere = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -194,10 +194,10 @@ fn address_that_is_proven(peer: &mut Peer) {
             let sealed = peer.sealed(&datagram);
             elsewhere.send_to(&sealed, victim).unwrap();
         }
-        // At the right address it speaks as well.
+        // It also sends from the right address.
         peer.say_raw(&nop, &[]);
         if let Ok(len) = elsewhere.recv(&mut buffer) {
-            // One that was off its core for long may ask whether the peer is there.
+            // An end that was suspended for long may ask whether the peer is alive.
             assert!(
                 len <= nop.emit().len() + 32,
                 "{len} bytes to an address that proved nothing"

@@ -1,4 +1,4 @@
-//! What a rule is, and the table of all of them.
+//! Defines a rule's test case, and the table of all of them.
 
 use super::peer::{Peer, Role};
 use super::victim::Ask;
@@ -16,15 +16,15 @@ pub(super) struct Rule {
     /// As in docs/reference/rules.md.
     pub(super) name: &'static str,
     pub(super) script: fn(&mut Peer),
-    /// Packets that the victim drops and counts, at least.
+    /// Packets that the victim must drop and count, at least.
     pub(super) drops: &'static [(DropReason, u64)],
-    /// The same, if the connection is sealed.
+    /// Like `drops`, if the connection is sealed.
     pub(super) sealed_drops: &'static [(DropReason, u64)],
-    /// How the connection is agreed upon.
+    /// The terms of the connection.
     pub(super) terms: Terms,
-    /// What the victim asks of the peer's memory.
+    /// The victim's request to the peer's memory.
     pub(super) ask: Option<Ask>,
-    /// Which end can break it at all; both, unless said.
+    /// The end that can break the rule; both, unless given.
     pub(super) only: Option<Role>,
     /// The fate of the connection.
     pub(super) outcome: Outcome,
@@ -37,22 +37,22 @@ pub(super) struct Terms {
     pub(super) checksum: bool,
     pub(super) advance: bool,
     pub(super) cipher: Cipher,
-    /// What the Responder says before its answer.
+    /// Packets of the Responder before its answer.
     pub(super) before_answer: fn(&mut Peer, &RequestConnection),
 }
 
-/// What becomes of the connection.
+/// The fate of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It goes on, and the peer is answered.
+    /// It continues, and the peer is answered.
     GoesOn,
-    /// The peer has ended it, or that cannot be told.
+    /// The peer has ended it, or its fate is unknown.
     Ended,
-    /// The victim gives the silent peer up.
+    /// The victim gives up the silent peer.
     GivenUp,
 }
 
-/// A rule that both ends can break, of an ordinary connection, which goes on.
+/// A rule that both ends can break, on an ordinary connection, which continues.
 pub(super) const fn rule(name: &'static str, script: fn(&mut Peer)) -> Rule {
     Rule {
         name,
@@ -89,7 +89,7 @@ impl Rule {
         self
     }
 
-    /// It takes grants in advance.
+    /// The connection allows grants in advance.
     pub(super) const fn advance(mut self) -> Rule {
         self.terms.advance = true;
         self
@@ -100,7 +100,7 @@ impl Rule {
         self
     }
 
-    /// With the cipher of which there are trains.
+    /// With the cipher for which there are trains.
     pub(super) const fn with_trains(mut self) -> Rule {
         self.terms.cipher = Cipher::Aegis128X2;
         self

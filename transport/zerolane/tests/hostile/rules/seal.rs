@@ -1,5 +1,6 @@
-//! Sealing as in docs/reference/protocol.md, written a second time, without the checks of an honest end: a number can be
-//! chosen, and used twice.
+//! Seals datagrams by docs/reference/protocol.md, independently of the library and without its checks.
+//!
+//! A number can be chosen, and used twice.
 
 use aegis::aegis128x2::Aegis128X2;
 use ring::aead::{self, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
@@ -24,7 +25,7 @@ struct Key {
 pub(super) struct Seal {
     send: Key,
     receive: Key,
-    /// Of the next datagram.
+    /// The number of the next datagram.
     pub(super) number: u64,
 }
 
@@ -85,7 +86,7 @@ impl Key {
     }
 }
 
-/// Of the mask, the last bytes count with this cipher.
+/// With this cipher, only the last bytes of the mask are used.
 fn short(nonce: &[u8; 16]) -> Nonce {
     Nonce::assume_unique_for_key(nonce[4..].try_into().unwrap())
 }
@@ -99,7 +100,7 @@ impl Seal {
         }
     }
 
-    /// Seals a datagram of a whole header at least; shorter ones stay as they are.
+    /// Seals a datagram with a whole header; shorter ones stay as they are.
     pub(super) fn seal(&mut self, datagram: &[u8]) -> Vec<u8> {
         let mut sealed = datagram.to_vec();
         if datagram.len() < HEADER_LEN {

@@ -1,11 +1,11 @@
-//! Compares docs/reference/rules.md with the cases, and with the sections of docs/reference/protocol.md.
+//! Tests that docs/reference/rules.md lists the cases, and the sections of docs/reference/protocol.md.
 
 use super::rule::{Rule, all};
 
 const RULES: &str = include_str!("../../../../../docs/reference/rules.md");
 const PROTOCOL: &str = include_str!("../../../../../docs/reference/protocol.md");
 
-/// A rule as the list has it.
+/// A rule in the list.
 struct Row {
     name: String,
     /// Sections of the protocol that state the rule.
@@ -14,7 +14,7 @@ struct Row {
 }
 
 impl Row {
-    /// Reads ``NAME` (in SECTION; SECTION): RULE. Peer: DOES. Outcome: WHAT.``
+    /// Parses ``NAME` (in SECTION; SECTION): RULE. Peer: DOES. Outcome: WHAT.``
     fn parse(item: &str) -> Self {
         let item = item.split_whitespace().collect::<Vec<_>>().join(" ");
         let split = |text: &str, at: &str| -> (String, String) {
@@ -64,7 +64,7 @@ fn check(row: &Row, rule: &Rule) {
     }
 }
 
-/// Each rule of the list is broken, and each that is broken is in the list.
+/// Each rule in the list is broken, and each case is in the list.
 #[test]
 fn every_rule__has_a_row_and_every_row_a_case() {
     let rows = rows();
@@ -74,11 +74,11 @@ fn every_rule__has_a_row_and_every_row_a_case() {
     assert_eq!(rows.len(), all().count());
 }
 
-/// No section with rules is left out.
+/// Every section with rules has a case.
 #[test]
 fn every_section_of_the_protocol__has_a_rule_that_is_broken() {
     const OTHERS: [&str; 14] = [
-        // Definitions, titles, and views of the rules that other sections state.
+        // Definitions, titles, and summaries of rules that other sections state.
         "Words",
         "Operations",
         "Protection",
@@ -90,7 +90,7 @@ fn every_section_of_the_protocol__has_a_rule_that_is_broken() {
         "Connection set-up",
         "Write",
         "Persistent memory",
-        // Of packets and frames, which no UDP socket sends: broken in the tests of their lanes.
+        // Rules of packets and frames, which no UDP socket sends: broken in the tests of their lanes.
         "IP",
         "Ethernet",
         "Discovery",

@@ -1,4 +1,4 @@
-//! Rules of trains: payload in many datagrams, with one header behind all of it, sealed or with a digest.
+//! Tests that ends enforce the rules of trains: payload in many datagrams with one header at the end.
 
 use super::data::{grant, granted};
 use super::peer::Peer;
@@ -36,9 +36,9 @@ const DATAGRAM: usize = 1400;
 /// Payload of a train: five datagrams, the last one short.
 const LEN: usize = 6000;
 
-/// A grant of `length` bytes, as trains. What Data must carry.
+/// Requests a grant of `length` bytes, as trains. Returns the header for Data.
 fn offered(peer: &mut Peer, length: u64) -> Header {
-    // An end that takes trains gets datagrams merged.
+    // An end that accepts trains gets merged datagrams.
     let nop = peer.header(Op::Nop).emit();
     let burst: Vec<Vec<u8>> = (0..4).map(|_| peer.sealed(&nop)).collect();
     peer.send_burst(&burst.concat(), burst[0].len());
@@ -54,9 +54,9 @@ fn header(data: Header) -> Header {
     Train { len, padding }.header(data)
 }
 
-/// What `header` ends, as it is on the wire. The bytes of its payload tell where they stand, and in which `train`.
+/// The train that `header` ends, as on the wire. Its payload identifies its offset, and its `train`.
 fn train(peer: &mut Peer, header: &Header, train: usize) -> Vec<u8> {
-    // No first byte of an operation.
+    // Not the first byte of an operation.
     let payload = (0..LEN).map(|at| 0xe0 | ((at / 97 + train) % 16) as u8);
     let payload: Vec<u8> = payload.collect();
     let sealed = peer.sealed(&[&header.emit()[..], &payload].concat());
@@ -74,14 +74,14 @@ fn send(peer: &mut Peer, header: Header) {
     peer.send_burst(&train, DATAGRAM);
 }
 
-/// The victim does not send back what it would have received.
+/// The victim sends nothing back, as it would after a receive.
 fn nothing_is_received(peer: &mut Peer) {
     let heard = peer.listen_for_a_while();
     let back = heard.iter().any(|it| it.op == Op::RequestToSend);
     assert!(!back, "received what is no train");
 }
 
-/// Where it would be as Data; of such as may be a train, and such as may not.
+/// A header in the place where Data has it; one of an operation that may be a train, and one that may not.
 fn headers_in_front(peer: &mut Peer) {
     let data = granted(peer, 50_000);
     let others = [
@@ -107,7 +107,7 @@ fn headers_in_front(peer: &mut Peer) {
     }
 }
 
-/// Nothing, more than there can be, more than there is; more padding than there can be.
+/// Empty, longer than possible, longer than it is; more padding than possible.
 fn lengths_that_lie(peer: &mut Peer) {
     let train = header(offered(peer, LEN as u64));
     for s_id in [0, MAX_TRAIN + 1, u32::MAX, LEN as u32 + 1, MAX_TRAIN] {
@@ -132,7 +132,7 @@ fn trains_of_others(peer: &mut Peer) {
     nothing_is_received(peer);
 }
 
-/// Of datagrams that are missing, doubled, swapped, changed, and of another train; then the right one, twice.
+/// Trains with missing, doubled, swapped, changed and foreign datagrams; then the right one, twice.
 fn trains_that_are_spoiled(peer: &mut Peer) {
     let data = header(offered(peer, 50_000));
     let other = train(peer, &data, 1);
@@ -149,7 +149,7 @@ fn trains_that_are_spoiled(peer: &mut Peer) {
             4 => parts[1] = &other[DATAGRAM..2 * DATAGRAM],
             _ => parts.insert(0, &other[..DATAGRAM]),
         }
-        // In front of the sixth is what is no part of it: it is right, and opens.
+        // Before the sixth there are foreign bytes: it is right, and opens.
         peer.send_burst(&parts.concat(), DATAGRAM);
         if turn == 5 {
             peer.send_burst(&whole, DATAGRAM);
@@ -157,7 +157,7 @@ fn trains_that_are_spoiled(peer: &mut Peer) {
     }
 }
 
-/// In front of the Block, across its end, behind it, far away; with another Mx, Transfer, Block; and over what is there.
+/// Before the Block, across its end, after it, far away; with another Mx, Transfer, Block; and over received bytes.
 fn trains_elsewhere(peer: &mut Peer) {
     let length = 20_000;
     let data = header(offered(peer, length));
@@ -183,7 +183,7 @@ fn trains_elsewhere(peer: &mut Peer) {
     }
 }
 
-/// Of no Transfer, of what is announced already, of what was granted to no receive, and again.
+/// For no Transfer, for an announced one, for one granted to no receive, and again.
 fn announcements_that_lie(peer: &mut Peer) {
     let data = header(offered(peer, 2 * LEN as u64));
     let say = |peer: &mut Peer, s_id: u32, data: Header| {
@@ -203,7 +203,7 @@ fn announcements_that_lie(peer: &mut Peer) {
     ] {
         say(peer, u32::MAX, other);
     }
-    // Payload of what is announced, whatever it calls that.
+    // Payload of an announced Transfer under any identifier.
     for _ in 0..2 {
         say(peer, u32::MAX, data);
     }
@@ -218,7 +218,7 @@ fn parts_without_end(peer: &mut Peer) {
             peer.send_burst(&vec![0xee; 40 * size], size);
         }
     }
-    // Time for the victim to look at these.
+    // Gives the victim time to process these.
     peer.is_answered();
     send(peer, data);
 }

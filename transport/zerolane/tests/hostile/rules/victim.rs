@@ -1,4 +1,4 @@
-//! An honest end with memory that may not be touched: what a hostile peer meets.
+//! Runs an honest end with guarded memory, which a hostile peer attacks.
 
 use super::guard::{Guards, UNTOUCHED, touched};
 use super::rule::{Outcome, Rule};
@@ -16,27 +16,27 @@ use zerolane::{
     Security, SharedRegion, TransferId, Work,
 };
 
-/// Nothing here takes longer; what does is a hang.
+/// Nothing here takes longer; a call that does hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What can be received, bytes.
+/// Room of a receive, bytes.
 pub(super) const ROOM: usize = 100_000;
-/// Of the payload of a message.
+/// Room for the payload of a message, bytes.
 pub(super) const MESSAGE_ROOM: usize = 1000;
-/// Bytes of what is exported.
+/// Size of the exported memory, bytes.
 pub(super) const EXPORTED: usize = 4096;
-/// What is got and put: in one datagram, or as a Transfer.
+/// Length of gets and puts: in one datagram, or as a Transfer.
 pub(super) const SHORT: usize = 1000;
 pub(super) const LONG: usize = 50_000;
 /// The peer's region.
 pub(super) const THEIRS: &str = "theirs";
-/// What the peer has to answer to a get.
+/// The byte with which the peer must answer a get.
 pub(super) const THEIR_BYTE: u8 = 9;
-/// An immediate that follows what the peer does not do.
+/// An immediate that follows an operation that the peer never does.
 pub(super) const NEVER_SHOWN: u32 = 0xdead;
 /// Answers in flight at once.
 const ANSWERS: usize = 8;
 
-/// What is asked of the peer's memory.
+/// A request to the peer's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ask {
     Get,
@@ -50,9 +50,9 @@ pub(super) enum Ask {
 pub(super) struct Served {
     pub(super) account: Account,
     pub(super) closed: Option<CloseReason>,
-    /// Length of what was received last: so much of the next receive may be granted before it is announced.
+    /// Length of the last received Transfer: that much of the next receive may be granted before it is announced.
     usual: usize,
-    /// Bytes from the start of what was posted to the last one written, in receives that did not complete.
+    /// In receives that did not complete, bytes from the start of the memory to the last one written.
     pub(super) touched: usize,
 }
 
@@ -62,17 +62,17 @@ fn options(encrypted: bool) -> Options {
             true => Security::default(),
             false => Security::plain(),
         },
-        // It asked for classic, too: rules of both are broken.
+        // It also allows classic, because rules of both profiles are broken.
         profiles: Profiles::BOTH,
         connect_timeout: Duration::from_secs(20),
         ..Options::default()
     }
 }
 
-/// Of an end whose peer breaks a rule.
+/// Options of an end whose peer breaks a rule.
 fn attacked(encrypted: bool, outcome: Outcome) -> Options {
     Options {
-        // Only a peer that stays silent is given up, not one that the machine holds up for a while.
+        // Only a silent peer is given up, not one that the machine delays for a while.
         idle_timeout: match outcome {
             Outcome::GoesOn => Duration::from_secs(20),
             Outcome::Ended | Outcome::GivenUp => Duration::from_secs(2),
@@ -81,7 +81,7 @@ fn attacked(encrypted: bool, outcome: Outcome) -> Options {
     }
 }
 
-/// Memory that the peer may use, and must not use otherwise.
+/// Memory that the peer may use, and memory that it must not change.
 struct Exports {
     guards: [Guards; 2],
     frozen: ExportedRegion,
@@ -116,8 +116,8 @@ impl Exports {
     }
 }
 
-/// Receives messages into guarded memory and sends each back, asks what it is to ask, until the peer is gone. Panics if
-/// memory changed that the peer was not given.
+/// Receives messages into guarded memory and sends each back, makes its request, until the peer has ended. Panics if
+/// memory changed that was not granted to the peer.
 fn serve(mut connection: Connection, ask: Option<Ask>) -> Served {
     let end = Instant::now() + PATIENCE;
     let (around_room, room) = Guards::around(ROOM);
@@ -133,7 +133,7 @@ fn serve(mut connection: Connection, ask: Option<Ask>) -> Served {
     let mut looked = Looked::at(connection.post_recv(room).ok());
     let _ = connection.post_message_recv(Some(message));
     if let Some(ask) = ask {
-        // Refused, or unanswered to the end of the connection, as the peer likes.
+        // The peer may refuse it, or leave it without an answer.
         let _ = post(&mut connection, ask, got);
     }
     while served.closed.is_none() {
@@ -174,7 +174,7 @@ fn post(connection: &mut Connection, ask: Ask, into: Region) -> zerolane::Result
     Ok(())
 }
 
-/// What has arrived of the receive, shared each time, and what it held when it was looked at.
+/// The arrived part of the receive, shared each time, and its content at that time.
 struct Looked {
     id: Option<TransferId>,
     parts: Vec<(SharedRegion, Vec<u8>)>,
@@ -185,7 +185,7 @@ impl Looked {
         Looked { id, parts: vec![] }
     }
 
-    /// What was looked at before has not changed, and more may be there.
+    /// Checks that the part seen before has not changed; more may have arrived.
     fn again(&mut self, connection: &mut Connection) {
         for (part, held) in &self.parts {
             assert!(part[..] == held[..], "written after it was shared");
@@ -201,7 +201,7 @@ impl Looked {
     }
 }
 
-/// Looks at what is over; what was received goes back, as long as the peer takes it.
+/// Checks completions; received memory is sent back, as long as the peer accepts it.
 fn take(
     connection: &mut Connection,
     completion: Completion,
@@ -219,7 +219,7 @@ fn take(
         assert_ne!(completion.result, Err(gone), "what is shared is no fault");
     }
     let value = completion.value;
-    // Nothing else holds a part of it any more.
+    // No other reference to it is left.
     let mut memory = completion.into_region();
     let written = touched(&memory);
     match (kind, result) {
@@ -252,7 +252,7 @@ fn take(
     }
 }
 
-/// An endpoint whose connections are all served so.
+/// An endpoint whose connections are all served this way.
 pub(super) struct Victim {
     pub(super) address: SocketAddr,
     stop: Arc<AtomicBool>,
@@ -260,7 +260,7 @@ pub(super) struct Victim {
 }
 
 impl Victim {
-    /// All clients but the first, which is honest, are asked.
+    /// All clients but the first, which is honest, get the request.
     pub(super) fn start(encrypted: bool, rule: &Rule) -> Victim {
         let options = attacked(encrypted, rule.outcome);
         let mut endpoint = Endpoint::bind("127.0.0.1:0", options).unwrap();
@@ -287,7 +287,7 @@ impl Victim {
         }
     }
 
-    /// What came of each connection, in the order they came; a panic if a check failed in one.
+    /// The outcome of each connection, in order; a panic if a check failed in one.
     pub(super) fn stop(self) -> thread::Result<Vec<Served>> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join()
@@ -313,7 +313,7 @@ impl Honest {
         honest
     }
 
-    /// Sends something, which comes back as it was.
+    /// Sends something, which must come back unchanged.
     fn is_served(&mut self, turn: u32) {
         let sent: Vec<u8> = (0..40_000u32)
             .map(|n| ((n * 7 + turn) >> 3) as u8)
@@ -324,7 +324,7 @@ impl Honest {
         assert!(back == sent, "the honest one got something else back");
     }
 
-    /// Again and again, and once more when it is `done`.
+    /// Repeats that, and does it once more after `done`.
     pub(super) fn go_on_until(mut self, done: &AtomicBool) {
         for turn in 1.. {
             let last = done.load(Ordering::Relaxed);
