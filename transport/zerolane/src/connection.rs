@@ -203,7 +203,7 @@ impl Connection {
     }
 
     /// Posts a send; many may be in flight. Its memory comes back with the [`Completion`]. A `Vec` of [`Memory`] is
-    /// sent as one Transfer, gathered from its pieces without a copy.
+    /// sent as one Transfer, gathered from its pieces.
     ///
     /// ```
     /// use zerolane::{Connection, Endpoint, Options, Region};

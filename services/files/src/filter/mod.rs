@@ -23,7 +23,7 @@ use rule::{DirMerge, Given, Line, Rule, Style};
 /// | `/NAME`, `/A/B` | the path from the top of the tree |
 /// | `PATTERN/` | directories only |
 /// | `*` | any characters except `/` |
-/// | `**` | any characters; `DIR/***`: the directory DIR and its contents (`NAME***`: also names that begin with NAME) |
+/// | `**` | any characters; `DIR/***`: the directory DIR and its contents (`NAME***`: also names that start so) |
 /// | `?` | one character except `/` |
 /// | `[a-z]`, `[!a-z]`, `[[:digit:]]` | one character in the set, or not in it; never `/` |
 /// | `\*` | the character itself, in a pattern that has one of `*?[` |

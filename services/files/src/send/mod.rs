@@ -1,8 +1,8 @@
 //! Reads and sends files: walks the sources, packs small files, streams large ones.
 //!
-//! Straight-line code on a thread of its own; it blocks on its [`Port`] when everything it may
-//! send is in flight. `extended`, `filtered`, `hard_links`, `packing`, `planned`, `segments` and `skipping` hold parts of
-//! [`FileSender`]'s own code, so they and this file name each other.
+//! Straight-line code on a thread of its own; it blocks on its [`Port`] when everything it may send is in flight.
+//! `extended`, `filtered`, `hard_links`, `packing`, `planned`, `segments` and `skipping` hold parts of [`FileSender`]'s own
+//! code, so they and this file name each other.
 
 mod count;
 mod extended;
