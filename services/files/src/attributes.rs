@@ -112,8 +112,8 @@ fn keep_time(file: BorrowedFd<'_>, meta: &Meta) -> Result<Option<Cause>, Cause> 
     Ok(time_not_kept(meta, &meta_of(&fs::fstat(file)?)))
 }
 
-/// The difference between two times. A time cut to the file system's resolution counts as kept, as in comparisons of
-/// trees.
+/// The cause to report if a time was not kept. A time cut to the file system's resolution counts as kept, as in
+/// comparisons of trees.
 fn time_not_kept(wanted: &Meta, kept: &Meta) -> Option<Cause> {
     let apart = wanted.mtime_seconds.abs_diff(kept.mtime_seconds).max(1);
     (!same_time(wanted, kept, 0)).then_some(Cause::TimeNotKept(apart))

@@ -256,7 +256,7 @@ impl Apart {
         Ok(directory)
     }
 
-    /// Permissions of the directory for backups of `path`: no wider than those of `path` itself.
+    /// Permissions of the directory for backups of `path`: no wider for other users than those of `path`.
     fn mode(&self, path: &[u8]) -> Mode {
         const OWNER_ONLY: u32 = 0o700;
         let look = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -15,8 +15,8 @@ use crate::share::Share;
 use rustix::fd::AsFd;
 
 impl Client {
-    /// Copies `input`, up to its end, to the file `destination` of the host, which gets its name only when everything
-    /// has arrived. A killed writer of a pipe looks the same as one that has finished.
+    /// Copies `input`, up to its end, to the file `destination` of the host. The file gets its name only when
+    /// everything has arrived. A killed writer of a pipe looks the same as one that has finished.
     ///
     /// # Errors
     /// As for [`Client::put`]. [`Error::InputGone`] when the connection breaks: the data already read is lost, and
