@@ -164,7 +164,7 @@ pub const LEAST_RATE: u64 = 16 << 10;
 /// UDP port for broadcast questions about senders. Next to [`DEFAULT_PORT`], for the same reasons.
 pub const DISCOVERY_PORT: u16 = 9182;
 
-/// Seconds for which a receiver searches its sender.
+/// Seconds for which a receiver searches for its sender.
 pub const SEARCH_SECONDS: u64 = 15;
 
 /// Milliseconds between two questions of a receiver, because a broadcast may be lost.

@@ -88,7 +88,7 @@ pub(crate) struct FileReceiver<'a> {
     position: Position,
     /// The position from which the sender was asked to continue, if it was.
     asked: Option<Position>,
-    /// The position last reported to the sender as settled; `None`: it needs no reports.
+    /// Steps last reported to the sender as settled; `None`: it needs no reports.
     told: Option<u64>,
     /// Units copied from old files.
     units_copied: u64,
