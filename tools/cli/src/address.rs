@@ -1,4 +1,4 @@
-//! Addresses as users write them, with or without a port.
+//! Parses and prints addresses as users write them, with or without a port.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -7,7 +7,7 @@ use anyhow::{Context, Result as Outcome, ensure};
 use zerolane::lanes::{is_ethernet, resolve_host};
 use zerolane::options::{EthernetAddress, LaneChoice};
 
-/// `ADDR` or `ADDR:PORT`, an IPv6 address with a port in brackets.
+/// Parses `ADDR` or `ADDR:PORT`; an IPv6 address with a port is in brackets.
 pub(crate) fn parse_listen(text: &str, default_port: u16) -> Result<SocketAddr, String> {
     let bare = text.trim_start_matches('[').trim_end_matches(']');
     text.parse()
@@ -18,8 +18,8 @@ pub(crate) fn parse_listen(text: &str, default_port: u16) -> Result<SocketAddr, 
         .map_err(|_| "not an IP address, with or without a port".into())
 }
 
-/// `HOST`, `HOST:PORT`, `IPV6`, `[IPV6]` or `[IPV6]:PORT`: the name or address, and the port. A link-local address has its
-/// interface behind a `%`. `ether:IFACE/MAC` or `ether:IFACE/NAME` is one of raw Ethernet.
+/// Parses `HOST`, `HOST:PORT`, `IPV6`, `[IPV6]` or `[IPV6]:PORT` into the name or address, and the port. A link-local
+/// address carries its interface after a `%`. `ether:IFACE/MAC` and `ether:IFACE/NAME` are raw Ethernet addresses.
 pub(crate) fn parse_host(text: &str, default_port: u16) -> Result<(String, u16), String> {
     if let Some((address, port)) = of_ethernet(text) {
         let port = port.map_or(Ok(default_port), parse_port)?;
@@ -47,7 +47,7 @@ pub(crate) fn parse_host(text: &str, default_port: u16) -> Result<(String, u16),
     }
 }
 
-/// `IPV6%IF`, `[IPV6%IF]` or `[IPV6%IF]:PORT`, which only the resolver understands: what is before the port, and that.
+/// Splits `IPV6%IF`, `[IPV6%IF]` or `[IPV6%IF]:PORT`, which only the resolver understands, into address and port.
 fn with_interface(text: &str) -> Option<(&str, Option<&str>)> {
     let (address, port) = match text.strip_prefix('[') {
         None => (text, None),
@@ -60,13 +60,13 @@ fn with_interface(text: &str) -> Option<(&str, Option<&str>)> {
     ip.parse::<Ipv6Addr>().is_ok().then_some((address, port))
 }
 
-/// `ether:IFACE/MAC`, `ether:IFACE/NAME` or that with `:PORT`: what is before the port, and that.
+/// Splits `ether:IFACE/MAC` or `ether:IFACE/NAME`, with or without `:PORT`, into address and port.
 fn of_ethernet(text: &str) -> Option<(&str, Option<&str>)> {
     let (address, port) = text.split_at(EthernetAddress::prefix(text.as_bytes())?);
     Some((address, port.strip_prefix(':')))
 }
 
-/// A host and a port, as [`parse_host`] reads them.
+/// Formats a host and a port so that [`parse_host`] reads them back.
 pub(crate) fn shown(name: &str, port: u16) -> String {
     match name.contains(':') && !is_ethernet(name) {
         true => format!("[{name}]:{port}"),
@@ -74,7 +74,7 @@ pub(crate) fn shown(name: &str, port: u16) -> String {
     }
 }
 
-/// An address of a connection over this lane, as users write it.
+/// Formats the address of a connection over `lane` as users write it.
 pub(crate) fn address_shown(address: SocketAddr, lane: LaneChoice) -> String {
     let ethernet = (lane == LaneChoice::Ethernet).then(|| EthernetAddress::of(address));
     match ethernet {
@@ -88,7 +88,7 @@ fn parse_port(text: &str) -> Result<u16, String> {
     port.ok_or_else(|| format!("{text:?} is no port between 1 and 65535"))
 }
 
-/// Where to listen: an address, an interface or a name of this host, and a port, 0 for any free one.
+/// Where to listen: an address, an interface or a name of this host, and a port; port 0 means any free one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Listen {
     name: String,
@@ -96,13 +96,13 @@ pub(crate) struct Listen {
 }
 
 impl Listen {
-    /// Only this machine can reach it.
+    /// Listens on loopback, which only this machine can reach.
     pub(crate) fn loopback(port: u16) -> Listen {
         let name = Ipv4Addr::LOCALHOST.to_string();
         Listen { name, port }
     }
 
-    /// As [`parse_host`], and port 0 besides; of raw Ethernet, `ether:IFACE` is enough.
+    /// Parses what [`parse_host`] accepts, and also port 0. For raw Ethernet, `ether:IFACE` is enough.
     pub(crate) fn parse(text: &str, default_port: u16) -> Result<Listen, String> {
         if is_ethernet(text) {
             return Listen::parse_ethernet(text, default_port);
@@ -142,15 +142,15 @@ impl Listen {
         &self.name
     }
 
-    /// The same, and its port.
+    /// The name or address, and the port.
     pub(crate) fn place(&self) -> (&str, u16) {
         (&self.name, self.port)
     }
 
-    /// The addresses that it stands for with this lane: one, but for names that have several.
+    /// Resolves the name for `lane`: one address, or several if the name has several.
     ///
     /// # Errors
-    /// There is no such name, or interface.
+    /// The name or interface does not exist.
     pub(crate) fn resolve(&self, lane: LaneChoice) -> Outcome<Vec<SocketAddr>> {
         let found = resolve_host(&self.name, self.port, lane);
         let found = found.with_context(|| format!("cannot find the address of {:?}", self.name))?;

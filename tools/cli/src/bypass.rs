@@ -1,4 +1,4 @@
-//! `--bypass`.
+//! Implements `--bypass`: chooses between AF_XDP and packet sockets for raw Ethernet.
 
 use std::io;
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use zerolane::options::{DeviceOptions, EthernetAddress, EthernetDevice, LaneChoi
 use crate::exit::Exit;
 use crate::lane::LaneName;
 
-/// Whether raw Ethernet goes past the kernel's network stack, by AF_XDP.
+/// Whether raw Ethernet bypasses the kernel's network stack, by AF_XDP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bypass {
-    /// Where the interface's driver reads and writes the memory itself; else by packet sockets
+    /// Use AF_XDP where the interface's driver reads and writes the memory itself, otherwise packet sockets
     #[default]
     Auto,
-    /// Also where the kernel copies each frame once more; an error where AF_XDP cannot be
+    /// Use AF_XDP even where the kernel copies each frame once more; fail where AF_XDP is not possible
     Always,
-    /// By packet sockets
+    /// Use packet sockets
     Never,
 }
 
 impl Bypass {
-    /// As the command line spells it.
+    /// The word on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Bypass::Auto => "auto",
@@ -34,16 +34,16 @@ impl Bypass {
         }
     }
 
-    /// What the command line says, or else, where `lane` has a use for it, the configuration.
+    /// The choice of the command line; otherwise that of the configuration, if `lane` is raw Ethernet.
     pub(crate) fn of(lane: LaneName, said: Option<Bypass>, configured: Option<Bypass>) -> Bypass {
         let configured = configured.filter(|_| lane == LaneName::Ethernet);
         said.or(configured).unwrap_or_default()
     }
 
-    /// What is left of it for connections of several paths, which go by packet sockets.
+    /// The choice for connections with several paths, which use packet sockets.
     ///
     /// # Errors
-    /// AF_XDP was asked for.
+    /// AF_XDP was demanded.
     pub fn beside(self, several_paths: bool) -> Result<Bypass> {
         match self {
             Bypass::Always if several_paths => {
@@ -55,11 +55,11 @@ impl Bypass {
         }
     }
 
-    /// The device for connections of `lane`, at the interface that `interface` names. `None`: packet sockets, or
-    /// another lane.
+    /// Opens the device for connections of `lane`, at the interface that `interface` returns. `None` means packet
+    /// sockets, or another lane.
     ///
     /// # Errors
-    /// AF_XDP was asked for, and cannot be.
+    /// AF_XDP was demanded and is not possible.
     pub fn device(
         self,
         lane: LaneName,
@@ -73,7 +73,7 @@ impl Bypass {
         let open = || EthernetDevice::open(&interface()?, options);
         match (lane, self) {
             (LaneName::Ethernet, Bypass::Never) => Ok(None),
-            // What is wrong with the interface is said by what uses it.
+            // Packet sockets report what is wrong with the interface.
             (LaneName::Ethernet, Bypass::Auto) => Ok(open().ok()),
             (LaneName::Ethernet, Bypass::Always) => Ok(Some(open().context("--bypass always")?)),
             (_, Bypass::Always) => {
@@ -84,7 +84,7 @@ impl Bypass {
         }
     }
 
-    /// The same for connections to `host` at `port`.
+    /// Opens the device for connections to `host` at `port`.
     ///
     /// # Errors
     /// As [`Bypass::device`].
@@ -100,7 +100,7 @@ impl Bypass {
         })
     }
 
-    /// The same for what listens there.
+    /// Opens the device for a listener at `host` and `port`.
     ///
     /// # Errors
     /// As [`Bypass::device`].
@@ -113,7 +113,7 @@ impl Bypass {
     }
 }
 
-/// The interface of an address of raw Ethernet. Who is called so behind it is not asked for.
+/// The interface of a raw Ethernet address. A host name in the address is not looked up.
 fn interface_of(host: &str, port: u16) -> io::Result<String> {
     let address = match is_ethernet(host) {
         true => format!("{host}:{port}").parse()?,

@@ -1,5 +1,4 @@
-//! The command tree. Each module owns the arguments of its own commands; this file collects them and
-//! runs one.
+//! Defines the command tree, and runs the chosen command. Each module owns the arguments of its own commands.
 
 use std::sync::Arc;
 
@@ -19,11 +18,11 @@ pub struct Args<C: Subcommand> {
 }
 
 impl<C: Subcommand> Args<C> {
-    /// The main function of a program with the commands `C`: `run` does what its command line asks for. A failure is printed
-    /// on standard error.
+    /// Runs the main function of a program with the commands `C`: parses the command line, calls `run`, and prints a
+    /// failure on standard error.
     pub fn main(run: impl FnOnce(C) -> Result<Exit>) -> Exit {
-        // With the usual action of the signal, a file that reaches `ulimit -f` would end the process without a word. So
-        // writing it fails, as on a full disk.
+        // The default action of the signal would end the process without a message when a file reaches `ulimit -f`.
+        // With a handler, the write fails as on a full disk.
         let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
         Exit::after(run(Self::parse().command))
     }
@@ -36,19 +35,19 @@ pub enum Command {
     Serve(files::serve::Args),
     /// Copy files to or from a host, or within this one
     Cp(files::copy::Args),
-    /// Make a directory equal to another one, of a host or of this one
+    /// Make a directory equal to another one, on a host or on this one
     Sync(files::sync::Args),
-    /// Send files to somebody on the same network who knows a code
+    /// Send files to someone on the same network who knows a code
     Send(files::send::Args),
-    /// Receive what somebody sends, by the code
+    /// Receive what someone sends, by the code
     Receive(files::receive::Args),
-    /// Send one content to many hosts in little more than the time of one, and receive it
+    /// Send a file, directory or stream to many hosts in little more than the time of one, and receive it
     Cast(cast::Args),
     /// List files and directories of a host that serves them
     Ls(files::list::Args),
     /// Remove files and directories of a host that serves them
     Rm(files::change::RemoveArgs),
-    /// Make directories at a host
+    /// Make directories on a host
     Mkdir(files::change::MakeArgs),
     /// Rename a file or directory of a host, or move it into another directory there
     Mv(files::change::MoveArgs),
@@ -56,28 +55,28 @@ pub enum Command {
     Mem(mem::Args),
     /// Serve images as disks of other hosts; open, list and measure theirs
     Disk(disk::Args),
-    /// Make a key to be known by
+    /// Make the key that identifies you
     Keygen(keys::Args),
-    /// Say which key you are known by
+    /// Print the public half of your key
     Id(keys::Args),
     /// List, add and remove the keys that may connect here, and forget servers
     Keys(keys::lists::Args),
-    /// Say what the configuration files set, and where
+    /// Print what the configuration files set, and where
     Config(config::shown::Args),
-    /// Find out what is in the way on this machine, or on the way to a host
+    /// Find problems on this machine, or on the way to a host, and print what fixes them
     Doctor(doctor::Args),
     /// Say which lane a connection to a host would use, and why not another
     Lanes(lanes::Args),
     /// Run any program over an emulated network: delay, loss, rate and more
     Lab(lab::Args),
-    /// Say how often a receiver's predictions would have held for recorded traffic
+    /// Measure how often a receiver's predictions would have held for recorded traffic
     Trace(trace::Args),
-    /// Say where the CPU time, copies and packets of any program go
+    /// Show where the CPU time, copies and packets of any program go
     Explain(explain::Args),
-    /// Copy from here to another host, as the machine says that started this by a login
+    /// Copy from here to another host, as ordered by the machine that started this by a login
     #[command(name = files::between::SUBCOMMAND, hide = true)]
     Between,
-    /// End what a lab that was killed left running
+    /// End the programs of a lab that was killed
     #[command(name = lab::guard::SUBCOMMAND, hide = true)]
     LabGuard(lab::guard::Args),
 }
@@ -86,7 +85,7 @@ impl Command {
     /// Runs the command.
     ///
     /// # Errors
-    /// What failed, as a message; with an [`Exit`] attached where it is not [`Exit::Failure`].
+    /// A message that says what failed, with an [`Exit`] attached if it is not [`Exit::Failure`].
     pub fn run(self) -> Result<Exit> {
         let done = match self {
             Command::Serve(args) => return files::serve::run(args),

@@ -1,13 +1,12 @@
-//! Messages for the user. `println!` panics when standard output is closed, as in
-//! `zerolane demo | head`; these do not.
+//! Prints messages for the user. `println!` panics when standard output is closed, as in `zerolane demo | head`; these
+//! functions do not.
 
 use std::fmt::Display;
 use std::io::{Write, stderr, stdout};
 
 use anyhow::{Context, Result};
 
-/// A line of the result, on standard output. It fails when the reader is gone:
-/// then the command may end.
+/// Prints a line of the result on standard output. An error means that the reader is gone, and the command may end.
 pub fn say(line: impl Display) -> Result<()> {
     let mut out = stdout().lock();
     writeln!(out, "{line}")
@@ -15,7 +14,7 @@ pub fn say(line: impl Display) -> Result<()> {
         .context("standard output is closed")
 }
 
-/// A line about the progress of the command, on standard error.
+/// Prints a line about the progress of the command on standard error.
 pub fn note(line: impl Display) {
     let _ = writeln!(stderr().lock(), "{line}");
 }

@@ -1,4 +1,4 @@
-//! Who may cast to a host that waits, and how a source is known there.
+//! Decides who may cast to a waiting host, and which key the host uses.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ pub(super) struct DoorArgs {
     /// Use a new key for this cast only, and do not store it
     #[arg(long, conflicts_with_all = ["identity", "code"])]
     ephemeral_identity: bool,
-    /// The holder of this key may cast; may be repeated. `zerolane id` says it at the source
+    /// Let the holder of this key cast; may be repeated. At the source, `zerolane id` prints its key
     #[arg(long, value_name = "KEY", conflicts_with_all = ["allowed", "anyone", "code"])]
     allow_key: Vec<PublicKey>,
     /// Keys that may cast [default: allowed_keys beside the user's other keys]. This end's own key always may
@@ -30,14 +30,14 @@ pub(super) struct DoorArgs {
     /// Let anyone cast
     #[arg(long, conflicts_with = "code")]
     anyone: bool,
-    /// Let in one source that has this one-time code, instead of keys. Without CODE, make a code and show it. All hosts
-    /// of a cast need the same code
+    /// Let in one source that has this one-time code, instead of keys. Without CODE, make a code and print it. All
+    /// hosts of a cast need the same code
     #[arg(long, value_name = "CODE", num_args = 0..=1)]
     code: Option<Option<Code>>,
 }
 
 impl DoorArgs {
-    /// How this host is protected, and the line that says who may cast.
+    /// The security of this host, and the line that tells the user who may cast.
     pub(super) fn doors(self) -> Result<(Security, String)> {
         if let Some(code) = self.code {
             let code = match code {

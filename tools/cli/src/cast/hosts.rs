@@ -1,4 +1,4 @@
-//! Which hosts are meant: by arguments, a file, standard input, or the node list of a Slurm job.
+//! Collects the hosts of a cast from arguments, a file, standard input, or the node list of a Slurm job.
 
 use std::io::Read;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -10,13 +10,13 @@ use zerolane_castnet::limits::CAST_PORT;
 use crate::address;
 use crate::exit::Exit;
 
-/// Where Slurm tells a job its nodes.
+/// The variable in which Slurm passes a job its nodes.
 const SLURM: &str = "SLURM_JOB_NODELIST";
 
-/// Most hosts that a list may name.
+/// Most hosts in a list.
 const MOST: usize = 100_000;
 
-/// The names of hosts: the arguments, else those of the file, else those of the job. Each once.
+/// The names of the hosts, without duplicates: from the arguments, otherwise from the file, otherwise from the job.
 pub(super) fn named(arguments: &[String], file: Option<&Path>) -> Result<Vec<String>> {
     let mut names = arguments.to_vec();
     if let Some(file) = file {
@@ -50,7 +50,7 @@ pub(super) fn named(arguments: &[String], file: Option<&Path>) -> Result<Vec<Str
     Ok(names)
 }
 
-/// The names of a list as Slurm writes it: `a[1-3,07],b`.
+/// Expands a list in Slurm's format: `a[1-3,07],b`.
 fn expand(list: &str) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     let mut rest = list.trim();
@@ -62,7 +62,7 @@ fn expand(list: &str) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// Where the first entry ends: at a comma outside of brackets.
+/// The end of the first entry: a comma outside brackets.
 fn end_of_first(list: &str) -> Result<usize, String> {
     let mut inside = false;
     for (at, sign) in list.char_indices() {
@@ -80,7 +80,7 @@ fn end_of_first(list: &str) -> Result<usize, String> {
     }
 }
 
-/// Adds the names of one entry, of which `before` is the expanded beginning.
+/// Adds the names of one entry, whose beginning is already expanded in `before`.
 fn expand_one(entry: &str, before: String, names: &mut Vec<String>) -> Result<(), String> {
     let Some((fixed, rest)) = entry.split_once('[') else {
         if names.len() >= MOST {
@@ -114,7 +114,7 @@ fn expand_one(entry: &str, before: String, names: &mut Vec<String>) -> Result<()
     Ok(())
 }
 
-/// The addresses of a host: one at least.
+/// The addresses of a host, at least one.
 pub(super) fn resolve(name: &str) -> Result<Vec<SocketAddr>, String> {
     let (host, port) = address::parse_host(name, CAST_PORT)?;
     let found = (host.as_str(), port).to_socket_addrs();

@@ -1,4 +1,4 @@
-//! `zerolane cast`: one source to many machines.
+//! Implements `zerolane cast`: sends one source to many hosts.
 
 mod doors;
 mod hosts;
@@ -35,7 +35,7 @@ pub struct Args {
 enum Command {
     /// Wait for a cast and receive it
     Receive(receive::Args),
-    /// Say how long a cast would take by a star, a chain and trees, and which would be chosen
+    /// Estimate how long a cast takes by a star, a chain and trees, and say which would be chosen
     Plan(plan::Args),
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     }
 }
 
-/// What an error of a cast means for the exit code.
+/// Attaches an exit code to an error of a cast.
 fn with_exit_code(error: zerolane_castnet::Error) -> anyhow::Error {
     use zerolane_castnet::Error;
     let exit = match &error {

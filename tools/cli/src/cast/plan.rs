@@ -1,4 +1,4 @@
-//! `zerolane cast plan`.
+//! Implements `zerolane cast plan`: estimates a cast, and simulates it on request.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ use crate::rate;
 /// Most nodes of a plan.
 const MAX_NODES: i64 = 100_000;
 
-/// Most nodes of a simulation: more take long.
+/// Most nodes of a simulation. More take too long.
 const MAX_SIMULATED: u32 = 10_000;
 
 /// Arguments of `zerolane cast plan`.
@@ -36,10 +36,10 @@ pub(crate) struct Args {
     /// Rate of each node's port, such as 10gbit or 1GB/s
     #[arg(long, value_parser = rate::parse, default_value = "10gbit")]
     link: u64,
-    /// Rate of each node's disk; without it, disks are not waited for
+    /// Rate of each node's disk; without it, disks cost no time
     #[arg(long, value_parser = rate::parse)]
     disk: Option<u64>,
-    /// Rate of each node's memory; without it, memory is not waited for
+    /// Rate of each node's memory; without it, memory costs no time
     #[arg(long, value_parser = rate::parse)]
     memory: Option<u64>,
     /// Nodes of a rack, and the rate of its uplink: 40:100gbit
@@ -75,10 +75,10 @@ fn parse_racks(text: &str) -> Result<Racks, String> {
     Ok(Racks { nodes, uplink })
 }
 
-/// Crossings of the memory: in by the device, a copy of the kernel's, to the disk, out to the next.
+/// Passes over the memory bus: from the device, a copy by the kernel, to the disk, out to the next node.
 const CROSSINGS: f64 = 5.0;
 
-/// Prints the plan, and what the simulation found.
+/// Prints the plan, and the simulation's result.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let usage = |words: &str| anyhow!(words.to_owned()).context(Exit::Usage);
     ensure!(args.size.as_u64() > 0, usage("there is nothing to cast"));
@@ -114,10 +114,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 #[derive(Debug, Serialize)]
 struct Shown {
     estimates: Vec<Way>,
-    /// Which a cast takes that is not told one.
+    /// The topology that a cast chooses by default.
     chosen: String,
     why: String,
-    /// Which is faster with these rates and faults, which a cast does not know.
+    /// The topology that is faster with these rates and faults, which a cast does not know.
     faster: Option<String>,
     #[serde(skip)]
     advice: Option<u32>,
@@ -125,7 +125,7 @@ struct Shown {
     simulation: Option<Simulation>,
 }
 
-/// One way, and its time.
+/// One topology, and its estimated time.
 #[derive(Debug, Serialize)]
 struct Way {
     shape: String,
@@ -135,15 +135,15 @@ struct Way {
     limited_by: &'static str,
 }
 
-/// What the engine did.
+/// The result of the simulation.
 #[derive(Debug, Serialize)]
 struct Simulation {
     seed: u64,
-    /// Until the last node that is neither dead nor slow was done; `null` if one was not.
+    /// Until the last node that is neither dead nor slow was done; `null` if such a node did not finish.
     seconds: Option<f64>,
     /// The content over a port's rate.
     ideal_seconds: f64,
-    /// The most that a node held in memory.
+    /// The most that one node held in memory.
     memory_bytes: u64,
 }
 
@@ -204,7 +204,7 @@ fn name(shape: Shape) -> String {
     }
 }
 
-/// What `--tree` has for it.
+/// The value of `--tree` for `shape`.
 fn arity(shape: Shape) -> u32 {
     match shape {
         Shape::Tree(arity) => arity,

@@ -1,4 +1,4 @@
-//! How a user says which hosts are of one rack.
+//! Parses `--racks`, which says which hosts share a rack.
 
 use std::path::PathBuf;
 
@@ -8,19 +8,19 @@ use zerolane_castnet::Racks;
 use super::with_exit_code;
 use crate::exit::Exit;
 
-/// Bits of a subnet of IPv6 where the user names those of IPv4 alone: a subnet of IPv6 has 64.
+/// Bits of an IPv6 subnet if the user gives only those of IPv4: IPv6 subnets have 64.
 const IPV6_BITS: u8 = 64;
 
-/// What the user says.
+/// The argument of `--racks`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RackArg {
-    /// Hosts of one subnet, by the bits of an IPv4 and of an IPv6 address.
+    /// Hosts of one subnet are one rack: prefix lengths for IPv4 and for IPv6.
     Subnets(u8, u8),
-    /// A file of hosts and racks.
+    /// A file with a rack for each host.
     File(PathBuf),
 }
 
-/// Bits, or the path of a file: one whose name is a number is `./24`.
+/// Parses prefix lengths, or the path of a file. A file whose name is a number is written `./24`.
 pub(super) fn parse(text: &str) -> Result<RackArg, String> {
     let (ipv4, ipv6) = match text.split_once(',') {
         Some((ipv4, ipv6)) => (ipv4, Some(ipv6)),
@@ -30,7 +30,7 @@ pub(super) fn parse(text: &str) -> Result<RackArg, String> {
     if !is_number(ipv4) || !ipv6.is_none_or(is_number) {
         return Ok(RackArg::File(text.into()));
     }
-    // What no subnet has is said by its words.
+    // Racks reports lengths out of range.
     let bits = |it: &str| it.parse().unwrap_or(u8::MAX);
     let (ipv4, ipv6) = (bits(ipv4), ipv6.map_or(IPV6_BITS, bits));
     match Racks::subnets(ipv4, ipv6) {
@@ -39,7 +39,7 @@ pub(super) fn parse(text: &str) -> Result<RackArg, String> {
     }
 }
 
-/// The racks that are meant, of which each of `names` is known to be in one.
+/// The racks. Every host in `names` must have one.
 pub(super) fn racks(arg: Option<&RackArg>, names: &[String]) -> Result<Racks> {
     let racks = match arg {
         None => Ok(Racks::default()),

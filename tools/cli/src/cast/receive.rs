@@ -1,4 +1,4 @@
-//! `zerolane cast receive`.
+//! Implements `zerolane cast receive`: waits for a cast, and takes part in it.
 
 use std::borrow::Cow;
 use std::io;
@@ -45,14 +45,14 @@ pub(super) struct Args {
     /// Replace what is there, in one step at the end. Needed to write a block device
     #[arg(long)]
     force: bool,
-    /// Address to listen on, or a name of this host, with or without a port (port 0: any free one)
+    /// Address or host name to listen on, with or without a port (port 0: any free one)
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0")]
     listen: String,
     /// Give up after this many seconds without progress
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
-    /// Keep in memory what hosts behind this one lack, and receive no faster than they do, in place of reading it from the target
-    /// again
+    /// Keep in memory what hosts behind this one still need, instead of reading it back from the target; receive no
+    /// faster than they do
     #[arg(long)]
     no_spill: bool,
     /// One JSON object at the end instead of text
@@ -61,17 +61,17 @@ pub(super) struct Args {
     /// Print no progress
     #[arg(short, long)]
     quiet: bool,
-    /// Wait for a cast no longer than standard input is open: what `cast --ssh` starts is not to outlive it
+    /// Stop waiting when standard input closes, so that a host that `cast --ssh` started does not outlive it
     #[arg(long, hide = true)]
     until_eof: bool,
-    /// Pass on at most so much content a second to each host that is sent to: 10MiB/s, 100mbit
+    /// Send at most this much content a second to each host behind this one: 10MiB/s, 100mbit
     #[arg(long = "limit", value_name = "RATE", value_parser = rate::parse)]
     max_rate: Option<u64>,
     #[command(flatten)]
     doors: DoorArgs,
 }
 
-/// Whether another program listens there.
+/// Whether another program listens on the address.
 fn in_use(error: &Error) -> bool {
     let Error::Network(zerolane::Error::Io(error)) = error else {
         return false;
@@ -84,12 +84,12 @@ fn shown(addresses: &[SocketAddr]) -> String {
     addresses.join(", ")
 }
 
-/// Is set at the end of standard input, of which nothing is used.
+/// Returns a flag that is set when standard input ends. The input is discarded.
 fn at_end_of_input() -> Result<Arc<AtomicBool>> {
     let ended = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&ended);
     let read = move || {
-        // An input that cannot be read any more has ended, too.
+        // A read error ends the input, too.
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
         told.store(true, Ordering::Relaxed);
     };
@@ -100,7 +100,7 @@ fn at_end_of_input() -> Result<Arc<AtomicBool>> {
 
 #[derive(Debug, Serialize)]
 struct Summary<'a> {
-    /// What of it is no Unicode is replaced.
+    /// Characters that are not Unicode are replaced.
     path: Option<Cow<'a, str>>,
     bytes: u64,
     seconds: f64,
@@ -110,7 +110,7 @@ struct Summary<'a> {
     refused_offers: u64,
 }
 
-/// Waits, and takes part in one cast.
+/// Waits for one cast, and takes part in it.
 pub(super) fn run(args: Args) -> Result<()> {
     let interrupt = Interrupt::install()?;
     let out = args.exec.is_none() && args.to == Path::new("-");
@@ -145,7 +145,7 @@ pub(super) fn run(args: Args) -> Result<()> {
         true => receiver.until_gone(at_end_of_input()?),
         false => receiver,
     };
-    // Standard output may be the content's.
+    // Standard output may carry the content.
     let say = |line: String| match out {
         true => {
             console::note(line);

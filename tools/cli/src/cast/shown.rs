@@ -1,4 +1,4 @@
-//! How a cast is shown while it lasts, and at its end.
+//! Prints the progress of a cast, and its summary.
 
 use std::fmt;
 use std::io::IsTerminal;
@@ -10,35 +10,35 @@ use zerolane_castnet::{Error, HostOutcome, Outcome, Progress};
 
 use crate::console;
 
-/// Time between two lines about the progress.
+/// Time between two progress lines.
 const PACE: Duration = Duration::from_secs(2);
 
-/// Hosts that are named as stragglers at a time.
+/// Most hosts that one report names as stragglers.
 const STRAGGLERS: usize = 5;
 
-/// Behind the median by less than this at the end, a host is no straggler.
+/// A host that finishes less than this after the median is no straggler.
 const LATE: Duration = Duration::from_secs(1);
 
-/// Says how far it is, now and then.
+/// Reports progress at intervals.
 #[derive(Debug)]
 pub(super) struct Talk {
     said: Instant,
     form: Form,
 }
 
-/// How it says so.
+/// The form of the reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// Not at all.
+    /// No reports.
     Silent,
-    /// In lines on standard error.
+    /// Lines on standard error.
     Lines,
-    /// In objects on standard output.
+    /// JSON objects on standard output.
     Objects,
 }
 
 impl Talk {
-    /// To a terminal, if there is one.
+    /// Reports to the terminal, if there is one.
     pub(super) fn new(quiet: bool) -> Talk {
         let form = match !quiet && std::io::stderr().is_terminal() {
             true => Form::Lines,
@@ -48,28 +48,28 @@ impl Talk {
         Talk { said, form }
     }
 
-    /// To a program that reads JSON.
+    /// Reports to a program that reads JSON.
     pub(super) fn of_objects(quiet: bool) -> Talk {
         let form = if quiet { Form::Silent } else { Form::Objects };
         let said = Instant::now();
         Talk { said, form }
     }
 
-    /// Says words, for which there is no object.
+    /// Prints a message that has no JSON form.
     pub(super) fn say(&mut self, words: impl FnOnce() -> String) {
         if self.form == Form::Lines && self.is_due() {
             console::note(words());
         }
     }
 
-    /// Says how far a cast is.
+    /// Reports the state of a cast.
     pub(super) fn tell(&mut self, state: impl FnOnce() -> State) {
         if self.form == Form::Silent || !self.is_due() {
             return;
         }
         match (self.form, state()) {
             (Form::Objects, state) => {
-                // That none reads it is found at the end.
+                // A closed standard output is noticed when the summary is written.
                 let object = serde_json::to_string(&state);
                 let _ = console::say(object.expect("figures and names have a form"));
             }
@@ -86,15 +86,15 @@ impl Talk {
     }
 }
 
-/// How far a cast is.
+/// The state of a cast.
 #[derive(Debug, Serialize)]
 pub(super) struct State {
-    /// Of the content, at the median of the hosts that take part.
+    /// Of the content, at the median of the participating hosts.
     percent: u64,
     taking_part: usize,
     done: usize,
     failed: usize,
-    /// Those that have less than half of what the median has, the last ones first.
+    /// Hosts that have less than half of the median, slowest first.
     stragglers: Vec<Straggler>,
 }
 
@@ -127,7 +127,7 @@ impl From<&Progress<'_>> for State {
     }
 }
 
-/// A line for the group, and one for each that is far behind, as long as those are few.
+/// One line for the group, and one for each straggler, if there are few.
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -145,16 +145,16 @@ impl fmt::Display for State {
     }
 }
 
-/// The end of a cast.
+/// The summary of a cast.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
-    /// Why the cast ended before each host had it or had failed by itself: null if it did not.
+    /// Why the cast ended before each host had finished or failed; null if it did not.
     reason: Option<String>,
     seconds: f64,
     predicted_seconds: Option<f64>,
-    /// From how much of what the hosts lacked.
+    /// The fraction of the needed content after which the time was predicted.
     predicted_from: Option<f64>,
-    /// Those that had it far later than the median, the last ones first.
+    /// Hosts that finished far later than the median, last first.
     stragglers: Vec<Late>,
     nodes: usize,
     /// Stripes of the trees: 1 is a chain.
@@ -162,7 +162,7 @@ pub(super) struct Summary {
     failed: Vec<Failed>,
     bytes: u64,
     sent_bytes: u64,
-    /// Devices, sockets and FIFOs in the directory that was cast.
+    /// Devices, sockets and FIFOs in the directory.
     skipped: u64,
     source_changed: bool,
     racks: usize,
@@ -181,11 +181,11 @@ struct Late {
     seconds: f64,
 }
 
-/// Hosts that had it twice as late as the median of all that have it, and a second later.
+/// Hosts that took twice as long as the median of all that finished, and at least [`LATE`] longer.
 fn stragglers(hosts: &[HostOutcome]) -> Vec<Late> {
     let mut done: Vec<_> = hosts.iter().filter(|it| it.result.is_ok()).collect();
     done.sort_by_key(|it| it.after);
-    // Of two the first: what is late is so beside that.
+    // Of two hosts the faster one: the other is late relative to it.
     let Some(median) = done.get(done.len().saturating_sub(1) / 2) else {
         return Vec::new();
     };
@@ -203,15 +203,15 @@ struct HostShown {
     host: String,
     ok: bool,
     seconds: f64,
-    /// What others caught it at, also if it has all.
+    /// The protocol violation that others caught it at, even if it has everything.
     #[serde(skip_serializing_if = "Option::is_none")]
     accused: Option<String>,
-    /// By stripe, the host from which it was to receive when it had all: null is the source.
+    /// By stripe, the host from which it was receiving when it finished; null is the source.
     from: Vec<Option<String>>,
 }
 
 impl Summary {
-    /// Of a cast that `error` ended, if anything did.
+    /// The summary of a cast; `error` is what ended it early, if anything did.
     pub(super) fn new(it: &Outcome, error: Option<&Error>, skipped: u64) -> Summary {
         let failed = it.hosts.iter().filter_map(|it| {
             let (host, reason) = (it.name.clone(), it.result.clone().err()?);
@@ -359,7 +359,7 @@ mod tests {
         let object = serde_json::to_value(&summary).unwrap();
         assert_eq!(object["stragglers"].as_array().map(Vec::len), Some(7));
         assert_eq!(object["stragglers"][0]["host"], "n16");
-        // What is twice as late by less than a second is none, nor is one that failed.
+        // A host that is twice as late by less than a second is no straggler; nor is one that failed.
         for host in &mut outcome.hosts {
             host.after /= 10;
         }

@@ -1,4 +1,4 @@
-//! `zerolane cast SRC HOST...`.
+//! Implements `zerolane cast SRC HOST...`: finds the hosts, casts, and prints the outcome.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -31,14 +31,16 @@ pub(super) struct CastArgs {
     /// A file of more hosts, or - for standard input; a `#` begins a comment
     #[arg(long, value_name = "FILE")]
     hosts: Option<PathBuf>,
-    /// What the content of standard input or a FIFO is called where it goes into a directory
+    /// The name of the content of standard input or a FIFO where it goes into a directory
     #[arg(long, value_name = "NAME", default_value = "content")]
     name: String,
-    /// Pass it on by trees of so many stripes; 1 is a chain [default: what `plan` chooses for so many hosts]
+    /// Pass the content on by trees with this many stripes; 1 is a chain [default: what `plan` chooses for this number
+    /// of hosts]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=64))]
     tree: Option<u32>,
-    /// Which hosts are of one rack, so that its uplink is passed once: those of an IPv4 subnet of so many bits (24, or
-    /// 24,64 with those of IPv6), or as a file says, of lines `HOST RACK`; `-` there is the source [default: all are]
+    /// Which hosts share a rack, so that its uplink is crossed once: hosts of one IPv4 subnet of this prefix length
+    /// (24, or 24,64 with that of IPv6), or a file of lines `HOST RACK`, where HOST `-` is the source [default: all
+    /// share one]
     #[arg(long, value_name = "BITS|FILE", value_parser = racks::parse)]
     racks: Option<racks::RackArg>,
     /// Start after this many seconds with the hosts that have answered; others may join later
@@ -50,14 +52,14 @@ pub(super) struct CastArgs {
     /// What to do about hosts that slow others down
     #[arg(long, value_enum, default_value_t = SlowName::Demote)]
     slow: SlowName,
-    /// Start the hosts by ssh, each as [USER@]HOST[:PORT of ssh]; where zerolane is missing, this program is
-    /// sent along for this cast, and no key is kept anywhere
+    /// Start the hosts by ssh, each as [USER@]HOST[:PORT of ssh]. Where zerolane is missing, this program is copied
+    /// there for this cast. No key is stored anywhere
     #[arg(long, help_heading = "Over ssh", conflicts_with_all = ["code", "identity"])]
     ssh: bool,
-    /// Where hosts that ssh starts put it [default: under its name into the directory of the login]
+    /// Where hosts started by ssh put the content [default: in the login directory, under the name of SRC]
     #[arg(long, value_name = "PATH", help_heading = "Over ssh")]
     to: Option<String>,
-    /// Let hosts that ssh starts replace what is there
+    /// Let hosts started by ssh replace existing files
     #[arg(long, help_heading = "Over ssh")]
     force: bool,
     /// The remote shell, and its options [default: $ZEROLANE_RSH, or ssh]
@@ -69,7 +71,8 @@ pub(super) struct CastArgs {
         requires = "ssh"
     )]
     rsh: Option<String>,
-    /// How the shell there starts zerolane: a path, or a command; then none is sent along [default: zerolane]
+    /// How the remote shell starts zerolane: a path, or a command; this program is then not copied there [default:
+    /// zerolane]
     #[arg(
         long,
         value_name = "COMMAND",
@@ -77,7 +80,7 @@ pub(super) struct CastArgs {
         requires = "ssh"
     )]
     remote_program: Option<String>,
-    /// JSON instead of text: an object for each two seconds that it lasts (none with --quiet), and one at the end
+    /// JSON instead of text: an object every two seconds (none with --quiet), and one at the end
     #[arg(long)]
     json: bool,
     /// Print no progress
@@ -94,12 +97,12 @@ pub(super) struct CastArgs {
     /// The one-time code that all hosts wait with, in place of keys
     #[arg(long, value_name = "CODE", help_heading = "Security")]
     code: Option<Code>,
-    /// Send at most so much content a second to each host that is sent to: 10MiB/s, 100mbit
+    /// Send at most this much content a second to each host: 10MiB/s, 100mbit
     #[arg(long = "limit", value_name = "RATE", value_parser = rate::parse)]
     max_rate: Option<u64>,
 }
 
-/// Names of what is done about unknown hosts.
+/// The words of `--unknown`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Unknown {
     /// Count them as failed, and cast to the others
@@ -108,7 +111,7 @@ enum Unknown {
     Stop,
 }
 
-/// Names of what is done about slow hosts.
+/// The words of `--slow`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum SlowName {
     /// Let the hosts behind them wait
@@ -129,7 +132,7 @@ impl From<SlowName> for Slow {
     }
 }
 
-/// Casts; the exit code says whether all hosts, some or none have it.
+/// Casts. The exit code says whether all hosts, some or none have the content.
 pub(super) fn run(args: CastArgs) -> Result<()> {
     let is_stream = args.source == Path::new("-");
     let both = is_stream && args.hosts.as_deref() == Some(Path::new("-"));
@@ -173,7 +176,8 @@ pub(super) fn run(args: CastArgs) -> Result<()> {
             });
         }
     }
-    // Until here a signal ends the process by itself: lists may come from pipes, names from slow servers, and nothing is begun.
+    // Until here nothing has begun, so a signal may end the process at once: lists may come from pipes, names from slow
+    // servers.
     let interrupt = Interrupt::install()?;
     let stop = || interrupt.requested();
     let content = if is_stream {
@@ -185,7 +189,7 @@ pub(super) fn run(args: CastArgs) -> Result<()> {
     } else {
         Content::open(&args.source, &stop)
     };
-    // Ctrl-C ends what writes to a pipe, too: what came until then is not the content.
+    // Ctrl-C also ends the program that writes to a pipe, so what arrived is not the whole content.
     let content = match interrupt.requested() {
         true => Err(Error::Stopped),
         false => content,
@@ -206,7 +210,7 @@ pub(super) fn run(args: CastArgs) -> Result<()> {
         0 => {}
         more => console::note(format_args!("and {more} more of these: skipped")),
     }
-    // They end with this. Each waits until it is called, so none is started before there is something to cast.
+    // Dropping this ends the hosts. They wait for the source, so none is started before there is content to cast.
     let mut started = ssh::Remotes::default();
     if args.ssh {
         let login = ssh::Login {
@@ -244,7 +248,7 @@ pub(super) fn run(args: CastArgs) -> Result<()> {
     finish(&outcome, done.err(), skipped.count, args.json)
 }
 
-/// Says how it ended; `error` is what ended the cast itself.
+/// Prints the summary; `error` is what ended the cast itself.
 fn finish(outcome: &Outcome, error: Option<Error>, skipped: u64, json: bool) -> Result<()> {
     let summary = Summary::new(outcome, error.as_ref(), skipped);
     match json {

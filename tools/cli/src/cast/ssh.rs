@@ -1,7 +1,7 @@
-//! Hosts that a login starts: ssh says which key the source has, and the host says which it has and where it waits.
+//! Starts hosts of a cast by ssh, and exchanges keys and addresses with them over the login.
 //!
-//! Where the shell there finds no zerolane, this very program is sent along by a second login. It has no name there any
-//! more when it runs, so nothing of it is left.
+//! Where the remote shell finds no zerolane, a second login carries this executable there. The file is unlinked before
+//! it runs, so nothing is left behind.
 
 use std::fs::File;
 use std::io;
@@ -31,15 +31,15 @@ pub(super) struct Login<'a> {
     pub(super) force: bool,
 }
 
-/// A login. It ends with this; a host there that takes part in the cast ends by itself.
+/// A login, which ends when this is dropped. A remote host that takes part in the cast ends by itself.
 pub(super) struct Remote {
     child: Child,
-    /// A host that was not called yet ends when this does, also where this program is killed: that ssh is gone, the host is
-    /// not told otherwise.
+    /// Closing this ends a remote host that the source has not called yet, even if this program is killed: the host
+    /// gets no other sign that ssh is gone.
     input: Option<ChildStdin>,
 }
 
-/// A host that was started: where it may be called, its key, and its login.
+/// A started host: its addresses, its key, and its login.
 type Ready = (Vec<SocketAddr>, PublicKey, Remote);
 
 /// All logins of a cast.
@@ -52,7 +52,7 @@ impl Extend<Remote> for Remotes {
     }
 }
 
-/// How long logins are waited for that have nothing more to say: all hosts together at the end.
+/// How long to wait at the end for all logins together.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 impl Drop for Remotes {
@@ -72,8 +72,8 @@ impl Drop for Remote {
     }
 }
 
-/// What the shell there runs for a program of so many bytes that comes by its standard input. `sh`, for the shell of a login may
-/// be any.
+/// The command that receives a program of `bytes` bytes on standard input and runs it. Uses `sh`, because the login
+/// shell may be any.
 fn brought(bytes: u64) -> String {
     const SCRIPT: &str = r#"
         h="$(uname -s) $(uname -m)"
@@ -90,17 +90,17 @@ fn brought(bytes: u64) -> String {
     format!("exec sh -c {} zerolane", quoted(&script))
 }
 
-/// What a shell says of a program that it does not find.
+/// The exit code of a shell that does not find a program.
 const NOT_FOUND: i32 = 127;
 
-/// A program that is brought may take longer, as if so many bytes of it came in a second.
+/// Copying the program may take longer, as if it arrived at this rate.
 const BROUGHT_BYTES_PER_SECOND: u64 = 64 << 10;
 
-/// Logins at a time.
+/// Concurrent logins.
 const LOGINS: usize = 32;
 
-/// Starts all of them, which were found at these addresses; one that cannot be started is a host whose address is not known,
-/// and why.
+/// Starts all hosts, which resolved to these addresses. A host that cannot be started becomes one whose address is
+/// unknown, with the reason.
 pub(super) fn start_all(
     names: &[String],
     found: &[Result<Vec<SocketAddr>, String>],
@@ -152,7 +152,7 @@ pub(super) fn start_all(
     Ok(names.iter().zip(started).map(host).collect())
 }
 
-/// The login that a name of a host stands for.
+/// Parses the name of a host into a login.
 fn login_host(name: &str) -> Result<LoginHost> {
     let (user, place) = match name.split_once('@') {
         Some((user, place)) => (Some(user.to_owned()), place),
@@ -168,7 +168,7 @@ fn login_host(name: &str) -> Result<LoginHost> {
     Ok(LoginHost { user, name, port })
 }
 
-/// The addresses of a host that a login is to start.
+/// The addresses of a host that a login will start.
 pub(super) fn resolve(name: &str) -> Result<Vec<SocketAddr>, String> {
     let host = login_host(name).map_err(|error| format!("{error:#}"))?;
     hosts::resolve(&host.name)
@@ -176,7 +176,7 @@ pub(super) fn resolve(name: &str) -> Result<Vec<SocketAddr>, String> {
 
 fn start(name: &str, at: Vec<SocketAddr>, login: &Login<'_>, key: PublicKey) -> Result<Ready> {
     let host = login_host(name)?;
-    // It is called at all of its addresses that it can listen on by one: an IPv6 socket takes IPv4, too.
+    // The source tries all addresses that one socket of the host can listen on: an IPv6 socket also takes IPv4.
     let (listen, on_all) = match at.first().is_some_and(SocketAddr::is_ipv6) {
         true => ("'[::]:0'", true),
         false => ("0.0.0.0:0", false),
@@ -230,16 +230,16 @@ fn start(name: &str, at: Vec<SocketAddr>, login: &Login<'_>, key: PublicKey) -> 
     })
 }
 
-/// What became of a login.
+/// The outcome of a login.
 enum Begun {
-    /// The host there waits at this port, and has this key.
+    /// The host waits at this port, and has this key.
     Waits(u16, PublicKey, Remote),
-    /// It is over, with this exit code, after it said this.
+    /// The login ended with this exit code, after printing this.
     Ended(Option<i32>, String),
 }
 
 impl Remote {
-    /// Waits for its end, until then at most.
+    /// Waits for the login to end, at most until `then`.
     fn wait_until(&mut self, then: Instant) {
         while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < then {
             thread::sleep(Duration::from_millis(10));
@@ -247,7 +247,7 @@ impl Remote {
     }
 }
 
-/// Runs a login, gives it all of `first`, and hears within `patience` where the host that it starts waits.
+/// Runs a login, writes all of `first` to it, and waits at most `patience` for the host to say where it waits.
 fn begin_host(
     host: &LoginHost,
     mut command: Command,
@@ -281,7 +281,7 @@ fn begin_host(
     let (heard, _) = login::hear(host, output, patience, waits, io::sink())?;
     match heard {
         Heard::Answer((port, key)) => {
-            // One that runs has taken all of it.
+            // A host that answers has read all of `first`.
             if let Some(given) = given {
                 remote.input = given.recv_timeout(FAREWELL).ok();
             }
@@ -296,22 +296,22 @@ fn begin_host(
     }
 }
 
-/// Gives `input` all of `first` in a thread of its own, for a login may read nothing; hands `input` back then.
+/// Writes all of `first` to `input` on a separate thread, because a login may read nothing, and then returns `input`.
 ///
 /// # Errors
-/// The system gives no thread.
+/// The system cannot start a thread.
 fn give(mut first: File, mut input: ChildStdin) -> io::Result<Receiver<ChildStdin>> {
     let (tell, given) = channel();
     thread::Builder::new().name("give".into()).spawn(move || {
-        // One that takes not all of it says why.
+        // A login that does not read everything reports why.
         let _ = io::copy(&mut first, &mut input);
-        // Nothing hears it of a login that failed meanwhile.
+        // After a failed login no receiver is left.
         tell.send(input).unwrap_or_default();
     })?;
     Ok(given)
 }
 
-/// As one word of a shell.
+/// Quotes `text` as one word for a shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
@@ -321,10 +321,10 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// So long that a busy machine has started a shell by then.
+    /// Enough for a busy machine to start a shell.
     const PATIENCE: Duration = Duration::from_secs(3);
 
-    /// What becomes of a login that is this script.
+    /// The outcome of a login that runs this script.
     fn begun(script: &str, first: Option<File>) -> Result<Begun> {
         let host = login_host("me@far").unwrap();
         let mut command = Command::new("sh");
@@ -343,7 +343,7 @@ mod tests {
     #[test]
     fn begin_host__a_login_that_waits_for_an_answer_is_not_waited_for_without_end() {
         let asks = "printf 'Start a session? [y/N] '; exec cat";
-        // More than a pipe holds, for a login that takes nothing of it.
+        // More than a pipe holds, for a login that reads nothing.
         let zeros = || {
             let file = tempfile::tempfile().unwrap();
             file.set_len(1 << 20).unwrap();

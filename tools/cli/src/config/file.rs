@@ -1,4 +1,4 @@
-//! One configuration file: TOML, of which every line must be known.
+//! Parses one configuration file: TOML in which every line must be known.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ const SECTIONS: [&str; 3] = ["client", "host", "serve"];
 /// Reads `text`, the content of `file`.
 ///
 /// # Errors
-/// It is no TOML, or says what no section may: by line, and with the nearest known word.
+/// The text is not TOML, or a line is not allowed; the error names the line and the nearest known word.
 pub(super) fn parse(text: &str, file: &Path) -> Result<Vec<Setting>> {
     let table = DeTable::parse(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
@@ -98,13 +98,13 @@ impl Reading<'_> {
     }
 }
 
-/// The number of the line in which byte `at` is, from 1.
+/// The number of the line that contains byte `at`, from 1.
 fn line(text: &str, at: usize) -> usize {
     let before = text.as_bytes().iter().take(at);
     1 + before.filter(|&&byte| byte == b'\n').count()
 }
 
-/// Which of the known words was meant, perhaps; else all of them.
+/// A hint with the nearest known word, or with all of them if none is near.
 fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> String {
     let mut known: Vec<_> = known
         .map(|it| (strsim::damerau_levenshtein(word, it), it))

@@ -1,4 +1,4 @@
-//! The configuration files: defaults of the options of `cp` and its like, for single hosts too, and of `serve`.
+//! Reads the configuration files: defaults for commands that connect, also for single hosts, and for `serve`.
 
 mod file;
 mod schema;
@@ -14,37 +14,37 @@ use crate::rate;
 pub(crate) use schema::Section;
 use schema::Value;
 
-/// The variable that names one file in place of all others.
+/// The variable that names one file to use instead of all others.
 const VARIABLE: &str = "ZEROLANE_CONFIG";
-/// In the directory of the user's keys.
+/// The user's file, in the directory of the keys.
 const OF_USER: &str = "config.toml";
 const OF_SYSTEM: &str = "/etc/zerolane/config.toml";
 
-/// What the files say.
+/// The settings of all files.
 #[derive(Debug, Default)]
 pub(crate) struct Config {
-    /// Those looked at, the one that counts more first, and whether it is there.
+    /// The files that were looked for, highest precedence first, and whether they exist.
     files: Vec<(PathBuf, bool)>,
-    /// In the order in which they count.
+    /// Highest precedence first.
     settings: Vec<Setting>,
 }
 
-/// One line of a file.
+/// One setting, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Setting {
     section: Section,
     key: &'static str,
     value: Value,
-    /// Where it is said.
+    /// The file that contains it.
     file: PathBuf,
     line: usize,
 }
 
 impl Config {
-    /// Reads the files there are.
+    /// Reads the files that exist.
     ///
     /// # Errors
-    /// One cannot be read, or says what it may not; with its name and line.
+    /// A file cannot be read, or contains an error; the message names the file and line.
     pub(crate) fn load() -> Result<Config> {
         let named = std::env::var_os(VARIABLE).filter(|it| !it.is_empty());
         let paths = match &named {
@@ -63,7 +63,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Adds what `path` says to what counts more.
+    /// Adds the settings of `path`, which have lower precedence than those before.
     fn add(&mut self, path: &Path, must_be_there: bool) -> Result<()> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
@@ -78,8 +78,7 @@ impl Config {
         Ok(())
     }
 
-    /// What is set for `key` in one of the sections: the first file that says anything decides, and in it the first
-    /// section.
+    /// The setting for `key`: of the first file that has it in any of the sections, the first of the sections.
     fn find(&self, sections: &[Section], key: &str) -> Option<&Setting> {
         let in_file = |file: &Path, section: &Section| {
             let mut all = self.settings.iter();
@@ -89,7 +88,7 @@ impl Config {
         files.find_map(|(file, _)| sections.iter().find_map(|section| in_file(file, section)))
     }
 
-    /// A text; of a setting that is one.
+    /// A text setting.
     pub(crate) fn text(&self, sections: &[Section], key: &str) -> Option<&str> {
         match &self.find(sections, key)?.value {
             Value::Text(text) => Some(text),
@@ -97,7 +96,7 @@ impl Config {
         }
     }
 
-    /// A text that is something else, and was checked when it was read.
+    /// A text setting of another type, which was checked when the file was read.
     pub(crate) fn parsed<T: std::str::FromStr>(
         &self,
         sections: &[Section],
@@ -106,12 +105,12 @@ impl Config {
         self.text(sections, key)?.parse().ok()
     }
 
-    /// One of the words of an option, which was checked when it was read.
+    /// A choice setting, which was checked when the file was read.
     pub(crate) fn chosen<T: clap::ValueEnum>(&self, sections: &[Section], key: &str) -> Option<T> {
         T::from_str(self.text(sections, key)?, false).ok()
     }
 
-    /// A number.
+    /// A number setting.
     pub(crate) fn number(&self, sections: &[Section], key: &str) -> Option<u64> {
         match self.find(sections, key)?.value {
             Value::Number(number) => Some(number),
@@ -119,12 +118,12 @@ impl Config {
         }
     }
 
-    /// A rate, bytes a second.
+    /// A rate setting, bytes a second.
     pub(crate) fn rate(&self, sections: &[Section], key: &str) -> Option<u64> {
         rate::parse(self.text(sections, key)?).ok()
     }
 
-    /// Whether it is set to true or false.
+    /// A setting that is true or false.
     pub(crate) fn flag(&self, sections: &[Section], key: &str) -> Option<bool> {
         match self.find(sections, key)?.value {
             Value::Flag(flag) => Some(flag),

@@ -1,4 +1,4 @@
-//! What a configuration file may say.
+//! Defines the sections and keys of a configuration file, and checks their values.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use crate::{ports, rate};
 pub(crate) enum Section {
     /// `[client]`: `cp`, `sync`, `ls` and their like.
     Client,
-    /// `[host.NAME]`: the same for the host that the command line calls so.
+    /// `[host.NAME]`: as `[client]`, for the host with this name on the command line.
     Host(String),
     /// `[serve]`.
     Serve,
@@ -31,13 +31,13 @@ impl fmt::Display for Section {
     }
 }
 
-/// Whether TOML wants no quotes around it.
+/// Whether TOML accepts the name without quotes.
 fn is_bare(name: &str) -> bool {
     let bare = |it: u8| it.is_ascii_alphanumeric() || it == b'-' || it == b'_';
     !name.is_empty() && name.bytes().all(bare)
 }
 
-/// What a setting is set to.
+/// The value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     Text(String),
@@ -59,7 +59,7 @@ impl fmt::Display for Value {
 pub(super) struct Key {
     pub(super) name: &'static str,
     kind: Kind,
-    /// What holds if nobody says anything.
+    /// The value without a setting.
     pub(super) default: Option<Default>,
 }
 
@@ -85,7 +85,7 @@ impl Key {
         self
     }
 
-    /// Checks what a file says, or tells what it should say.
+    /// Checks a value; the error says what is expected.
     pub(super) fn check(&self, value: &Value) -> Result<(), String> {
         match (&self.kind, value) {
             (Kind::Text(check), Value::Text(text)) => check(text),
@@ -133,7 +133,7 @@ const CLIENT: [Key; 7] = [
     BYPASS,
 ];
 
-/// Keys of `[host.NAME]` alone.
+/// Additional keys of `[host.NAME]`.
 const HOST: [Key; 4] = [
     text("name", not_empty),
     text("user", not_empty),
@@ -166,7 +166,7 @@ const SERVE: [Key; 10] = [
 ];
 
 impl Section {
-    /// The keys that it may have.
+    /// The keys that the section may have.
     pub(super) fn keys(&self) -> impl Iterator<Item = &'static Key> + use<> {
         let (first, second): (&[Key], &[Key]) = match self {
             Section::Client => (&CLIENT, &[]),

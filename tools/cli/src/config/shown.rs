@@ -1,4 +1,4 @@
-//! `zerolane config`: what holds, and where it is said.
+//! Implements `zerolane config`: prints the settings in effect, and where each is set.
 
 use anyhow::Result;
 
@@ -8,12 +8,13 @@ use crate::console;
 /// Arguments of `zerolane config`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What holds for this host, as the command line calls it [default: the sections for all hosts, and of serve]
+    /// Show the settings for this host, as the command line names it [default: the sections for all hosts and for
+    /// serve]
     #[arg(value_name = "HOST")]
     host: Option<String>,
 }
 
-/// Says it, in lines that a configuration file could have.
+/// Prints the settings, as lines that a configuration file may contain.
 pub(crate) fn run(args: Args) -> Result<()> {
     let config = Config::load()?;
     for (file, is_there) in &config.files {
@@ -31,7 +32,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
 }
 
 impl Config {
-    /// All keys of a section, set there, or in one of `others`, or by default.
+    /// Prints all keys of a section: set there, in one of `others`, or by default.
     fn say(&self, section: Section, others: &[Section]) -> Result<()> {
         console::say(format_args!("\n[{section}]"))?;
         let keys = section.keys();
@@ -48,7 +49,7 @@ impl Config {
         Ok(())
     }
 
-    /// What is set for single hosts.
+    /// Prints the settings of single hosts.
     fn say_hosts(&self) -> Result<()> {
         let mut said = Vec::new();
         for setting in &self.settings {
