@@ -1,4 +1,4 @@
-//! The exit codes of the process.
+//! Defines the exit codes of the process, and prints an error with its causes.
 
 use std::fmt;
 use std::io;
@@ -23,25 +23,24 @@ pub enum Exit {
     Usage,
     /// The other host does not answer, or is not Zerolane.
     Unreachable,
-    /// Data arrived, and it was not the data that was sent.
+    /// The data that arrived is not the data that was sent.
     Corrupt,
-    /// Some of it was done, such as some files copied or removed, and some was not; the messages say which.
+    /// Part of the work was done, such as some files copied or removed; the messages say what failed.
     Partial,
-    /// The other host does not let this key in, or does not know this code.
+    /// The other host does not let this key in, or does not accept this code.
     Refused,
-    /// The other host's key is not the one it had, or not the one named.
+    /// The other host's key is not the one it had before, or not the one named.
     Changed,
-    /// The other host is at a limit of its own.
+    /// The other host has reached one of its limits.
     Busy,
-    /// All was copied but what vanished from the source before it was read: rsync's number for it.
+    /// Everything was copied except files that vanished from the source before they were read. rsync uses the same
+    /// number.
     Vanished,
-    /// All was copied, and more should have been deleted than `--max-delete` lets: rsync's number for it.
+    /// Everything was copied, and `--max-delete` kept some files from being deleted. rsync uses the same number.
     DeleteLimit,
-    /// The command that `explain` was to run cannot be executed. Shells exit with
-    /// this number too.
+    /// `explain` cannot execute the command. Shells exit with this number too.
     NotExecutable,
-    /// The command that `lab` or `explain` was to run does not exist. Shells exit
-    /// with this number too.
+    /// `lab` or `explain` cannot find the command. Shells exit with this number too.
     CommandNotFound,
     /// Ended by Ctrl-C or SIGTERM, after cleaning up.
     Interrupted,
@@ -68,7 +67,7 @@ Exit codes:
   127  lab, explain: command not found; otherwise the exit code is the command's
   130  stopped by Ctrl-C or SIGTERM, after cleaning up";
 
-    /// What it means that there is no connection, because of `why`.
+    /// The exit code for a connection that failed because of `why`.
     pub(crate) fn of_connecting(why: &zerolane::Error) -> Exit {
         let zerolane::Error::Closed(reason) = why else {
             return Exit::Unreachable;
@@ -86,7 +85,7 @@ Exit codes:
         }
     }
 
-    /// The number that the parent sees.
+    /// The number that the parent process sees.
     pub fn code(self) -> u8 {
         match self {
             Exit::Success => 0,
@@ -107,7 +106,7 @@ Exit codes:
         }
     }
 
-    /// As a shell exits after a command: with its code, or 128 and the signal that killed it.
+    /// The exit code of a shell after a command: the command's code, or 128 plus the signal that killed it.
     pub(crate) fn of_command(status: ExitStatus) -> Exit {
         const SIGNALLED: i32 = 128;
         let code = status
@@ -116,7 +115,7 @@ Exit codes:
         Exit::Command(u8::try_from(code).unwrap_or(u8::MAX))
     }
 
-    /// The exit of a command that is over; what failed is said on standard error.
+    /// The exit of a finished command; prints its error on standard error.
     pub(crate) fn after(done: anyhow::Result<Exit>) -> Exit {
         done.unwrap_or_else(|error| {
             console::note(format_args!("zerolane: {}", words(&error)));
@@ -124,14 +123,14 @@ Exit codes:
         })
     }
 
-    /// The code an error carries, [`Exit::Failure`] if none was attached.
+    /// The code attached to an error, or [`Exit::Failure`].
     pub fn of(error: &anyhow::Error) -> Exit {
         error.downcast_ref().copied().unwrap_or(Exit::Failure)
     }
 }
 
-/// An error and its causes in one line. A cause with which the text before it ends already is left out:
-/// many errors name their cause themselves, for programs that print only the error.
+/// An error and its causes in one line. Leaves out a cause that already ends the text before it: many errors include
+/// their cause, for programs that print only the error.
 fn words(error: &anyhow::Error) -> String {
     let mut words = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -147,7 +146,7 @@ fn words(error: &anyhow::Error) -> String {
     }
 }
 
-/// Whether it is that there are no more descriptors.
+/// Whether the process has no file descriptors left.
 fn is_of_descriptors(cause: &(dyn std::error::Error + 'static)) -> bool {
     let error = cause.downcast_ref::<io::Error>();
     error.and_then(io::Error::raw_os_error) == Some(nix::libc::EMFILE)
@@ -220,7 +219,7 @@ mod tests {
         assert_eq!((code(3 << 8), code(9)), (3, 137));
     }
 
-    /// The guide's table has the words of the help.
+    /// The guide's table has the same words as the help.
     #[test]
     fn HELP__is_the_table_of_the_guide() {
         let guide = include_str!("../../../docs/guide/exit-codes.md").replace('`', "");

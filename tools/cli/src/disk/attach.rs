@@ -1,4 +1,4 @@
-//! `zerolane disk attach`.
+//! Implements `zerolane disk attach`: shows a disk of another host to local programs, over NBD.
 
 use std::io::pipe;
 use std::net::SocketAddr;
@@ -39,20 +39,20 @@ pub(super) struct Args {
     #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, require_equals = true, default_missing_value = iscsi::DEFAULT,
         conflicts_with = "socket")]
     iscsi: Option<SocketAddr>,
-    /// The UNIX socket to make [default: one in the directory of this user's sockets, or of temporary files]
+    /// The UNIX socket to make [default: one in XDG_RUNTIME_DIR, or in the directory of temporary files]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Create this file, and show the disk in it; the NBD server runs as well
+    /// Create this file and show the disk in it, besides running the NBD server
     #[arg(long, value_name = "FILE", conflicts_with = "iscsi")]
     file: Option<PathBuf>,
-    /// Refuse writes of clients
+    /// Refuse writes by clients
     #[arg(long)]
     read_only: bool,
     #[command(flatten)]
     security: ClientArgs,
 }
 
-/// Runs the door until Ctrl-C or SIGTERM.
+/// Serves the disk until Ctrl-C or SIGTERM.
 pub(super) fn run(args: &Args) -> Result<()> {
     if let Some(address) = args.iscsi {
         return iscsi::run(&args.place, &args.security, args.read_only, address);
@@ -92,16 +92,16 @@ pub(super) fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// Runs the door for as long as the file is there, which writes the rest when it ends.
+/// Serves the disk while `nbdfuse` shows it as a file. At its end, `nbdfuse` writes what it still holds.
 fn serve_file(server: &Server, queue: &Queue, shown: Shown, stop: &Stop) -> Result<()> {
     let bytes = queue.unit().bytes();
-    // The queue may fail.
+    // The queue may fail first.
     let is_closed = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let stopped = || stop.requested() || is_closed.load(Ordering::Relaxed);
         let (ended, ends) = pipe()?;
         let file = scope.spawn(move || {
-            // Readable when this is dropped.
+            // Dropping this makes the other end readable.
             let _ends = ends;
             shown.until_stopped(bytes, stopped)
         });
@@ -113,7 +113,7 @@ fn serve_file(server: &Server, queue: &Queue, shown: Shown, stop: &Stop) -> Resu
     })
 }
 
-/// What users can do something about. Clients come and go.
+/// Prints the events about which the user can do something.
 fn tell(news: News) {
     match news {
         News::Came | News::Left => {}
@@ -122,7 +122,7 @@ fn tell(news: News) {
     }
 }
 
-/// A socket of this process.
+/// The default path of the socket, with this process's number.
 fn socket() -> PathBuf {
     let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let own = own.filter(|it| it.is_dir());

@@ -1,4 +1,4 @@
-//! `zerolane disk bench`.
+//! Implements `zerolane disk bench`: measures the rate and latency of a disk of another host.
 
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ pub(super) struct Args {
     /// Requests at a time, 1 to 256
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     queue: u16,
-    /// How long, seconds
+    /// Duration, seconds
     #[arg(long, default_value_t = 5, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
     /// Allow patterns that write, and destroy the disk's content
@@ -43,13 +43,13 @@ pub(super) struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Pattern {
-    /// From the beginning to the end
+    /// Read in order
     Read,
-    /// From the beginning to the end
+    /// Write in order
     Write,
-    /// Anywhere
+    /// Read at random places
     RandomRead,
-    /// Anywhere
+    /// Write at random places
     RandomWrite,
 }
 
@@ -63,7 +63,7 @@ impl Pattern {
     }
 }
 
-/// Measures, and says what was seen.
+/// Measures, and prints the result.
 pub(super) fn run(args: &Args) -> Result<()> {
     let usage = |words: &'static str| anyhow::Error::new(Exit::Usage).context(words);
     ensure!(
@@ -87,7 +87,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
 
 struct Seen {
     seconds: f64,
-    /// Nanoseconds of each request, in order of length.
+    /// Nanoseconds of each request, sorted.
     times: Vec<u64>,
 }
 
@@ -137,10 +137,10 @@ fn measure(queue: &Queue, args: &Args, block: u64) -> Result<Seen> {
 
 fn begin(queue: &Queue, request: Request, alone: bool, told: Sender<(Done, Duration)>) {
     let since = Instant::now();
-    // One that ends early listens no more.
+    // A measurement that ended early has no receiver.
     let over = move |done| drop(told.send((done, since.elapsed())));
     match alone {
-        // A thread that waits drives the connection itself.
+        // A waiting thread drives the connection itself.
         true => over(queue.call(request)),
         false => queue.submit(request, over),
     }

@@ -1,4 +1,4 @@
-//! `zerolane disk attach --file`: the door of programs that open files, by `nbdfuse` of libnbd.
+//! Implements `zerolane disk attach --file`: shows the disk as a file by `nbdfuse` of libnbd.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -9,23 +9,23 @@ use std::time::{Duration, Instant};
 use crate::console;
 use anyhow::{Context, Result, bail};
 
-/// How long `nbdfuse` may take to show the disk.
+/// How long `nbdfuse` may take until the disk is visible.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often its end, and a stop, are looked for.
+/// Poll interval for the end of `nbdfuse` and for a stop.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A file as which `nbdfuse` shows the disk. When it is dropped, the file is gone.
+/// The file in which `nbdfuse` shows the disk. Dropping this removes the file.
 pub(super) struct Shown {
     path: PathBuf,
     child: Child,
 }
 
 impl Shown {
-    /// Starts `nbdfuse` for the NBD server at `uri`, which answers later.
+    /// Starts `nbdfuse` for the NBD server at `uri`, which need not answer yet.
     ///
     /// # Errors
-    /// There is something at `path`, or `nbdfuse` cannot be started.
+    /// `path` exists, or `nbdfuse` cannot be started.
     pub(super) fn start(path: &Path, uri: &str, read_only: bool) -> Result<Shown> {
         File::create_new(path).with_context(|| format!("cannot make {}", path.display()))?;
         let mut command = Command::new("nbdfuse");
@@ -33,7 +33,7 @@ impl Shown {
             command.arg("--readonly");
         }
         command.arg(path).arg(uri).stdin(Stdio::null());
-        // Ctrl-C is for this process, which ends it when all is written.
+        // Ctrl-C must reach only this process, which ends `nbdfuse` after everything is written.
         let child = command.process_group(0).spawn();
         let child = child.inspect_err(|_| drop(fs::remove_file(path)));
         let child = child.context(
@@ -43,10 +43,10 @@ impl Shown {
         Ok(Shown { path, child })
     }
 
-    /// Says where the disk is as soon as it is there, and waits until the user unmounts it or `stopped` says so.
+    /// Prints the path when the disk is visible, and waits until the user unmounts it or `stopped` returns true.
     ///
     /// # Errors
-    /// `nbdfuse` does not show the disk of `bytes` bytes.
+    /// `nbdfuse` does not show a disk of `bytes` bytes.
     pub(super) fn until_stopped(mut self, bytes: u64, stopped: impl Fn() -> bool) -> Result<()> {
         let until = Instant::now() + PATIENCE;
         while !stopped() && fs::metadata(&self.path).map_or(0, |it| it.len()) != bytes {
@@ -69,7 +69,7 @@ impl Shown {
         Ok(())
     }
 
-    /// Programs that have it open keep it until they close it.
+    /// Unmounts the file lazily: programs that have it open keep it until they close it.
     fn unmount(&mut self) {
         let ended = |it: &mut Child| it.try_wait().is_ok_and(|it| it.is_some());
         if ended(&mut self.child) || fusermount(&self.path, &["-u"]) {
@@ -96,7 +96,7 @@ impl Drop for Shown {
     }
 }
 
-/// Whether it unmounted `path`.
+/// Whether `fusermount3` unmounted `path`.
 fn fusermount(path: &Path, words: &[&str]) -> bool {
     let mut command = Command::new("fusermount3");
     command.args(words).arg(path);

@@ -1,4 +1,4 @@
-//! An image, asked as an initiator asks it.
+//! Describes an image by sending it an initiator's requests.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use zerolane_block::{
 
 use super::serve::unreachable;
 
-/// What an image is as a disk.
+/// An image, described as a disk.
 #[derive(Debug, Serialize)]
 pub(super) struct Image {
     image: String,
@@ -22,12 +22,12 @@ pub(super) struct Image {
     pub(super) bytes: u64,
     pub(super) block_bytes: u32,
     pub(super) blocks: u64,
-    /// Behind the last whole block.
+    /// Bytes after the last whole block.
     pub(super) unreachable_bytes: u64,
     pub(super) mapped_bytes: u64,
-    /// Of all there are.
+    /// The number of all mapped ranges.
     pub(super) mapped_ranges: u64,
-    /// The first ones.
+    /// The first of them.
     pub(super) ranges: Vec<Range>,
     pub(super) serial: String,
     pub(super) naa: String,
@@ -37,7 +37,7 @@ pub(super) struct Image {
     pub(super) vital_product_data: Vec<Page>,
 }
 
-/// Bytes that have a place.
+/// A mapped range, bytes.
 #[derive(Debug, Serialize)]
 pub(super) struct Range {
     pub(super) offset: u64,
@@ -53,7 +53,7 @@ pub(super) struct Page {
     pub(super) data: String,
 }
 
-/// Names of the pages.
+/// The name of a page.
 fn name(page: u8) -> &'static str {
     match page {
         0x00 => "supported pages",
@@ -71,7 +71,8 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 impl Image {
-    /// What `path` is in blocks of `block_bytes`, or of as many as it is served in, under the identity of a name if there is one, with so many ranges.
+    /// Describes `path`: in blocks of `block_bytes` (default: those in which it is served), with the identity derived
+    /// from `serial` if given, and with at most `most` ranges.
     pub(super) fn of(
         path: &Path,
         block_bytes: Option<u32>,
@@ -90,7 +91,7 @@ impl Image {
         };
         let block_bytes = block_bytes.unwrap_or_else(|| Disk::block_bytes_of(&store));
         let disk = Disk::of(&store, block_bytes, identity)?;
-        // It is looked at only, but would be served for writing.
+        // It is opened read-only here, but would be served for writing.
         let disk = Disk {
             read_only: false,
             ..disk
@@ -133,7 +134,7 @@ impl Image {
         Ok(())
     }
 
-    /// What an initiator gets that asks for it.
+    /// Asks what an initiator asks, and stores the answers.
     fn ask(&mut self, disk: Disk, store: FileStore) -> Result<()> {
         let mut target = Target::new();
         let lun = Lun::new(0).context("no LUN 0")?;

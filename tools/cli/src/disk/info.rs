@@ -1,4 +1,4 @@
-//! `zerolane disk info`: what an image would be as a disk, or what a disk of a host is.
+//! Implements `zerolane disk info`: describes an image as a disk, or a disk of a host.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,8 @@ const LINE: usize = 32;
 The image is opened for reading and nothing is changed. Its identity follows from this machine's identifier and the \
 path without symbolic links, or from --serial alone: give it one if the image may move, so that initiators know it again.")]
 pub(super) struct Args {
-    /// A regular file or a block device, or a disk of a host: HOST[:PORT]/LUN. What is both is the file
+    /// A regular file or a block device, or a disk of a host: HOST[:PORT]/LUN. An argument that could be either is the
+    /// file
     #[arg(value_name = "IMAGE|HOST/LUN")]
     image: PathBuf,
     /// Length of a logical block, bytes: 512, 1024, 2048 or 4096
@@ -40,7 +41,7 @@ pub(super) struct Args {
     security: ClientArgs,
 }
 
-/// Says what the image is.
+/// Prints the description.
 pub(super) fn run(args: &Args) -> Result<()> {
     let place = args.image.to_str().and_then(|it| it.parse().ok());
     if let Some(place) = place.filter(|_| !args.image.exists()) {
@@ -103,7 +104,7 @@ fn shown(image: &Image) -> String {
     lines.join("\n")
 }
 
-/// Digits in lines, byte by byte.
+/// Splits hexadecimal digits into lines, byte by byte.
 fn digits(text: &str) -> impl Iterator<Item = String> {
     let bytes: Vec<&str> = text
         .as_bytes()

@@ -1,4 +1,4 @@
-//! The iSCSI door of `zerolane disk attach`.
+//! Implements `zerolane disk attach --iscsi`: serves the disk to iSCSI initiators.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::exit::Exit;
 use crate::files::stop_on_signals;
 use crate::security::ClientArgs;
 
-/// Where it listens if no address is given: this machine alone, at the port of iSCSI.
+/// The default address: loopback, at the port of iSCSI.
 pub(super) const DEFAULT: &str = "127.0.0.1:3260";
 
-/// What names of its targets begin with.
+/// The beginning of target names.
 const PREFIX: &str = "iqn.2026-11.zerolane:";
 
-/// Threads that wait for the disk of the other host: as many commands are under way there.
+/// Threads that wait for the remote disk; also the most commands in flight there.
 const THREADS: usize = 16;
 
 /// Serves the disk until Ctrl-C or SIGTERM.
@@ -36,7 +36,7 @@ pub(super) fn run(
     let queue = open(place, security, Default::default())?;
     let unit = queue.unit().clone();
     let stop = stop_on_signals()?;
-    // What an initiator knows the disk by is the same at all doors.
+    // Initiators know the disk by the same identity over NBD and iSCSI.
     let identity = Identity::of_serial(&unit.serial);
     let identity = identity.unwrap_or_else(|| Identity::named(&unit.serial));
     let store = Arc::new(RemoteStore::new(queue));

@@ -1,4 +1,4 @@
-//! `zerolane disk ls`.
+//! Implements `zerolane disk ls`: lists the disks of a host.
 
 use anyhow::Result;
 use indicatif::HumanBytes;
@@ -23,7 +23,7 @@ pub(super) struct Args {
     security: ClientArgs,
 }
 
-/// A line for each disk.
+/// Prints a line for each disk.
 pub(super) fn run(args: &Args) -> Result<()> {
     for unit in units(&args.host, &args.security)? {
         match args.json {

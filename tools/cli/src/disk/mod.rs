@@ -1,4 +1,4 @@
-//! `zerolane disk`: images as disks of other hosts.
+//! Implements `zerolane disk`: serves images as disks to other hosts, and uses theirs.
 //!
 //! | module | command |
 //! |---|---|
@@ -39,9 +39,9 @@ enum Command {
     Ls(list::Args),
     /// Describe an image as a disk, or a disk of a host
     Info(info::Args),
-    /// Measure a disk of a host
+    /// Measure the rate and latency of a disk of a host
     Bench(bench::Args),
-    /// Open a disk of a host to other programs, as an NBD server on a UNIX socket, as a file, or over iSCSI
+    /// Show a disk of a host to local programs: as an NBD server on a UNIX socket, as a file, or over iSCSI
     Attach(attach::Args),
 }
 

@@ -1,4 +1,4 @@
-//! Disks of other hosts, as users write them: `HOST[:PORT]/LUN`.
+//! Parses `HOST[:PORT]/LUN`, and opens that disk.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use zerolane_disk::initiator::{Dial, Error, Options, Queue, Unit};
 use crate::host::{Dialer, Host};
 use crate::security::ClientArgs;
 
-/// UDP port where the command line names none.
+/// The default UDP port.
 pub(super) const DEFAULT_PORT: u16 = 9183;
 
 /// A disk of a host.
@@ -39,7 +39,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// From `HOST[:PORT]`.
+/// Parses `HOST[:PORT]`.
 pub(super) fn parse_host(text: &str) -> Result<Host, String> {
     Host::parse(text, DEFAULT_PORT)
 }
@@ -64,7 +64,7 @@ pub(super) fn open(place: &Place, security: &ClientArgs, options: Options) -> Re
     explained(&dialer, queue).with_context(|| format!("opening {place}"))
 }
 
-/// The disks that there are for this key.
+/// The disks of a host that this key may see.
 pub(super) fn units(host: &Host, security: &ClientArgs) -> Result<Vec<Unit>> {
     let dialer = Arc::new(host.dialer(security)?);
     let patience = Options::default().patience;

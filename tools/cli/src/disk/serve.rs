@@ -1,4 +1,4 @@
-//! `zerolane disk serve`.
+//! Implements `zerolane disk serve`: serves images and block devices to other hosts.
 
 use std::fmt;
 use std::io;
@@ -21,13 +21,13 @@ use crate::files::stop_on_signals;
 use crate::host::Serving;
 use crate::security::{self, ServerArgs};
 
-/// What is before the size of a disk in memory.
+/// The prefix of a disk in memory, before its size.
 const MEMORY: &str = "memory:";
 
-/// Beside this user's keys: which disks lost writes since the machine was started.
+/// The file, beside the user's keys, that records which disks lost writes since the machine started.
 const LOSSES: &str = "lost_writes";
 
-/// Most threads that work on disks.
+/// Most threads for disk I/O.
 const THREADS_MAX: usize = 256;
 
 /// Arguments of `zerolane disk serve`.
@@ -36,15 +36,15 @@ const THREADS_MAX: usize = 256;
 The first image is LUN 0, the next one LUN 1, and so on. In the list of keys a disk is a region called disk0, disk1, and \
 so on: 'KEY read regions=disk0' sees LUN 0 alone and may not write it, 'KEY read-write' sees and writes all of them.")]
 pub(super) struct Args {
-    /// Regular files, block devices, or memory:SIZE, a disk in memory of this process, which starts as zeros and ends with
-    /// the process
+    /// Regular files, block devices, or memory:SIZE for a disk in this process's memory, which starts as zeros and ends
+    /// with the process
     #[arg(required = true, value_name = "IMAGE|DEVICE|memory:SIZE")]
     images: Vec<Medium>,
     /// Refuse all writes
     #[arg(long)]
     read_only: bool,
-    /// Address to listen on, or a name of this host, with or without a port (port 0: any free one), or ether:IFACE
-    /// for raw Ethernet
+    /// Address or host name to listen on, with or without a port (port 0: any free one), or ether:IFACE for raw
+    /// Ethernet
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     #[arg(default_value_t = Listen::loopback(DEFAULT_PORT))]
     listen: Listen,
@@ -52,7 +52,7 @@ pub(super) struct Args {
     /// [default: 512, or a device's own if that is more]
     #[arg(long, value_name = "BYTES")]
     block_size: Option<u32>,
-    /// Serve images that do not end with a whole block, although initiators cannot reach the bytes behind the last one
+    /// Serve images that do not end with a whole block. Initiators cannot reach the bytes after the last whole block
     #[arg(long)]
     ignore_tail: bool,
     /// Name that the identity of the first image is derived from, instead of machine and path; repeat it for the next
@@ -66,12 +66,12 @@ pub(super) struct Args {
     security: ServerArgs,
 }
 
-/// What a disk keeps its blocks in.
+/// Where a disk keeps its blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Medium {
     /// A file or device.
     File(PathBuf),
-    /// So many bytes of memory.
+    /// Memory of this many bytes.
     Memory(u64),
 }
 
@@ -100,7 +100,7 @@ impl fmt::Display for Medium {
 }
 
 impl Medium {
-    /// Its bytes, and who it is where no name is given.
+    /// Opens the store, and derives the identity to use if none is named.
     fn open(&self, read_only: bool) -> Result<(Arc<dyn Store>, Identity)> {
         match self {
             Medium::File(path) => {
@@ -108,7 +108,7 @@ impl Medium {
                 Ok((Arc::new(store), Identity::of_image(path)?))
             }
             Medium::Memory(bytes) => {
-                // Another one after each start, for what it had is gone.
+                // A new identity at each start, because the earlier content is gone.
                 let name = zerolane::security::random()?;
                 let name: String = name.iter().map(|it| format!("{it:02x}")).collect();
                 Ok((Arc::new(MemoryStore::new(*bytes)), Identity::named(&name)))
@@ -117,7 +117,7 @@ impl Medium {
     }
 }
 
-/// Why an image cannot be opened, and what to do if it is served already.
+/// Adds to an error what to do if another process serves the image.
 fn explained(error: io::Error) -> anyhow::Error {
     let in_use: Option<&InUse> = error.get_ref().and_then(|it| it.downcast_ref());
     match in_use {
@@ -173,7 +173,7 @@ pub(super) fn run(args: Args) -> Result<()> {
         .iter()
         .map(|&on| server.listen(on, options.clone()));
     let first = endpoints.next().context("no address to listen on")?;
-    // Another address of the same name, if the first is taken.
+    // If an address is taken, tries the next one of the same name.
     let endpoint = endpoints.fold(first, |found, next| found.or(next));
     let endpoint = endpoint.with_context(|| format!("cannot listen on {}", args.listen))?;
     let (address, key) = server.endpoint(endpoint).context("it listens")?;
@@ -198,14 +198,14 @@ pub(super) fn run(args: Args) -> Result<()> {
     Err(Exit::Interrupted.into())
 }
 
-/// How all images are served.
+/// Options for all images.
 struct Terms {
     block_size: Option<u32>,
     read_only: bool,
     ignore_tail: bool,
 }
 
-/// Adds an image as LUN `number`; returns what to say of it.
+/// Adds an image as LUN `number`; returns the line that describes it.
 fn add(
     server: &mut Server,
     number: usize,
@@ -242,12 +242,12 @@ fn add(
     Ok(words)
 }
 
-/// Bytes behind the last whole block.
+/// Bytes after the last whole block.
 pub(super) fn unreachable(bytes: u64, block_size: u32) -> u64 {
     bytes % u64::from(block_size)
 }
 
-/// What is wrong with an image whose end is no whole block, and what to do.
+/// The error for an image that does not end with a whole block, with what to do.
 fn refused_for(medium: &Medium, bytes: u64, block_size: u32) -> String {
     let tail = unreachable(bytes, block_size);
     let mend = match medium {

@@ -1,4 +1,4 @@
-//! What a value that was read means, and what mends it.
+//! Judges each value that `doctor` read, and chooses the command that fixes it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,23 +10,23 @@ use zerolane::failure::CloseReason;
 use zerolane::keys;
 use zerolane::security::Cipher;
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum State {
     Ok,
-    /// It works, and would be faster otherwise.
+    /// It works, but slower than it could.
     Slow,
     Wrong,
 }
 
-/// What one check found.
+/// The result of one check.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     pub(super) check: String,
     pub(super) state: State,
     found: String,
-    /// A command, or what to do.
+    /// A command that fixes it, or advice.
     #[serde(skip_serializing_if = "Option::is_none")]
     mend: Option<String>,
 }
@@ -69,8 +69,8 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What a socket of this process got of what it asked for, and the limit for those without rights, in bytes. The kernel
-/// grants twice what it is asked for, for its own needs.
+/// Compares the receive buffer of a socket with what it asked for and with the limit of unprivileged processes, in
+/// bytes. The kernel grants twice what a socket asks for, for its own overhead.
 pub(super) fn receive_buffer(granted: usize, wanted: usize, limit: Option<usize>) -> Finding {
     let check = "receive buffer";
     let words = format!("{} KiB of {} KiB", granted / 2048, wanted / 1024);
@@ -126,7 +126,7 @@ pub(super) fn no_loopback(error: &zerolane::Error) -> Finding {
     )
 }
 
-/// Times of files come from it, and those of the log.
+/// Checks the clock, from which file times and log times come.
 pub(super) fn clock(now: SystemTime, made: Option<SystemTime>) -> Finding {
     const DAY: Duration = Duration::from_secs(24 * 3600);
     match made {
@@ -140,7 +140,7 @@ pub(super) fn clock(now: SystemTime, made: Option<SystemTime>) -> Finding {
     }
 }
 
-/// Every datagram asks for the time.
+/// Checks the clock source, which is read for every datagram.
 pub(super) fn clock_source(name: &str) -> Finding {
     match name {
         "hpet" | "acpi_pm" | "jiffies" | "refined-jiffies" => Finding::bad(
@@ -162,7 +162,7 @@ pub(super) fn no_home() -> Finding {
     )
 }
 
-/// What is in a file of keys, `None` without one.
+/// Reports the content of a key file; `found` is `None` if there is no file.
 pub(super) fn key_file(
     check: &str,
     path: &Path,
@@ -185,9 +185,9 @@ pub(super) fn key_file(
     Finding::bad(check, State::Wrong, words, mend)
 }
 
-/// The path MTU to `host`, as the kernel knows it (`mtu`), and as a connection found it, if one was made.
+/// Reports the path MTU to `host`: `mtu` from the kernel, and `found` from a connection's probes, if one was made.
 pub(super) fn mtu(host: IpAddr, mtu: u32, found: Option<u32>) -> Finding {
-    // What every path has, and Zerolane needs.
+    // The least that every path carries for IPv4, and that Zerolane needs.
     let least = if host.is_ipv4() { 576 } else { 1280 };
     let check = format!("MTU to {host}");
     match found {
@@ -221,7 +221,7 @@ pub(super) fn no_address(host: &str, error: &dyn fmt::Display) -> Finding {
     )
 }
 
-/// What came of trying to connect with a key made for that.
+/// Reports the outcome of a connection attempt with a fresh key.
 pub(super) fn answer(host: &str, tried: Result<(), &zerolane::Error>) -> Finding {
     let check = format!("UDP to {host}");
     let error = match tried {

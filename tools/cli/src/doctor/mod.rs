@@ -1,4 +1,4 @@
-//! `zerolane doctor`: what on this machine, or on the way to a host, is in the way.
+//! Implements `zerolane doctor`: checks this machine, and on request the way to a host.
 
 mod findings;
 mod probe;
@@ -37,7 +37,7 @@ fn parse_there(text: &str) -> Result<(String, u16), String> {
     }
 }
 
-/// Says what it found; fails if something is wrong.
+/// Prints the findings; fails if something is wrong.
 pub(crate) fn run(args: Args) -> Result<()> {
     let mut findings = own_machine();
     findings.extend(keys());

@@ -1,4 +1,4 @@
-//! Trying it out.
+//! Probes loopback and the way to a host with real connections.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
@@ -11,13 +11,13 @@ use zerolane::{Connection, Endpoint, Options};
 
 use super::findings::{self, Finding};
 
-/// For an answer of a host that is there.
+/// How long to wait for a host's answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Between two looks at what a connection found.
+/// Poll interval for the result of the path MTU probes.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What is asked about is the network, also of this host.
+/// UDP even for this host, because the checks concern the network.
 fn over_udp() -> Options {
     Options {
         connect_timeout: PATIENCE,
@@ -26,7 +26,7 @@ fn over_udp() -> Options {
     }
 }
 
-/// What a connection of this process to itself gets.
+/// Connects this process to itself, and returns the counters.
 pub(super) fn loopback() -> Result<Account, zerolane::Error> {
     let options = over_udp();
     let mut endpoint = Endpoint::bind("127.0.0.1:0", options.clone())?;
@@ -40,7 +40,7 @@ pub(super) fn loopback() -> Result<Account, zerolane::Error> {
     Ok(connected.account())
 }
 
-/// What is known of the way to a host, and whether it answers there.
+/// Checks the path MTU to a host, and whether it answers.
 pub(super) fn way_to(name: &str, port: u16) -> Vec<Finding> {
     let addresses = match (name, port).to_socket_addrs() {
         Ok(addresses) => addresses.collect::<Vec<_>>(),
@@ -48,7 +48,7 @@ pub(super) fn way_to(name: &str, port: u16) -> Vec<Finding> {
     };
     let options = over_udp();
     let look = |address: SocketAddr| {
-        // A key made for it: which key this user has is nobody's business.
+        // A fresh key, so that the host does not learn this user's key.
         let tried = Connection::connect(address, &options).map(carried);
         let found = tried.as_ref().ok().copied().flatten();
         let mtu = mtu(address).map(|it| findings::mtu(address.ip(), it, found));
@@ -63,7 +63,7 @@ pub(super) fn way_to(name: &str, port: u16) -> Vec<Finding> {
     addresses.into_iter().flat_map(look).collect()
 }
 
-/// The MTU that a connection finds by its probes, if it comes to an end with them.
+/// The path MTU that the connection's probes find; `None` if they do not finish.
 fn carried(mut connection: Connection) -> Option<u32> {
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
@@ -76,7 +76,7 @@ fn carried(mut connection: Connection) -> Option<u32> {
     None
 }
 
-/// The path MTU to an address: of the interface, unless the kernel was told of a smaller one.
+/// The kernel's path MTU to an address: that of the interface, unless the kernel has learned of a smaller one.
 fn mtu(to: SocketAddr) -> io::Result<u32> {
     let any: SocketAddr = match to {
         SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),

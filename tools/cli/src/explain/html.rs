@@ -1,4 +1,4 @@
-//! The explanation as one page that needs nothing else: light or dark as the reader has it, readable on a phone.
+//! Formats the explanation as one self-contained HTML page.
 
 use std::fmt::Write as _;
 
@@ -25,7 +25,7 @@ th, td { padding: .25rem .75rem .25rem 0; border-bottom: 1px solid var(--line); 
 </style>
 "#;
 
-/// The page; `subject` is what was explained.
+/// Formats the page; `subject` names what was explained.
 pub(super) fn page(subject: &str, explanation: &Explanation) -> String {
     let subject = escaped(subject);
     let mut page = format!(
@@ -79,7 +79,7 @@ fn add_table(page: &mut String, table: &Rows) {
             );
         }
         if let Some(share) = table.shares.get(at) {
-            // The number is beside it.
+            // The row shows the number beside the bar.
             let width = percent(*share).replace(' ', "");
             let _ = write!(
                 page,
@@ -91,7 +91,7 @@ fn add_table(page: &mut String, table: &Rows) {
     page.push_str("</table></div>\n");
 }
 
-/// Names are others' choice: of programs, functions, interfaces.
+/// Escapes names of programs, functions and interfaces, which are untrusted.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for it in text.chars() {

@@ -1,4 +1,4 @@
-//! `zerolane explain`: where CPU time, copies and packets go while something runs.
+//! Implements `zerolane explain`: shows where CPU time, copies and packets go while a program runs.
 
 mod html;
 mod report;
@@ -23,10 +23,10 @@ use crate::exit::Exit;
 use crate::lab::units;
 use crate::program;
 
-/// A day; what is watched for longer is watched in vain.
+/// The longest time to watch: a day.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
-/// More samples a second would be little but samples.
+/// The highest sampling rate. At higher rates, sampling itself dominates.
 const HIGHEST_HZ: u64 = 20_000;
 
 /// Arguments of `zerolane explain`.
@@ -57,20 +57,20 @@ pub struct Args {
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
-    /// Write the stacks for flame graphs, one a line with its samples
+    /// Write the stacks for flame graphs, each with its samples on one line
     #[arg(long, value_name = "FILE")]
     folded: Option<PathBuf>,
     /// Write the tables as one self-contained HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Samples a second of each CPU, up to 20000; 0: none, the counters alone; tick: with the kernel's own [default: as
-    /// many as take a hundredth of the time here, up to 997]
+    /// Samples a second of each CPU, up to 20000; 0 for none, only counters; tick for the kernel's own timer tick
+    /// [default: as many as take a hundredth of the time here, up to 997]
     #[arg(long, value_name = "HZ", value_parser = rate)]
     frequency: Option<Rate>,
-    /// Do not count system calls, which makes each a little longer
+    /// Do not count system calls; counting makes each a little longer
     #[arg(long)]
     no_system_calls: bool,
-    /// What to run and explain
+    /// The command to run and explain
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -88,7 +88,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     units::duration_up_to(text, LONGEST)
 }
 
-/// Explains what was asked for; the exit of the command, if one was run.
+/// Explains the command, process or machine; returns the exit code of a command.
 pub(crate) fn run(args: Args) -> Result<Exit> {
     let options = Options {
         rate: args.frequency.unwrap_or_default(),
@@ -134,12 +134,13 @@ fn refused(error: zerolane_explain::Error) -> anyhow::Error {
         zerolane_explain::Error::Start { program, .. } => exit_of(program),
         _ => Exit::Failure,
     };
-    // The code first: what is printed begins with what comes last.
+    // anyhow prints the outermost context first, so the exit code goes innermost.
     let words = anyhow::Error::new(error);
     anyhow!(exit).context(format!("{words:#}"))
 }
 
-/// Of a program that does not start. The error is no guide: it is about rights where a directory of PATH is closed.
+/// The exit code for a program that does not start. The error does not tell: it reports missing permissions if a
+/// directory of PATH is closed.
 fn exit_of(program: &str) -> Exit {
     let path = Path::new(program);
     let named = path.components().count() > 1 && path.exists();
@@ -169,7 +170,7 @@ fn show(args: &Args, explanation: &Explanation) -> Result<()> {
     }
 }
 
-/// What was explained, in words.
+/// The subject of the explanation, in words.
 fn subject(args: &Args) -> String {
     let words = args.command.iter().map(|it| it.to_string_lossy());
     match args.pid {
@@ -190,7 +191,7 @@ fn lines_of(stacks: &HashMap<String, u64>) -> String {
     text
 }
 
-/// Writes all of it or nothing.
+/// Writes the whole file or nothing.
 fn write_whole(path: &Path, text: &str) -> Result<()> {
     let mut part = path.as_os_str().to_owned();
     part.push(format!(".{}.part", process::id()));

@@ -1,10 +1,10 @@
-//! The explanation as sections: tables, and sentences about them.
+//! Arranges the explanation in sections of tables and sentences.
 
 use bytesize::ByteSize;
 use comfy_table::{CellAlignment, Table, presets};
 use zerolane_explain::{CpuTime, Explanation, Source};
 
-/// A table, if there is one, and sentences.
+/// An optional table, and sentences.
 #[derive(Default)]
 pub(super) struct Section {
     pub(super) table: Option<Rows>,
@@ -16,7 +16,7 @@ pub(super) struct Rows {
     pub(super) titles: Vec<&'static str>,
     pub(super) name_columns: usize,
     pub(super) rows: Vec<Vec<String>>,
-    /// The share that each row is of something, from 0 to 1; empty if they are of nothing.
+    /// The share of each row in the total, from 0 to 1; empty if rows have no total.
     pub(super) shares: Vec<f64>,
 }
 
@@ -34,7 +34,7 @@ impl Rows {
         }
     }
 
-    /// `None` if there is no row.
+    /// A section with these rows; `None` if there are none.
     fn section(self) -> Option<Section> {
         (!self.rows.is_empty()).then(|| Section {
             table: Some(self),
@@ -66,7 +66,7 @@ pub(super) fn sections(explanation: &Explanation) -> Vec<Section> {
     sections.into_iter().flatten().collect()
 }
 
-/// For a terminal.
+/// Formats the explanation for a terminal.
 pub(super) fn text(explanation: &Explanation) -> String {
     let of_section = |section: Section| {
         let table = section.table.as_ref().map(text_of_table);

@@ -1,6 +1,6 @@
-//! Has files copied from one host to another, when both sides of `cp` or `sync` are remote: logs in at both, and tells the
-//! source what to copy and where the target is ([`ordered`](super::ordered) does that). The source draws its key and says the
-//! public half: no secret is said.
+//! Copies files from one host to another, if both sides of `cp` or `sync` are remote: logs in at both, and tells the
+//! source what to copy and where the target is (see [`ordered`](super::ordered)). The source generates its key and
+//! reports the public half, so no secret crosses the channel.
 
 use std::io::{ErrorKind, Read, stdout};
 use std::net::SocketAddr;
@@ -19,16 +19,16 @@ use crate::exit::Exit;
 use crate::login::Shell;
 use crate::security::FileClientArgs;
 
-/// The command by which the program is started at the source.
+/// The subcommand that runs at the source.
 pub(crate) const SUBCOMMAND: &str = "between";
 
-/// Bytes that may say what to copy: filters and paths.
+/// Most bytes of a task: filters and paths.
 const TASK_BYTES: u32 = 1 << 20;
-/// How long the source may take to end once it was told to.
+/// How long the source may take to end after it was told to.
 const FAREWELL: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What copies.
+/// The command that copies.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Verb {
@@ -54,23 +54,23 @@ pub(super) struct Between {
     pub(super) destination: Vec<u8>,
 }
 
-/// What the source must do.
+/// The task that the source receives.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Task {
     pub(super) verb: Verb,
-    /// As on the command line.
+    /// Options, as on the command line.
     pub(super) options: Vec<Vec<u8>>,
     pub(super) sources: Vec<Vec<u8>>,
     pub(super) destination: Vec<u8>,
     pub(super) patience: Duration,
-    /// `None`: the target is at the same host.
+    /// `None` means that the target is on the source's host.
     pub(super) target: Option<Target>,
 }
 
-/// A server that was started at the target, for the source's key.
+/// The server that this machine started at the target, for the source's key.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Target {
-    /// What the user calls the source.
+    /// The source's name on the command line.
     pub(super) source: String,
     pub(super) user: Option<String>,
     pub(super) name: String,
@@ -80,10 +80,10 @@ pub(super) struct Target {
 }
 
 impl Between {
-    /// Has it copied, by `verb` with the options of this command line.
+    /// Runs the copy, with the options of this process's command line.
     ///
     /// # Errors
-    /// It could not be begun; what goes wrong later, the source says.
+    /// The copy could not begin. Later failures are printed by the source.
     pub(super) fn run<A: clap::Args>(
         self,
         verb: Verb,
@@ -123,7 +123,7 @@ impl Between {
             }),
         };
         let order = task.encoded().inspect_err(|_| shell.hang_up(FAREWELL))?;
-        // If it has gone, that tells why.
+        // If the source is gone, its exit says why.
         let _ = shell.say(&order);
         let status = loop {
             let ended = shell.ended();
@@ -137,7 +137,7 @@ impl Between {
             }
             thread::sleep(LOOK);
         };
-        // All that it said.
+        // Everything that the source printed.
         let _ = rest.join();
         match status.code() {
             Some(255) | None => bail!(
@@ -148,8 +148,8 @@ impl Between {
     }
 }
 
-/// The options of this process's command line that the source needs, each with its value. Filters are said as rules: files of
-/// them are here.
+/// The options of this process's command line that the source needs, with their values. Filters become rules, because
+/// filter files are on this machine.
 fn options_given<A: clap::Args>(verb: Verb, filter: &Filter) -> Result<Vec<Vec<u8>>> {
     const OWN: [&str; 12] = [
         "rsh",
@@ -194,7 +194,7 @@ fn options_given<A: clap::Args>(verb: Verb, filter: &Filter) -> Result<Vec<Vec<u
 }
 
 impl Task {
-    /// Its length and itself, for the source.
+    /// Encodes the task, after its length.
     fn encoded(&self) -> Result<Vec<u8>> {
         let task = serde_json::to_vec(self)?;
         let bytes = u32::try_from(task.len()).ok();
@@ -205,7 +205,7 @@ impl Task {
         Ok([&bytes.to_be_bytes()[..], &task].concat())
     }
 
-    /// Reads that; `None` if nothing comes any more.
+    /// Decodes a task; `None` at the end of the input.
     pub(super) fn read(input: &mut impl Read) -> Result<Option<Task>> {
         let mut bytes = [0; 4];
         match input.read_exact(&mut bytes) {

@@ -1,4 +1,4 @@
-//! `zerolane rm`, `mkdir` and `mv`.
+//! Implements `zerolane rm`, `mkdir` and `mv`.
 
 use anyhow::{Result, anyhow};
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -20,10 +20,10 @@ pub struct RemoveArgs {
     #[arg(required = true, value_name = "HOST:PATH",
           value_parser = OsStringValueParser::new().try_map(parse_remote))]
     locations: Vec<(Host, Vec<u8>)>,
-    /// Remove directories with all that is in them
+    /// Remove directories with everything in them
     #[arg(short, long)]
     recursive: bool,
-    /// Remove files without write permission too, and say nothing of what is not there
+    /// Also remove files without write permission, and ignore paths that do not exist
     #[arg(short, long)]
     force: bool,
     #[command(flatten)]
@@ -37,7 +37,7 @@ pub struct MakeArgs {
     #[arg(required = true, value_name = "HOST:PATH",
           value_parser = OsStringValueParser::new().try_map(parse_remote))]
     locations: Vec<(Host, Vec<u8>)>,
-    /// Also make the directories above; one that is there is no failure
+    /// Also make missing parent directories, and accept directories that exist
     #[arg(short, long)]
     parents: bool,
     #[command(flatten)]
@@ -50,20 +50,20 @@ pub struct MoveArgs {
     /// What to rename, `[USER@]HOST[:PORT]:PATH`
     #[arg(value_name = "HOST:FROM", value_parser = OsStringValueParser::new().try_map(parse_remote))]
     from: (Host, Vec<u8>),
-    /// Its new name, or the directory to move it into; at the same host
+    /// Its new name, or an existing directory to move it into; at the same host
     #[arg(value_name = "HOST:TO", value_parser = OsStringValueParser::new().try_map(parse_remote))]
     to: (Host, Vec<u8>),
     /// Replace a file without write permission
     #[arg(short, long)]
     force: bool,
-    /// Replace nothing
+    /// Do not replace existing files
     #[arg(short, long, conflicts_with = "force")]
     no_clobber: bool,
     #[command(flatten)]
     security: FileClientArgs,
 }
 
-/// Says what failed at the server.
+/// Prints failures at the server.
 struct Told;
 
 impl Observer for Told {

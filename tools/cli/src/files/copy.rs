@@ -1,4 +1,4 @@
-//! `zerolane cp`.
+//! Implements `zerolane cp`.
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, stdin, stdout};
@@ -51,7 +51,7 @@ pub struct Args {
     #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"],
           value_parser = OsStringValueParser::new().try_map(parse_location))]
     locations: Vec<Location>,
-    /// Copy directories with all that is in them
+    /// Copy directories with everything in them
     #[arg(short, long)]
     recursive: bool,
     #[command(flatten)]
@@ -60,7 +60,7 @@ pub struct Args {
     kept: KeptArgs,
     #[command(flatten)]
     permissions: PermissionArgs,
-    /// Copy symbolic links that are named as sources as links, not what they lead to
+    /// Copy symbolic links named as sources as links, not the files they point to
     #[arg(short = 'P', long, conflicts_with = "copy_links")]
     keep_links: bool,
     #[command(flatten)]
@@ -68,12 +68,12 @@ pub struct Args {
     /// Replace target files without write permission
     #[arg(short, long)]
     force: bool,
-    /// Name each file that is copied
+    /// Print the name of each file that is copied
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
     #[command(flatten)]
     copying: CopyingArgs,
-    /// Share the files out over so many connections, each with threads of its own, where one core is not enough
+    /// Spread the files over this many connections, each with its own threads, where one core is not enough
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["code", "hard_links"],
           value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_CONNECTIONS)))]
     connections: u16,
@@ -98,20 +98,20 @@ enum Direction {
         sources: Vec<Vec<u8>>,
         destination: PathBuf,
     },
-    /// From here, where a login named them.
+    /// From here, with paths that a login's order named.
     PutMatching {
         sources: Vec<Vec<u8>>,
         side: Side,
         destination: Vec<u8>,
     },
-    /// Standard input to a file there.
+    /// Standard input to a remote file.
     PutStream { side: Side, destination: Vec<u8> },
-    /// A file from there to standard output.
+    /// A remote file to standard output.
     GetStream { side: Side, source: Vec<u8> },
 }
 
 impl Direction {
-    /// The other side than this process's.
+    /// The side that is not this process.
     fn side(&self) -> Side {
         match self {
             Direction::Put { side, .. }
@@ -122,7 +122,7 @@ impl Direction {
         }
     }
 
-    /// A pipe that is named as the only source, such as `/dev/stdin` or `<(command)`, is read as standard input is.
+    /// Reads a pipe that is the only source, such as `/dev/stdin` or `<(command)`, like standard input.
     fn of_pipe(self) -> (Direction, Option<OwnedFd>) {
         match self {
             Direction::Put {
@@ -138,7 +138,7 @@ impl Direction {
         }
     }
 
-    /// What speaks against these options, in words.
+    /// The reason why these options do not fit, if any.
     fn check(
         &self,
         resume: bool,
@@ -164,7 +164,7 @@ impl Direction {
     }
 }
 
-/// Copies; the exit code says whether everything, something or nothing was.
+/// Copies. The exit code says whether everything, something or nothing was copied.
 pub(crate) fn run(mut args: Args) -> Result<Exit> {
     let locations = std::mem::take(&mut args.locations);
     if let Some(between) = between(&locations) {
@@ -177,12 +177,12 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
     let progress = args.copying.progress_with(&side, args.verbose);
     let security = args.security.clone();
     let guarded = |patience, max_rate| Guarded::copying(side, security, patience, max_rate);
-    // Without the handler, Ctrl-C ends the process at once: a killed copy is safe.
+    // Without the handler, Ctrl-C ends the process at once. That is safe: a killed copy loses nothing.
     let stop = || stop_on_signals().unwrap_or_default();
     run_in(args, direction, &progress, guarded, stop)
 }
 
-/// Copies from here, as a machine says that logged in.
+/// Copies from here, as ordered by the machine that logged in.
 pub(super) fn run_between(
     args: Args,
     sources: Vec<Vec<u8>>,
@@ -242,7 +242,7 @@ fn run_in(
     if let Err(Error::Output(error)) = &copied
         && error.kind() == ErrorKind::BrokenPipe
     {
-        // Whoever read it has enough: the end is that of other tools, without a word.
+        // The reader has closed the pipe: end silently by SIGPIPE, like other tools.
         let _ = emulate_default_handler(SIGPIPE);
     }
     let can_resume = !matches!(
@@ -296,7 +296,7 @@ fn copy(
     }
 }
 
-/// The copy between hosts that the locations ask for, if no side is here.
+/// The copy between hosts, if no side is on this machine.
 fn between(locations: &[Location]) -> Option<Between> {
     let remote = |location: &Location| match location {
         Location::Remote(host, path) => Some((host.clone(), path.clone())),
@@ -315,7 +315,7 @@ fn between(locations: &[Location]) -> Option<Between> {
     })
 }
 
-/// The copy that the locations ask for, or a message why there is none.
+/// The direction of the copy, or a message why it is not possible.
 fn direction(mut locations: Vec<Location>) -> Result<Direction, &'static str> {
     const MIXED: &str = "all sources must be local, or all at one host";
     const ALONE: &str = "- is standard input or output, and goes with one other path alone";
@@ -364,7 +364,7 @@ fn direction(mut locations: Vec<Location>) -> Result<Direction, &'static str> {
             sources: remote,
             destination,
         }),
-        // All are remote, and not as `between` has it.
+        // All sides are remote, but not in a combination that `between` accepts.
         (Ok(_), Location::Remote(..)) => Err(MIXED),
         (Err(_), _) => Err(MIXED),
     }
@@ -378,14 +378,14 @@ pub(super) fn side_of(location: Location) -> (Side, Vec<u8>) {
     }
 }
 
-/// How standard input or output is written in place of a local path.
+/// The path that stands for standard input or output.
 const STREAM: &str = "-";
 
-/// What to do when a copy ended before its end.
+/// What the user can do after a copy that ended early.
 const LEFT: &str =
     "the copy is not complete: say it again with --resume, to go on with what is there";
 
-/// Whether the connection broke, after copying had begun.
+/// Whether the connection broke after copying had begun.
 pub(super) fn is_broken(error: &Error) -> bool {
     matches!(
         error,

@@ -1,4 +1,4 @@
-//! Options of the commands that copy: how they write, how long they try, what they say.
+//! Defines the options that `cp`, `sync` and `receive` share: writing, patience and output.
 
 use std::time::Duration;
 
@@ -9,33 +9,33 @@ use super::within::Side;
 /// How `cp` and `sync` write files.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct WritingArgs {
-    /// Keep what a killed copy left of a large file, where it is the same
+    /// Continue a large file that a killed copy left incomplete, as far as it is the same
     #[arg(long)]
     pub(crate) resume: bool,
-    /// Of files that are there already, send only the parts that differ
+    /// Of existing files, send only the parts that differ
     #[arg(long)]
     pub(crate) delta: bool,
-    /// Write files that are there already themselves, and block devices that are named; marked while incomplete
+    /// Write existing files in place, also block devices named as targets; they are marked while incomplete
     #[arg(long)]
     pub(crate) in_place: bool,
-    /// Have each file on the disk (fsync) before it gets its name
+    /// Write each file to the disk (fsync) before it gets its name
     #[arg(long)]
     pub(crate) fsync: bool,
-    /// Copy files that are written to meanwhile as they are read, such as logs, and do not refuse them
+    /// Copy files that change while they are read, such as logs, instead of refusing them
     #[arg(long)]
     pub(crate) allow_changing: bool,
 }
 
-/// How long `cp`, `sync` and `receive` try, how fast they are, and what they say.
+/// How long `cp`, `sync` and `receive` try, how fast they copy, and what they print.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct CopyingArgs {
-    /// When the connection breaks, try for this many seconds to go on with another one; 0: not at all [default: 300]
+    /// When the connection breaks, try for this many seconds to continue over a new one; 0: do not [default: 300]
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u64>,
-    /// Events for machines, one JSON object a line
+    /// Print events for machines, one JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
-    /// No progress, and no summary at the end
+    /// Print no progress, and no summary at the end
     #[arg(short, long)]
     pub(crate) quiet: bool,
     #[command(flatten)]
@@ -43,12 +43,12 @@ pub(crate) struct CopyingArgs {
 }
 
 impl CopyingArgs {
-    /// How long to try, if that was said.
+    /// The patience on the command line, if given.
     pub(crate) fn patience(&self) -> Option<Duration> {
         self.timeout.map(Duration::from_secs)
     }
 
-    /// What is said of a copy to or from `side`; `verbose`: each file, too.
+    /// The progress output for a copy to or from `side`; with `verbose`, also each file.
     pub(super) fn progress_with(&self, side: &Side, verbose: bool) -> Progress {
         let progress = self.progress(verbose);
         match side {
@@ -57,7 +57,7 @@ impl CopyingArgs {
         }
     }
 
-    /// What is said; `verbose`: each file, too.
+    /// The progress output; with `verbose`, also each file.
     pub(crate) fn progress(&self, verbose: bool) -> Progress {
         let talk = match (self.quiet, verbose) {
             (true, _) => Talk::Quiet,
