@@ -1,4 +1,4 @@
-//! Rules about which files are left alone, in the order in which they stand on the command line.
+//! Collects the filter rules of a command line, in their order there.
 
 use std::ffi::OsString;
 use std::io::{Read, stdin};
@@ -9,11 +9,11 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, value_parser};
 use zerolane_files::{Filter, FilterError};
 
-/// The rules of a command line.
+/// The filter rules of a command line.
 #[derive(Debug, Default)]
 pub(crate) struct Filters(pub(crate) Filter);
 
-/// An option, what it takes, and what it says of itself.
+/// Name, value name and help of each option.
 const OPTIONS: [(&str, &str, &str); 6] = [
     (
         "exclude",
@@ -44,7 +44,7 @@ const OPTIONS: [(&str, &str, &str); 6] = [
     ("filter-from", "FILE", "Such rules from FILE, one a line"),
 ];
 
-/// What `-F` is short for, the first time and the second.
+/// The rules that `-F` stands for, the first time and the second.
 const FILTER_FILES: [&str; 2] = [": .rsync-filter", "- .rsync-filter"];
 const FILTER_FILES_OPTION: &str = "filter-files";
 

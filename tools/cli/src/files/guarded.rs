@@ -1,4 +1,4 @@
-//! A client of the file service that checks the identity of the server.
+//! Connects a client of the file service: starts the server if needed, and checks its identity.
 
 use std::time::Duration;
 
@@ -24,24 +24,24 @@ pub(crate) struct Guarded {
     server: Started,
 }
 
-/// The server of a client.
+/// How the client's server came to run.
 enum Started {
-    /// It was there before.
+    /// It was already running.
     Before,
-    /// By a login.
+    /// A login started it.
     There(RemoteEnd),
-    /// In this process. It ends with the client.
+    /// It runs in this process, and ends with the client.
     Within { _server: OwnServer },
 }
 
 impl Guarded {
-    /// A client with the trust that `args` ask for. What `host` names a user of, or `args` a remote shell for, is started
-    /// there. What neither says, the configuration does.
+    /// Creates a client with the trust that `args` ask for. Starts the server by a login if `host` names a user or
+    /// `args` name a remote shell. The configuration completes both.
     pub(crate) fn new(host: Host, args: FileClientArgs) -> Result<Guarded> {
         Guarded::of(host, args, &Config::load()?, None)
     }
 
-    /// The same for one that copies, with so much patience, for which it also waits, and at most at this rate.
+    /// Creates a client for a copy, with this patience for outages and starting the server, and at most this rate.
     pub(super) fn copying(
         side: Side,
         args: FileClientArgs,
@@ -96,7 +96,7 @@ impl Guarded {
         })
     }
 
-    /// Both sides are on this machine.
+    /// Creates a client for a copy within this machine.
     pub(super) fn within(patience: Duration) -> Result<Guarded> {
         let (server, security) = OwnServer::start()?;
         let host = Host::from(server.address);
@@ -113,7 +113,7 @@ impl Guarded {
         })
     }
 
-    /// `host` is one that is reached by a login.
+    /// Creates a client for a host that a login reaches.
     fn by_login(host: Host, args: FileClientArgs, patience: Duration) -> Result<Guarded> {
         args.check_for_login()?;
         let identity = new_identity()?;
@@ -122,13 +122,13 @@ impl Guarded {
         Ok(Guarded::at(remote, security, patience))
     }
 
-    /// At the other end of a login.
+    /// Creates a client for the other end of a login.
     pub(super) fn at(remote: RemoteEnd, security: Security, patience: Duration) -> Guarded {
         let host = remote.host().clone();
         let caution = Caution::of_known(host.to_string(), remote.key());
         let transport = Options {
             security,
-            // To another host.
+            // The server is on another host.
             lane: LaneChoice::Udp,
             ..Options::default()
         };
@@ -148,13 +148,13 @@ impl Guarded {
         matches!(self.server, Started::Within { .. })
     }
 
-    /// With at most this rate.
+    /// Limits the rate to `max_rate`, bytes a second.
     pub(super) fn with_max_rate(mut self, max_rate: Option<u64>) -> Guarded {
         self.client = self.client.with_max_rate(max_rate);
         self
     }
 
-    /// The client for one copy, with which a server that was started for it ends.
+    /// The client for one copy. A server that was started for the copy ends with it.
     pub(crate) fn for_one_copy(&self) -> Client {
         let client = self.client.clone();
         match &self.server {
@@ -166,7 +166,7 @@ impl Guarded {
         }
     }
 
-    /// Says which server it met, before anything else is said, and adds to an error what the user can do.
+    /// Prints which server was met, before any other message, and adds advice to an error.
     pub(crate) fn explain<T>(&self, outcome: Result<T, Error>) -> Result<T> {
         self.caution.introduce();
         outcome.map_err(|error| {
@@ -183,7 +183,7 @@ impl Guarded {
             if let Error::Refused(Refusal::Path { path, cause }) = &error {
                 let path = escape(path);
                 match &self.server {
-                    // No server that the user knows of.
+                    // The user knows of no server in this case.
                     Started::Within { .. } => return anyhow!("{path}: {cause}"),
                     Started::There(remote) if remote.is_handed() => {
                         return anyhow!("{path}: {cause}, at {}", remote.host());
@@ -200,7 +200,7 @@ impl Guarded {
     }
 }
 
-/// A host that is reached by a login, as one side of a copy between hosts.
+/// A host that a login reaches, as one side of a copy between hosts.
 pub(super) struct Reached {
     pub(super) host: Host,
     pub(super) args: FileClientArgs,
@@ -209,10 +209,10 @@ pub(super) struct Reached {
 }
 
 impl Reached {
-    /// What the command line says of it, and the configuration.
+    /// Combines the command line and the configuration.
     ///
     /// # Errors
-    /// It is reached without a login, or the options are not for one.
+    /// The host is reached without a login, or an option does not fit a login.
     pub(super) fn new(
         mut host: Host,
         mut args: FileClientArgs,
@@ -239,7 +239,7 @@ impl Reached {
         })
     }
 
-    /// Starts the server there, which lets in `key`.
+    /// Starts a server on the host that lets in `key`.
     ///
     /// # Errors
     /// As [`RemoteEnd::start`].
@@ -248,7 +248,7 @@ impl Reached {
     }
 }
 
-/// How long to try, as the command line or the configuration says.
+/// The patience of the command line or the configuration.
 fn patience_of(config: &Config, sections: &[Section], said: Option<Duration>) -> Duration {
     said.unwrap_or_else(|| {
         let seconds = config.number(sections, "timeout");
@@ -256,13 +256,12 @@ fn patience_of(config: &Config, sections: &[Section], said: Option<Duration>) ->
     })
 }
 
-/// Where the configuration has what is said of `host`.
+/// The sections of the configuration that apply to `host`.
 fn sections(host: &Host) -> [Section; 2] {
     [Section::Host(host.name.clone()), Section::Client]
 }
 
-/// Adds to what the command line says what the environment and the configuration do; whether the host is reached by
-/// a login.
+/// Completes the command line from the environment and the configuration. Returns whether a login reaches the host.
 fn complete(
     host: &mut Host,
     args: &mut FileClientArgs,
@@ -274,7 +273,7 @@ fn complete(
     let login = &mut args.login;
     let user = config.text(of_host, "user").map(str::to_owned);
     host.user = host.user.take().or(user);
-    // For all hosts it is which remote shell, not whether.
+    // `rsh` in the section for all hosts chooses the remote shell, not whether one is used.
     let has_shell = login.rsh.is_some() || config.text(of_host, "rsh").is_some();
     login.rsh = login.rsh.take().or_else(of_environment).or(text("rsh"));
     login.remote_program = login.remote_program.take().or(text("remote-program"));

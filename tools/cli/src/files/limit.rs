@@ -1,11 +1,12 @@
-//! `--limit`.
+//! Defines `--limit`, which bounds the rate of a copy.
 
 use crate::rate;
 
-/// The option of all commands that move files.
+/// The option, shared by all commands that move files.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct LimitArgs {
-    /// Send, and have the other end send, at most so much content a second, over each connection: 10MiB/s, 100mbit
+    /// Send at most this much content a second over each connection, and make the other end do the same: 10MiB/s,
+    /// 100mbit
     #[arg(long = "limit", value_name = "RATE", value_parser = rate::parse)]
     pub(crate) max_rate: Option<u64>,
 }

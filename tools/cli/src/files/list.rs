@@ -1,4 +1,4 @@
-//! `zerolane ls`.
+//! Implements `zerolane ls`.
 
 use std::ops::ControlFlow;
 
@@ -27,17 +27,17 @@ pub struct Args {
     #[arg(required = true, value_name = "HOST:PATH",
           value_parser = OsStringValueParser::new().try_map(parse_remote))]
     locations: Vec<(Host, Vec<u8>)>,
-    /// Permissions, size and time (UTC) before each name, and where links lead
+    /// Show permissions, size and time (UTC) before each name, and the targets of links
     #[arg(short, long)]
     long: bool,
-    /// Sizes with units
-    // -h is taken from the help by this, as it is in ls.
+    /// Show sizes with units
+    // This replaces the help flag -h, as in ls.
     #[arg(short = 'h', long)]
     human_readable: bool,
-    /// Also what is in the directories below, a line for each path
+    /// Also list the directories below, with one path a line
     #[arg(short = 'R', long)]
     recursive: bool,
-    /// Also names that begin with a dot
+    /// Also show names that begin with a dot
     #[arg(short, long)]
     all: bool,
     /// One JSON object a line instead of text
@@ -55,19 +55,19 @@ pub struct Args {
 struct Line<'a> {
     /// Escaped as on screen if it is not plain text.
     name: String,
-    /// What was asked for and is in it, if that may be several directories.
+    /// The listed directory that contains it, if there may be several.
     #[serde(skip_serializing_if = "Option::is_none")]
     directory: Option<&'a str>,
     kind: &'static str,
     bytes: u64,
     mode: u32,
     mtime: i64,
-    /// Where a link leads.
+    /// The target of a link.
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<String>,
 }
 
-/// Lists, in the order of the names' bytes.
+/// Lists, sorted by the bytes of the names.
 pub(crate) fn run(args: Args) -> Result<()> {
     let (host, paths) = at_one_host(args.locations)?;
     let options = ListOptions {
@@ -96,19 +96,19 @@ pub(crate) fn run(args: Args) -> Result<()> {
     }
 }
 
-/// Whether a path has a character of a pattern.
+/// Whether the path contains a pattern character.
 fn may_match_several(path: &[u8]) -> bool {
     path.iter().any(|byte| b"*?[".contains(byte))
 }
 
-/// Shows a listing as it comes.
+/// Prints a listing as it arrives.
 struct Shown {
     long: bool,
     human: bool,
     json: bool,
-    /// Whether to say which directory things are in.
+    /// Whether to name each directory.
     several: bool,
-    /// The one that is being listed.
+    /// The directory being listed.
     directory: String,
     listed: u64,
     failed: u64,
@@ -137,7 +137,7 @@ impl Shown {
         }
     }
 
-    /// A directory that was asked for: what follows is in it.
+    /// Begins the listing of a directory that was asked for.
     fn begin(&mut self, path: &[u8]) -> Result<()> {
         self.directory = escape(path);
         if self.json || !self.several {
@@ -182,7 +182,7 @@ impl Shown {
     }
 }
 
-/// To the minute, in UTC; a time that no calendar has, in seconds.
+/// UTC, to the minute; seconds since the epoch if no calendar has the time.
 fn time(meta: &Meta) -> String {
     match Timestamp::from_second(meta.mtime_seconds) {
         Ok(time) => time.strftime("%Y-%m-%d %H:%M").to_string(),

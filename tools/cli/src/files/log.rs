@@ -1,7 +1,6 @@
-//! The log of a server: a line for each event on standard error, as text or as JSON.
+//! Writes the log of a server: a line for each event on standard error, as text or as JSON.
 //!
-//! What clients cause is bounded: of lines of one kind only so many are written, the others are counted, and that is
-//! said with the next one.
+//! Clients cannot flood the log: each kind of line has a rate limit. The next line reports how many were left out.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -16,7 +15,7 @@ use zerolane_files::{Error, Failure, Peer, Refusal, ServerObserver, Totals, Verb
 use super::pace::{Kind, Pace};
 use crate::console;
 
-/// How lines look.
+/// The format of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
     /// For people
@@ -25,18 +24,18 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Bytes of a request's paths in its line: one may name many thousands.
+/// Bytes of paths in the line of a request, which may name many thousands.
 const PATHS_BYTES: usize = 4096;
 
-/// Writes the lines.
+/// Writes lines.
 pub(crate) struct Log {
     format: Format,
     pace: Mutex<Pace>,
-    /// When connections asked for what they do.
+    /// When each connection made its current request.
     since: Mutex<HashMap<u64, Instant>>,
 }
 
-/// A line. What it has not is left out.
+/// A line. Fields without a value are left out.
 #[derive(Clone, Debug, Default, Serialize)]
 struct Line {
     time: String,
@@ -58,10 +57,10 @@ struct Line {
     failed: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     seconds: Option<f64>,
-    /// Lines left out, keys not named, paths left out.
+    /// The number of lines or paths left out, or of keys not named.
     #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<u64>,
-    /// Why, or what there is to say besides.
+    /// The reason, or another remark.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }
@@ -84,7 +83,7 @@ impl Line {
         }
     }
 
-    /// Names as many paths as there is room for.
+    /// Names as many paths as fit.
     fn request(peer: &Peer, verb: Verb, paths: &[Vec<u8>]) -> Line {
         let mut room = PATHS_BYTES;
         let shown = paths.iter().map(|path| escape(path)).take_while(|it| {
@@ -107,7 +106,7 @@ impl Line {
         }
     }
 
-    /// Time, who, what: a line of text.
+    /// Formats the line as text: time, peer, event.
     fn text(&self) -> String {
         let mut words = vec![self.time.clone()];
         words.extend(self.peer.map(|peer| peer.to_string()));
@@ -140,12 +139,12 @@ impl Log {
         }
     }
 
-    /// Something about the server itself.
+    /// Logs a remark about the server itself.
     pub(crate) fn note(&self, reason: impl std::fmt::Display) {
         self.write(Line::new("note").because(reason));
     }
 
-    /// Writes a line if its kind has room.
+    /// Writes a line if the limit of its kind allows.
     fn tell(&self, kind: Kind, line: Line) {
         let now = Instant::now();
         let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
@@ -169,7 +168,7 @@ impl Log {
         let line = Line { time, ..line };
         match self.format {
             Format::Text => console::note(line.text()),
-            // Its fields are numbers and texts: that cannot fail.
+            // Numbers and texts always serialize.
             Format::Json => console::note(serde_json::to_string(&line).unwrap_or_default()),
         }
     }

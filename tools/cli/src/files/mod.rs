@@ -1,6 +1,5 @@
-//! `zerolane serve`, `cp`, `sync`, `ls`, `rm`, `mkdir`, `mv`, `send` and `receive`: arguments, progress and exit codes of the file
-//! service. What
-//! they do is `zerolane_files`.
+//! Implements the commands of the file service: their arguments, progress and exit codes. `zerolane_files` does the
+//! work.
 
 pub(crate) mod between;
 pub(crate) mod change;
@@ -55,8 +54,8 @@ pub(crate) fn stop_on_signals() -> Result<Stop> {
     Ok(stop)
 }
 
-/// Has SIGHUP read the list of keys again. Without a list it is ignored. A program that was started on a terminal ends
-/// with that, as every other.
+/// Rereads the list of keys on SIGHUP; without a list, ignores SIGHUP. If the program was started on a terminal,
+/// closing the terminal stops it.
 fn on_hangup(list: Option<Arc<AllowFile>>, stop: &Stop) -> Result<()> {
     let on_terminal = std::io::stderr().is_terminal();
     let stop = stop.clone();
@@ -77,7 +76,7 @@ fn on_hangup(list: Option<Arc<AllowFile>>, stop: &Stop) -> Result<()> {
     Ok(())
 }
 
-/// An error of the file service with its exit code.
+/// Attaches an exit code to an error of the file service.
 fn with_exit_code(error: Error) -> anyhow::Error {
     let exit = match &error {
         Error::Connect { source, .. } => Exit::of_connecting(source),
@@ -95,7 +94,7 @@ fn with_exit_code(error: Error) -> anyhow::Error {
     anyhow::Error::new(error).context(exit)
 }
 
-/// A location that must be remote.
+/// Parses a location that must be remote.
 fn parse_remote(text: OsString) -> Result<(Host, Vec<u8>), String> {
     match Location::parse(&text) {
         Ok(Location::Remote(host, path)) => Ok((host, path)),
@@ -104,7 +103,7 @@ fn parse_remote(text: OsString) -> Result<(Host, Vec<u8>), String> {
     }
 }
 
-/// The one host of all these locations, and the paths there.
+/// Splits locations into their common host and the paths there.
 fn at_one_host(locations: Vec<(Host, Vec<u8>)>) -> Result<(Host, Vec<Vec<u8>>)> {
     let (mut hosts, paths): (Vec<_>, Vec<_>) = locations.into_iter().unzip();
     hosts.dedup();

@@ -1,4 +1,4 @@
-//! Copies what another machine orders by a login here: to the target that it names, or within this machine.
+//! Implements the hidden command `between`: copies as ordered over a login, to another host or within this machine.
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, sink, stdin};
@@ -20,10 +20,10 @@ use crate::exit::Exit;
 use crate::input::Input;
 use crate::login::{RemoteEnd, new_identity, security};
 
-/// How long this end waits for the order: the login at the target comes before.
+/// How long to wait for the order, which comes after the login at the target.
 const ORDER: Duration = Duration::from_secs(400);
 
-/// `zerolane between`, at the source.
+/// Runs `zerolane between`, at the source.
 pub(crate) fn serve() -> Result<Exit> {
     if stdin().is_terminal() {
         let why = anyhow!(
@@ -41,14 +41,14 @@ pub(crate) fn serve() -> Result<Exit> {
     })?;
     let identity = new_identity()?;
     let key = identity.public();
-    // After whatever the login's shell printed, perhaps without an end of line.
+    // Begins a new line, because the login's shell may have printed an incomplete one.
     console::say(format_args!("\n{}", Ready { key }))?;
     let until = Instant::now() + ORDER;
     let heard = stop.clone();
     let mut input = Input::new(move || heard.requested() || Instant::now() >= until)?;
     let task = match Task::read(&mut input) {
         Ok(Some(task)) => task,
-        // The other end says why.
+        // The other end prints the reason.
         Ok(None) => return Ok(Exit::Failure),
         Err(_) if stop.requested() => return Err(Exit::Interrupted.into()),
         Err(why) => return Err(why.context("what to copy")),
@@ -57,7 +57,7 @@ pub(crate) fn serve() -> Result<Exit> {
     run(task, identity, stop)
 }
 
-/// Requests `stop` when the machine that started this process has gone.
+/// Requests `stop` when the machine that started this process is gone.
 fn watch(stop: Stop) -> Result<()> {
     thread::Builder::new()
         .name("channel".into())
@@ -103,7 +103,7 @@ fn run(task: Task, identity: Identity, stop: Stop) -> Result<Exit> {
     }
 }
 
-/// The arguments that these options are, with two paths that stand for those of the task.
+/// Parses the options, with two placeholder paths for those of the task.
 fn parsed<A: clap::Args>(verb: Verb, options: Vec<Vec<u8>>) -> Result<A> {
     let words = [OsString::from(verb.name())].into_iter();
     let words = words.chain(options.into_iter().map(OsString::from_vec));

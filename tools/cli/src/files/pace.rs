@@ -1,13 +1,13 @@
-//! How many lines clients may make a server write.
+//! Limits how many log lines clients can cause.
 
 use std::time::Instant;
 
-/// Kinds of lines, each with a limit of its own: none takes the room of another.
+/// Kinds of lines, each with its own limit, so that none crowds out another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// What clients that were let in asked for, and what became of it.
+    /// Requests of clients that were let in, and their outcomes.
     Request,
-    /// Clients that were not let in.
+    /// Clients that were refused.
     Refusal,
     /// Files that were not copied.
     File,
@@ -16,7 +16,7 @@ pub(super) enum Kind {
 impl Kind {
     const ALL: [Kind; 3] = [Kind::Request, Kind::Refusal, Kind::File];
 
-    /// What is counted of it.
+    /// The noun for the number of lines left out.
     pub(super) fn words(self) -> &'static str {
         match self {
             Kind::Request => "requests and their ends",
@@ -25,8 +25,8 @@ impl Kind {
         }
     }
 
-    /// Lines at once, and a second. Clients that were let in and ask often are normal; strangers at the door are not,
-    /// and that they are there is said by the first of them: 3600 an hour, 0.5 MB.
+    /// Burst and lines a second. Admitted clients may ask often. One line is enough to show that unauthenticated peers
+    /// knock; the limit is 3600 an hour, 0.5 MB.
     fn limit(self) -> (f64, f64) {
         match self {
             Kind::Request => (1000.0, 100.0),
@@ -36,7 +36,7 @@ impl Kind {
     }
 }
 
-/// The room that is left.
+/// The remaining allowance of each kind.
 #[derive(Debug)]
 pub(super) struct Pace([Bucket; Kind::ALL.len()]);
 
@@ -56,7 +56,7 @@ impl Pace {
         }))
     }
 
-    /// Whether a line may be written: `None` if not. Else how many were left out since the last one.
+    /// Whether to write a line: `None` if not, otherwise the number of lines left out since the last one.
     pub(super) fn admit(&mut self, kind: Kind, now: Instant) -> Option<u64> {
         let bucket = &mut self.0[kind as usize];
         let (most, a_second) = kind.limit();

@@ -1,4 +1,4 @@
-//! How a copy shows its progress: a bar on a terminal, events for machines, or nothing.
+//! Shows the progress of a copy: a bar on a terminal, events for machines, or nothing.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -20,9 +20,9 @@ use crate::console;
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Event<'a> {
-    /// What there is to copy.
+    /// The amount to copy.
     Counted { files: u64, bytes: u64 },
-    /// How far it is, at most once a second.
+    /// The amount copied so far, at most once a second.
     Progress { bytes: u64 },
     /// A file begins; only with `-v`.
     Started { path: &'a str, bytes: u64 },
@@ -34,21 +34,21 @@ enum Event<'a> {
         cause: &'a str,
         at_server: bool,
     },
-    /// A file was copied, but for this; each cause is told once.
+    /// A file was copied without this attribute. Each cause is reported once.
     NotKept {
         path: &'a str,
         cause: &'a str,
         at_server: bool,
     },
-    /// The connection broke; another one is tried for as long as that.
+    /// The connection broke. A new one is tried for this many seconds.
     Interrupted { cause: &'a str, seconds_left: f64 },
-    /// Another one goes on, after so long; files with so many bytes are done.
+    /// A new connection continues, after an outage of this length; `bytes` belong to finished files.
     TakenUp { outage_seconds: f64, bytes: u64 },
     /// The last event.
     Summary(Summary),
 }
 
-/// What a copy did.
+/// The result of a copy.
 #[derive(Serialize)]
 struct Summary {
     files: u64,
@@ -65,14 +65,14 @@ struct Summary {
     seconds: f64,
 }
 
-/// How much a copy says besides of what goes wrong.
+/// How much a copy prints besides failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Talk {
     /// Nothing.
     Quiet,
     /// A bar on a terminal, a line at the end.
     Normal,
-    /// Each file besides.
+    /// Also each file.
     Verbose,
 }
 
@@ -87,16 +87,16 @@ pub(crate) struct Progress {
     next_event: AtomicU64,
     corrupt: AtomicBool,
     repeated: Repeated,
-    /// How often another connection went on after one broke.
+    /// How often a new connection continued after one broke.
     taken_up: AtomicU64,
     /// An event could not be written.
     unsaid: AtomicBool,
-    /// What could not be kept of files, and was said.
+    /// Attributes that could not be kept and were already reported.
     not_kept: Mutex<HashSet<Discriminant<Cause>>>,
     ends: Ends,
 }
 
-/// What messages call the two ends of a copy.
+/// The names of the two ends in messages.
 struct Ends {
     own: &'static str,
     other: &'static str,
@@ -106,7 +106,7 @@ const APART: Ends = Ends {
     own: ", here",
     other: ", at the server",
 };
-/// The program sends what is on this machine, and receives it as its own server.
+/// Within one machine, this process sends, and its own server receives.
 const WITHIN: Ends = Ends {
     own: ", at the source",
     other: ", at the target",
@@ -115,7 +115,7 @@ const WITHIN: Ends = Ends {
 const EVENT_MILLISECONDS: u64 = 1000;
 
 impl Progress {
-    /// A bar if standard error is a terminal that can show one and nothing else is asked for.
+    /// A bar if standard error is a terminal that can show one and no other form is asked for.
     pub(crate) fn new(json: bool, talk: Talk) -> Progress {
         let term = std::env::var_os("TERM");
         let terminal = std::io::stderr().is_terminal() && moves_back(term.as_deref());
@@ -135,7 +135,7 @@ impl Progress {
         }
     }
 
-    /// Of a copy within this machine.
+    /// Names the ends of a copy within this machine.
     pub(super) fn within(mut self) -> Progress {
         self.ends = WITHIN;
         self
@@ -151,7 +151,7 @@ impl Progress {
         self.corrupt.load(Ordering::Relaxed)
     }
 
-    /// How often another connection went on after one broke.
+    /// How often a new connection continued after one broke.
     pub(crate) fn times_taken_up(&self) -> u64 {
         self.taken_up.load(Ordering::Relaxed)
     }
@@ -161,7 +161,7 @@ impl Progress {
         !self.unsaid.load(Ordering::Relaxed)
     }
 
-    /// The copy is over: removes the bar, and says what was not said for each file.
+    /// Ends the display: removes the bar, and prints the number of failures not printed singly.
     pub(crate) fn clear(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -171,7 +171,7 @@ impl Progress {
         }
     }
 
-    /// Says what the copy did.
+    /// Prints the result of the copy.
     pub(crate) fn summarize(&self, totals: &Totals) {
         let elapsed = self.started.elapsed();
         let taken_up = self.times_taken_up();
@@ -183,14 +183,14 @@ impl Progress {
         }
     }
 
-    /// A line for people, who may have asked for none.
+    /// Prints a line for people, unless quiet.
     fn note(&self, line: impl Display) {
         if !self.json && self.talk != Talk::Quiet {
             self.above(line);
         }
     }
 
-    /// A line above the bar.
+    /// Prints a line above the bar.
     fn above(&self, line: impl Display) {
         match &self.bar {
             Some(bar) => bar.suspend(|| console::note(line)),
@@ -198,7 +198,7 @@ impl Progress {
         }
     }
 
-    /// Writes an event. That it cannot is no reason to stop a copy.
+    /// Writes an event. An event that cannot be written does not stop the copy.
     fn emit(&self, event: &Event<'_>) {
         let said = serde_json::to_string(event).is_ok_and(|line| console::say(line).is_ok());
         if !said {
@@ -206,7 +206,7 @@ impl Progress {
         }
     }
 
-    /// Prints a line on standard output, above the bar. A closed standard output is no reason to stop.
+    /// Prints a line on standard output, above the bar. A closed standard output does not stop the copy.
     pub(crate) fn line(&self, line: String) {
         match &self.bar {
             Some(bar) => bar.suspend(|| drop(console::say(line))),
@@ -226,8 +226,8 @@ impl Progress {
     }
 }
 
-/// Failures of which one brings many: a full disk fails all files that follow, a directory that cannot be made all that is
-/// to be in it. People are told of the first, and of how many came after it.
+/// Failures that come in great numbers: a full disk fails all files that follow, a missing directory all files in it.
+/// Only the first is printed, and at the end the number of the others.
 #[derive(Default)]
 struct Repeated {
     no_space: AtomicU64,
@@ -235,7 +235,7 @@ struct Repeated {
 }
 
 impl Repeated {
-    /// Counts a failure; how many there are of its kind, itself included, or 1 if each is told.
+    /// Counts a failure. Returns the count of its kind, this one included, or 1 for kinds that are always printed.
     fn count(&self, cause: &Cause) -> u64 {
         let count = match cause {
             Cause::NoSpace => &self.no_space,
@@ -245,7 +245,7 @@ impl Repeated {
         count.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Says how many were not told.
+    /// Prints how many failures were not printed.
     fn summarize(&self) {
         for (count, cause) in [
             (&self.no_space, Cause::NoSpace),
@@ -259,8 +259,8 @@ impl Repeated {
     }
 }
 
-/// Whether a terminal of this kind can write over a line: a bar is drawn again and again. One that is called dumb, or
-/// nothing, as in an editor's window, cannot.
+/// Whether a terminal of this type can overwrite a line, as a bar needs. Those called `dumb` cannot, nor those without
+/// a name, such as an editor's window.
 fn moves_back(term: Option<&OsStr>) -> bool {
     term.is_some_and(|term| !term.is_empty() && term != "dumb")
 }
@@ -274,8 +274,8 @@ fn bar() -> ProgressBar {
     style.map_or(bar.clone(), |style| bar.with_style(style))
 }
 
-/// What a terminal of so many columns has room for: one on which a line goes over into the next cannot be written over. 0:
-/// it does not say.
+/// The widest template that fits the terminal: a line that wraps cannot be overwritten. Zero columns means that the
+/// terminal does not report its width.
 fn template(columns: usize) -> &'static str {
     match columns {
         0 | 80.. => {
@@ -337,7 +337,7 @@ fn in_words(totals: &Totals, elapsed: Duration, taken_up: u64) -> String {
 }
 
 impl Progress {
-    /// Tells of a file that failed, at the server or here.
+    /// Prints a failure, at the server or here.
     fn tell(&self, failure: &Failure, at_server: bool) {
         if failure.cause == Cause::DigestMismatch {
             self.corrupt.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! `zerolane receive`.
+//! Implements `zerolane receive`.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, IsTerminal, Write, stderr, stdin};
@@ -32,25 +32,25 @@ is verified, and belongs to nobody else: the code proves each to the other.
 
 Without -f, a name that is there already is refused. On a terminal it shows what comes, and asks.")]
 pub struct Args {
-    /// The code that `zerolane send` shows there
+    /// The code that `zerolane send` shows
     #[arg(value_name = "CODE")]
     code: MeetingCode,
-    /// Where to put what comes; made if it is not there
+    /// Where to put the files; made if it does not exist
     #[arg(value_name = "DIR", default_value = ".")]
     directory: PathBuf,
-    /// Where the sender is, as it shows
+    /// The address of the sender, as it shows
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_host, conflicts_with = "interfaces")]
     from: Option<Host>,
     /// Look on the network of this interface only; may be repeated
     #[arg(long = "interface", value_name = "NAME")]
     interfaces: Vec<String>,
-    /// Do not ask
+    /// Do not ask before receiving
     #[arg(short, long)]
     yes: bool,
-    /// Replace what is there
+    /// Replace existing files
     #[arg(short, long)]
     force: bool,
-    /// Continue an earlier one: keep what is there and the same. Directories that are there need -f
+    /// Continue an earlier transfer: keep files that are there already and the same. Existing directories need -f
     #[arg(long)]
     resume: bool,
     #[command(flatten)]
@@ -67,12 +67,12 @@ fn parse_host(text: &str) -> Result<Host, String> {
     }
 }
 
-/// Receives; the exit code says whether everything, something or nothing was.
+/// Receives. The exit code says whether everything, something or nothing was received.
 pub(crate) fn run(args: Args) -> Result<()> {
     let stop = stop_on_signals()?;
     let transport = Options {
         max_rate: args.copying.limit.max_rate,
-        // From another host.
+        // The sender is on another host.
         lane: LaneChoice::Udp,
         ..Options::default()
     };
@@ -124,7 +124,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     judge(&totals, progress.saw_corruption())
 }
 
-/// What the user can do about it.
+/// Adds advice to an error.
 fn advise(error: Error) -> anyhow::Error {
     let advice = match &error {
         Error::NoSender(_) => {
@@ -138,7 +138,7 @@ fn advise(error: Error) -> anyhow::Error {
     with_exit_code(error).context(advice)
 }
 
-/// The first name that is there already.
+/// The first offered name that already exists.
 fn first_taken(directory: &Path, offer: &Offer) -> Option<String> {
     let mut places = offer
         .entries
@@ -148,7 +148,7 @@ fn first_taken(directory: &Path, offer: &Offer) -> Option<String> {
     Some(escape(taken.as_os_str().as_bytes()))
 }
 
-/// Says what comes.
+/// Prints the offer.
 fn show(offer: &Offer) {
     for entry in offer.entries.iter().take(SHOWN) {
         let name = escape(&entry.name);
@@ -165,7 +165,7 @@ fn show(offer: &Offer) {
     console::note(format_args!("{} files, {bytes}", offer.files));
 }
 
-/// Names shown on a terminal: what else comes scrolls away.
+/// Most names to print on a terminal, so that the first ones do not scroll away.
 const SHOWN: usize = 20;
 
 fn agrees(directory: &Path, stop: &Stop) -> Result<bool> {

@@ -1,4 +1,4 @@
-//! `zerolane send`.
+//! Implements `zerolane send`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ with --from. It does not go through NAT.
 The first four digits of the code are no secret. Of the other eight nothing is sent: an attacker can guess three times, \
 then the code is void. It cannot be tried out elsewhere.")]
 pub struct Args {
-    /// What to send: files, and directories with all that is in them
+    /// Files to send, and directories with everything in them
     #[arg(required = true, value_name = "FILE")]
     sources: Vec<PathBuf>,
     /// Address to listen on, with or without a port (port 0: any free one)
@@ -43,11 +43,11 @@ pub struct Args {
     /// Be found on the network of this interface only; may be repeated
     #[arg(long = "interface", value_name = "NAME")]
     interfaces: Vec<String>,
-    /// When the connection breaks, or nothing comes of it, wait for this many seconds for the receiver
+    /// When the connection breaks or fails, wait this many seconds for the receiver
     #[arg(long, value_name = "SECONDS", default_value_t = PATIENCE_SECONDS,
         value_parser = clap::value_parser!(u64).range(1..=u64::from(u32::MAX)))]
     timeout: u64,
-    /// No progress, and no summary at the end
+    /// Print no progress, and no summary at the end
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
@@ -60,16 +60,16 @@ fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     address::parse_listen(text, 0)
 }
 
-/// Sends; the exit code says whether everything, something or nothing was received.
+/// Sends. The exit code says whether everything, something or nothing was received.
 pub(crate) fn run(args: Args) -> Result<()> {
     let stop = stop_on_signals()?;
     let transport = Options {
         max_rate: args.limit.max_rate,
-        // To another host.
+        // The receiver is on another host.
         lane: LaneChoice::Udp,
         ..Options::default()
     };
-    // Where the kernel cannot, it does what every program of this user may.
+    // Without Landlock, this process can do no more than other programs of the user.
     Invitation::confine(&args.sources).context("confining this process to what it sends")?;
     let sources = (args.sources, args.filters.0);
     let invitation = Invitation::new(sources, args.listen, &args.interfaces, transport);
@@ -129,19 +129,19 @@ pub(crate) fn run(args: Args) -> Result<()> {
     }
 }
 
-/// Watches the server until it has sent all.
+/// Watches the server until everything is sent.
 struct Sending {
     progress: Progress,
     stop: Stop,
-    /// How long it waits for a receiver that was there.
+    /// How long to wait for a receiver that disconnected.
     patience: Duration,
     outcome: Mutex<Outcome>,
 }
 
 struct Outcome {
-    /// When anything was last heard.
+    /// The time of the last event.
     last: Instant,
-    /// `None`: not yet.
+    /// `None` while sending.
     done: Option<Result<Totals, Error>>,
 }
 
@@ -182,7 +182,7 @@ impl ServerObserver for Sending {
         let done = match ended {
             Ok(Some(totals)) => Ok(*totals),
             Err(Error::Declined) => Err(Error::Declined),
-            // It comes again.
+            // The receiver may connect again.
             _ => return self.note(|_| {}),
         };
         self.note(|outcome| outcome.done = Some(done));

@@ -1,4 +1,4 @@
-//! `zerolane serve`.
+//! Implements `zerolane serve`.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -29,34 +29,34 @@ use crate::transport::Configured;
 /// Arguments of `zerolane serve`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The directory; nothing outside it can be reached
+    /// The directory to serve; clients reach nothing outside it
     #[arg(value_name = "DIR", required_unless_present = "stdio")]
     directory: Option<PathBuf>,
-    /// Address to listen on, or a name of this host, with or without a port (port 0: any free one), or ether:IFACE for raw
-    /// Ethernet [default: 127.0.0.1:9181]. A socket that systemd passes takes its place
+    /// Address or host name to listen on, with or without a port (port 0: any free one), or ether:IFACE for raw
+    /// Ethernet [default: 127.0.0.1:9181]. A socket from systemd takes precedence
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
-    /// Serve the one client at the other end of standard input and output, which ssh connects to it, and end with it.
-    /// `cp USER@HOST:` starts this. Without DIR it reaches what the login may
+    /// Serve one client over the channel that ssh connects to standard input and output, and end with it. `cp
+    /// USER@HOST:` starts this. Without DIR, serve every file that the login may reach
     #[arg(long, conflicts_with_all = ["code", "user", "metrics", "log", "identity", "allowed", "anyone", "authenticated", "plain", "profile", "lane", "bypass", "ether_name", "paths"])]
     stdio: bool,
-    /// Refuse to write; --read-only=false takes back what a configuration file says
+    /// Refuse writes; --read-only=false overrides the configuration file
     #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     read_only: Option<bool>,
-    /// How senders share the link when several write at once [default: auto]
+    /// How senders share the link when several send at once [default: auto]
     #[arg(long, value_enum)]
     schedule: Option<ScheduleName>,
-    /// As root: once the address is bound, become this user, who must be able to read the list of
-    /// keys and to do in DIR what clients may do there
+    /// As root: after binding the address, become this user, who must be able to read the list of keys and to do in DIR
+    /// what clients may do
     #[arg(long, value_name = "NAME", conflicts_with_all = ["lane", "bypass"])]
     user: Option<String>,
-    /// Let in one client that has a one-time code, which is shown here, instead of keys; end after it
+    /// Let in one client that has a one-time code, which is printed here, instead of keys; end after it
     #[arg(long, conflicts_with_all = ["identity", "allowed", "anyone", "authenticated", "plain"])]
     code: bool,
-    /// How the log on standard error looks: what was asked for, by whom, and what became of it [default: text]
+    /// Format of the log on standard error, which records requests, clients and outcomes [default: text]
     #[arg(long, value_enum, value_name = "FORMAT")]
     log: Option<Format>,
-    /// Publish what is counted, for Prometheus, at this loopback address: http://ADDR:PORT/metrics
+    /// Publish counters for Prometheus at this loopback address: http://ADDR:PORT/metrics
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<SocketAddr>,
     #[command(flatten)]
@@ -65,16 +65,16 @@ pub struct Args {
     security: ServerArgs,
 }
 
-/// Names of [`Schedule`]s.
+/// The words of `--schedule`, one for each [`Schedule`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum ScheduleName {
-    /// Fair, and fast where it is found to pay
+    /// Fair, or fast where measurements show that it pays
     Auto,
-    /// An equal part for each
+    /// Equal shares
     Fair,
-    /// One at full speed, the others at a trickle, in turns
+    /// Each sender in turn at full speed, the others at a trickle
     Fast,
-    /// The sender that needs fewest bytes first
+    /// The sender with the fewest bytes left first
     Shortest,
 }
 
@@ -94,10 +94,10 @@ fn parse_listen(text: &str) -> Result<Listen> {
     parsed.map_err(|why| anyhow!("--listen {text}: {why}").context(Exit::Usage))
 }
 
-/// Where the configuration has it.
+/// The section of the configuration.
 const OWN: [Section; 1] = [Section::Serve];
 
-/// Serves until Ctrl-C or SIGTERM. That a signal ended it is no error to be told: what is on standard error is the log.
+/// Serves until Ctrl-C or SIGTERM. A signal is not reported as an error, because standard error carries the log.
 pub(crate) fn run(mut args: Args) -> Result<Exit> {
     let config = Config::load()?;
     let text = |key| config.text(&OWN, key);
@@ -115,7 +115,7 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
             scheduler: Scheduler::new(schedule.into()),
         });
     }
-    // Before there are other descriptors.
+    // Must run before other descriptors are opened.
     let passed = passed_socket()?;
     let is_passed = passed.is_some();
     let directory = args.directory.context("no directory to serve")?;
@@ -136,7 +136,7 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
         bypass: config.chosen(&OWN, "bypass"),
     };
     let lane = LaneName::to(listen.name(), args.security.lane, configured.lane)?;
-    // A rendezvous would be root's, and another user may open no packet or raw sockets.
+    // A rendezvous socket would belong to root, and an unprivileged user cannot open packet or raw sockets.
     let lane = match (&user, lane) {
         (None, lane) => lane,
         (Some(_), LaneName::Auto | LaneName::Udp) => LaneName::Udp,
@@ -169,7 +169,7 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
             ..transport
         },
     };
-    // Before the kernel takes TCP away.
+    // Must run before Landlock forbids TCP.
     let published = metrics.map(metrics::listen).transpose()?;
     let server = match passed {
         Some(socket) => Server::adopt(&directory, socket, options),
@@ -186,7 +186,7 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
     }
     let log = Log::new(log.unwrap_or(Format::Text));
     confine(&server, list.as_deref(), &log)?;
-    // Before it is known that this process is here: until then SIGHUP ends it.
+    // Must run before the address is printed: until then, SIGHUP ends this process.
     on_hangup(list, &stop)?;
     let access = if read_only {
         "reading"
@@ -233,7 +233,7 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
     }
 }
 
-/// The socket that systemd listens on for this process: socket activation.
+/// The socket that systemd passes to this process: socket activation.
 fn passed_socket() -> Result<Option<OwnedFd>> {
     let mut passed = passed_sockets().context("the sockets that were passed to this process")?;
     ensure!(
@@ -266,7 +266,7 @@ fn confine(server: &Server, list: Option<&AllowFile>, log: &Log) -> Result<()> {
         ));
     }
     if let Some(list) = list {
-        // Whether it still can be read.
+        // Checks that the list is still readable.
         list.reload();
         if let Some(broken @ Err(_)) = list.news() {
             log.list_changed(broken);
@@ -275,7 +275,7 @@ fn confine(server: &Server, list: Option<&AllowFile>, log: &Log) -> Result<()> {
     Ok(())
 }
 
-/// The directory of a file: an editor may put a new file in the old one's place.
+/// The directory of a file, because an editor may replace the file.
 fn place_of(file: &Path) -> &Path {
     let directory = file.parent().filter(|it| !it.as_os_str().is_empty());
     directory.unwrap_or(Path::new("."))

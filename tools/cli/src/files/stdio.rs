@@ -1,4 +1,4 @@
-//! The other end of a login: serves the one client that calls over standard input, and ends with it.
+//! Implements `serve --stdio`: serves the one client at the other end of a login, and ends with it.
 
 use std::collections::HashSet;
 use std::io::{self, IsTerminal, Read, stdin};
@@ -27,35 +27,34 @@ use crate::input::Input;
 use crate::login::DONE;
 use crate::ports::Ports;
 
-/// The variable in which sshd says where a login came from and came in.
+/// The variable in which sshd passes both addresses of a login.
 const CONNECTION: &str = "SSH_CONNECTION";
 
-/// How long the client's call may take to come: it says it when it starts the login, so it is there before this program is.
+/// How long to wait for the client's call. The client writes it when it starts the login, before this program runs.
 const CALL: Duration = Duration::from_secs(10);
-/// How long a client may take from the answer to its first request: the address that it tries may not be
-/// the right one.
+/// How long a client may take from the answer to its first request. The first address it tries may be wrong.
 const FIRST: Duration = Duration::from_secs(60);
-/// A client that leaves in order, without a word over the channel, has this long to come again.
+/// How long a client may take to return after it disconnected properly without a word on the channel.
 const AFTERWARDS: Duration = Duration::from_secs(5);
-/// Least time for which a client may be away: it does not stay connected between the parts of a sync.
+/// The least time that a client may be away: it disconnects between the parts of a sync.
 const LEAST_PATIENCE: Duration = Duration::from_secs(10);
-/// How often it is looked whether this is the end.
+/// Poll interval for the end.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How to serve.
+/// Options of the server.
 #[derive(Debug)]
 pub(super) struct Terms<'a> {
-    /// A directory to keep to; else all that the login may reach.
+    /// The directory to serve; without one, everything that the login may reach.
     pub(super) directory: Option<&'a Path>,
-    /// Where to listen, whatever the client asks for.
+    /// Where to listen, overriding the client.
     pub(super) listen: Option<&'a str>,
     pub(super) read_only: bool,
-    /// Most content a second.
+    /// Most content a second, bytes.
     pub(super) max_rate: Option<u64>,
     pub(super) scheduler: Scheduler,
 }
 
-/// Serves the client at the other end of standard input and output, and nobody else.
+/// Serves only the client at the other end of standard input and output.
 pub(super) fn run(terms: Terms<'_>) -> Result<Exit> {
     if stdin().is_terminal() {
         let why = anyhow!("--stdio is for a login: `zerolane cp USER@HOST:PATH` starts it so");
@@ -81,7 +80,7 @@ pub(super) fn run(terms: Terms<'_>) -> Result<Exit> {
                 trust: Arc::new(HostTrust::only(call.key)),
                 ..Security::default()
             },
-            // From another host.
+            // The client is on another host.
             lane: LaneChoice::Udp,
             ..Options::default()
         },
@@ -96,7 +95,7 @@ pub(super) fn run(terms: Terms<'_>) -> Result<Exit> {
         }
         _ => with_exit_code(error),
     })?;
-    // Where the kernel cannot, nothing is lost that another program of the login would not do as well.
+    // Without Landlock, this process can do no more than other programs of the login.
     let _ = server
         .confine(&[])
         .context("confining this process to files")?;
@@ -104,7 +103,7 @@ pub(super) fn run(terms: Terms<'_>) -> Result<Exit> {
     let address = server.local_addr();
     let visit = Visit::default();
     watch(&visit, &stop, call.patience.max(LEAST_PATIENCE))?;
-    // After whatever the login's shell printed, perhaps without an end of line.
+    // Begins a new line, because the login's shell may have printed an incomplete one.
     console::say(format_args!("\n{}", Answer { key, address }))?;
     server.run(&stop, &visit).map_err(with_exit_code)?;
     match visit.state().came {
@@ -113,25 +112,25 @@ pub(super) fn run(terms: Terms<'_>) -> Result<Exit> {
     }
 }
 
-/// Reads the client's call, and answers one of another version.
+/// Reads the client's call; answers a call of another version.
 fn hear_call(stop: &Stop) -> Result<Call> {
     let line = hear_line(stop)?;
     Call::parse(&line).map_err(|why| {
         if matches!(why, LineError::Version { .. }) {
-            // It tells the user.
+            // The client tells the user.
             let _ = console::say(format_args!("\n{}", Answer::of_version()));
         }
         anyhow!(why).context("the client's call")
     })
 }
 
-/// The first line of standard input, without its end. Nothing behind it is read.
+/// Reads the first line of standard input, without its end, and nothing after it.
 pub(super) fn hear_line(stop: &Stop) -> Result<Vec<u8>> {
     let until = Instant::now() + CALL;
     let input = Input::new(|| stop.requested() || Instant::now() >= until);
     let mut input = input.context("reading from the client")?;
     let mut line = Vec::new();
-    // A byte at a time: what follows is for the thread that listens to the channel.
+    // One byte at a time, because the thread that watches the channel must get what follows.
     let mut byte = [0];
     loop {
         match input.read(&mut byte) {
@@ -151,30 +150,30 @@ pub(super) fn hear_line(stop: &Stop) -> Result<Vec<u8>> {
     bail!("the client went, or is none: nothing that it calls with came over standard input")
 }
 
-/// The address of this host at which the login came in.
+/// The local address of the login.
 fn arrived() -> Option<String> {
     let connection = std::env::var(CONNECTION).ok()?;
     // Address and port of the client, then of this end.
     let arrived = connection.split(' ').nth(2)?;
-    // Without a network sshd says UNKNOWN. The interface of a link-local address stands behind a '%'.
+    // Without a network sshd writes UNKNOWN. A link-local address has its interface after a '%'.
     let ip = arrived.split('%').next()?.parse::<IpAddr>();
     ip.is_ok().then(|| arrived.to_owned())
 }
 
-/// The client of this server, over all of its connections.
+/// The client of this server, over all its connections.
 #[derive(Clone, Debug)]
 struct Visit(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
-    /// It asked for something.
+    /// It made a request.
     came: bool,
     here: HashSet<u64>,
-    /// The last connection broke: it may come again.
+    /// The last connection broke, so the client may return.
     broke: bool,
-    /// It has no connection since then.
+    /// When its last connection ended.
     away: Instant,
-    /// Nothing more comes over the channel.
+    /// The channel has ended.
     channel_closed: bool,
 }
 
@@ -213,7 +212,7 @@ impl ServerObserver for Visit {
 }
 
 impl State {
-    /// Whether the client is gone for good, `patience` being the time in which it may come again.
+    /// Whether the client is gone for good; `patience` is the time it has to return.
     fn is_over(&self, patience: Duration) -> bool {
         let away = self.away.elapsed();
         match self.came {
@@ -225,7 +224,7 @@ impl State {
     }
 }
 
-/// Whether the connection ended by itself, not by its client.
+/// Whether the connection broke, instead of being closed by the client.
 fn is_break(error: &Error) -> bool {
     let (Error::Transport(zerolane::Error::Closed(reason))
     | Error::Transport(zerolane::Error::Transfer(TransferError::Closed(reason)))) = error
@@ -235,7 +234,7 @@ fn is_break(error: &Error) -> bool {
     !matches!(reason, CloseReason::Peer(_))
 }
 
-/// Listens to the channel, and requests `stop` when the client says that it is done, or is gone.
+/// Reads the channel, and requests `stop` when the client says that it is done, or is gone.
 fn watch(visit: &Visit, stop: &Stop, patience: Duration) -> Result<()> {
     let (heard, watched) = (visit.clone(), visit.clone());
     let (at_once, stop) = (stop.clone(), stop.clone());

@@ -1,4 +1,4 @@
-//! Giving up root.
+//! Gives up root, and becomes the user of `--user`.
 
 use std::ffi::CString;
 
@@ -8,7 +8,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_keep_c
 
 use crate::exit::Exit;
 
-/// Every user may bind ports from here on.
+/// Ports from here on are open to every user.
 const FIRST_OPEN_PORT: u16 = 1024;
 
 /// The user `name`.
@@ -21,10 +21,10 @@ pub(super) fn find(name: &str) -> Result<User> {
     Ok(user)
 }
 
-/// Makes this process one of `user`, permanently. Of root's capabilities it keeps the one to bind `port`,
-/// if other users may not: every connection binds a socket to it.
+/// Makes this process run as `user`, permanently. Keeps of root's capabilities only that to bind `port`, if other users
+/// may not, because every connection binds a socket to it.
 ///
-/// To be called before there are other threads: they would not keep that capability.
+/// Call this before other threads exist: they would not keep that capability.
 pub(super) fn become_user(user: &User, port: u16) -> Result<()> {
     if user.uid == geteuid() {
         return Ok(());

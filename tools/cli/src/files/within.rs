@@ -1,4 +1,4 @@
-//! Serves this process's own files to itself, where both sides of a copy are on this machine: the same engine as between hosts.
+//! Serves this process's own files to itself, for a copy within this machine: the engine is the same as between hosts.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, channel};
@@ -18,11 +18,11 @@ use crate::login::{new_identity, security};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Host(Host),
-    /// Also on this machine.
+    /// This machine, too.
     Here,
 }
 
-/// A server for this process alone. It ends when it is dropped.
+/// A server for this process only. It ends when it is dropped.
 pub(super) struct OwnServer {
     pub(super) address: SocketAddr,
     pub(super) key: PublicKey,
@@ -30,11 +30,12 @@ pub(super) struct OwnServer {
     ended: Receiver<()>,
 }
 
-/// How long the server may take to end: by then it has removed its temporary files.
+/// How long the server may take to end. Then it has removed its temporary files.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 impl OwnServer {
-    /// Starts it, and returns what a connection to it needs. Both keys exist in this process only, so no other can connect.
+    /// Starts the server, and returns what a connection to it needs. Both keys exist only in this process, so no other
+    /// process can connect.
     ///
     /// # Errors
     /// This machine has no loopback interface, or no descriptors or threads are left.
@@ -64,7 +65,7 @@ impl OwnServer {
         thread::Builder::new()
             .name("within".into())
             .spawn(move || {
-                // The client sees what goes wrong.
+                // The client reports errors.
                 let _ = server.run(&stopped, &());
                 drop(server);
                 let _ = tell.send(());

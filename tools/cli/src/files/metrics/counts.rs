@@ -1,4 +1,4 @@
-//! The numbers, and how they are written: Prometheus' text format, which is a line for each.
+//! Counts what a server did, and formats the numbers as Prometheus text.
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Display, Write};
@@ -8,10 +8,10 @@ use zerolane::counters::{
 };
 use zerolane_files::{Queued, Spent, Verb};
 
-/// Numbers by a label that is one of few.
+/// Numbers by label. There are few labels.
 type ByLabel = BTreeMap<String, u64>;
 
-/// Everything counted. What the transport counted of connections is that of those that are over.
+/// All counters. Transport counters cover closed connections only.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     requests: ByLabel,
@@ -46,7 +46,7 @@ fn add(numbers: &mut ByLabel, label: impl Into<String>, more: u64) {
     *numbers.entry(label.into()).or_default() += more;
 }
 
-/// The name of a variant as a label: `opened-apart`.
+/// The label of a variant, such as `opened-apart`.
 fn label(variant: impl Debug) -> String {
     let mut label = String::new();
     for (at, letter) in format!("{variant:?}").char_indices() {
@@ -79,7 +79,7 @@ impl Counts {
         add(&mut self.ended, how, 1);
     }
 
-    /// Adds where the time went of a connection that is over.
+    /// Adds the time spent by a closed connection.
     pub(super) fn spent(&mut self, more: &Spent) {
         let all = &mut self.spent;
         all.request += more.request;
@@ -88,7 +88,7 @@ impl Counts {
         all.files += more.files;
     }
 
-    /// Adds what the transport counted of a connection that is over.
+    /// Adds the transport counters of a closed connection.
     pub(super) fn account(&mut self, account: &Account) {
         let total = &mut self.transport;
         total.sent += account.protocol.bytes_sent;
@@ -123,7 +123,7 @@ impl Counts {
         add(&mut self.dropped, "on-send", account.dropped_on_send);
     }
 
-    /// All of it, with the number of connections that asked for something and are there.
+    /// Formats all counters; `connections` is the number of open connections that made a request.
     pub(super) fn text(&self, connections: usize) -> String {
         let mut text = Text(String::new());
         text.metric("connections", "gauge", "Connections being served.");
@@ -284,12 +284,12 @@ impl Counts {
     }
 }
 
-/// Lines of the text format. Labels are this program's own: nothing that a client says is one.
+/// Lines of the text format. Labels are constants of this program; clients cannot influence them.
 struct Text(String);
 
 impl Text {
     fn line(&mut self, line: impl Display) {
-        // A String takes everything.
+        // Writing to a string does not fail.
         let _ = writeln!(self.0, "{line}");
     }
 

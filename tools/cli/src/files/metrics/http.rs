@@ -1,21 +1,21 @@
-//! As much of HTTP as Prometheus needs: one request a connection, one connection at a time, both bounded.
+//! Answers Prometheus over HTTP: one request a connection, one connection at a time, with limits on size and time.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Bytes of a request. Prometheus sends a few hundred.
+/// Most bytes of a request. Prometheus sends a few hundred.
 const REQUEST_BYTES: usize = 4096;
-/// A client gets this long to ask and to take the answer; others wait.
+/// Time for a client to send its request and read the answer, while other clients wait.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Between two tries to accept, if the system has no descriptor or memory left.
+/// Pause between attempts to accept if the system has no descriptor or memory left.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Answers GET of `/metrics` with `text`, for ever.
+/// Answers GET of `/metrics` with `text`. Never returns.
 pub(super) fn serve(listener: &TcpListener, text: &dyn Fn() -> String) {
     loop {
         match listener.accept() {
-            // A client that goes away gets no answer.
+            // A client that disconnects gets no answer.
             Ok((client, _)) => drop(answer(client, text)),
             Err(_) => std::thread::sleep(PAUSE),
         }
@@ -36,12 +36,12 @@ fn answer(mut client: TcpStream, text: &dyn Fn() -> String) -> io::Result<()> {
          Content-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
-    // It fits the socket's buffer, unless the client has not even taken the head of it.
+    // The answer fits the socket's buffer, unless the client has not even read its beginning.
     client.set_write_timeout(Some(PATIENCE))?;
     client.write_all((head + &body).as_bytes())
 }
 
-/// What comes up to the empty line, or up to the limit.
+/// Reads up to the empty line, or up to the limit.
 fn read_request(client: &mut TcpStream, deadline: Instant) -> io::Result<Vec<u8>> {
     let mut request = vec![0; REQUEST_BYTES];
     let mut len = 0;
@@ -60,7 +60,7 @@ fn read_request(client: &mut TcpStream, deadline: Instant) -> io::Result<Vec<u8>
     Ok(request)
 }
 
-/// The method and the path of a request; `None` if it is none, or longer than it may be.
+/// The method and path of a request; `None` if it is malformed or too long.
 fn first_line(request: &[u8]) -> Option<(&str, &str)> {
     let end = request.windows(4).position(|it| it == b"\r\n\r\n")?;
     let line = std::str::from_utf8(&request[..end]).ok()?.lines().next()?;

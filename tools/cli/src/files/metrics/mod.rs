@@ -1,4 +1,4 @@
-//! What a server counted, for Prometheus.
+//! Publishes a server's counters for Prometheus.
 
 mod counts;
 mod http;
@@ -14,14 +14,14 @@ use zerolane_files::{Error, Failure, Peer, Queued, Refusal, ServerObserver, Spen
 use crate::exit::Exit;
 use counts::Counts;
 
-/// Counts what it hears of.
+/// Counts the events of a server.
 #[derive(Clone, Default)]
 pub(super) struct Metrics(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
     counts: Counts,
-    /// What those connections that are there asked for.
+    /// The requests of open connections.
     asked: HashMap<u64, Verb>,
 }
 
@@ -35,7 +35,7 @@ impl Metrics {
         state.counts.text(state.asked.len())
     }
 
-    /// Answers requests at `listener`, from a thread of its own, until the process ends.
+    /// Answers requests at `listener` on a separate thread, until the process ends.
     pub(super) fn publish(&self, listener: TcpListener) -> Result<()> {
         let metrics = self.clone();
         std::thread::Builder::new()
@@ -46,7 +46,7 @@ impl Metrics {
     }
 }
 
-/// A place to publish metrics at. There is no access control, so only this machine may reach it.
+/// Listens for Prometheus. Anyone who can connect may read, so only loopback addresses are allowed.
 pub(super) fn listen(address: SocketAddr) -> Result<TcpListener> {
     if !address.ip().is_loopback() {
         let words = format!(
@@ -129,7 +129,7 @@ impl ServerObserver for Metrics {
     }
 }
 
-/// A refusal as a label.
+/// The label of a refusal.
 fn reason(why: &Refusal) -> &'static str {
     match why {
         Refusal::ReadOnly => "read-only",
@@ -146,7 +146,7 @@ fn reason(why: &Refusal) -> &'static str {
 mod tests {
     use super::*;
 
-    /// In shared memory all clients have one address.
+    /// With shared memory, all clients have the same address.
     #[test]
     fn asked__is_counted_by_connection() {
         let metrics = Metrics::default();

@@ -1,4 +1,4 @@
-//! `--backup` and its options: where what is replaced or deleted goes.
+//! Defines `--backup` and its options, which keep what a sync replaces or deletes.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -6,17 +6,17 @@ use std::os::unix::ffi::OsStringExt;
 use clap::ArgGroup;
 use zerolane_files::Backup;
 
-/// What is appended to names when nothing else is said, as by cp and rsync.
+/// The default suffix of backups, as in cp and rsync.
 const SUFFIX: &str = "~";
 
-/// Backups of what is replaced or deleted.
+/// Options for backups of what a sync replaces or deletes.
 #[derive(Debug, clap::Args)]
 #[command(group = ArgGroup::new(BACKING_UP).multiple(true))]
 pub(super) struct BackupArgs {
-    /// Keep what is replaced or deleted as NAME~
+    /// Keep replaced and deleted files as NAME~
     #[arg(short, long, group = BACKING_UP, conflicts_with = "in_place")]
     backup: bool,
-    /// The same in the directory DIR, a path from DST, under the paths that the files have in DST
+    /// Keep replaced and deleted files in DIR, a path relative to DST, under their paths in DST
     #[arg(long, value_name = "DIR", group = BACKING_UP, conflicts_with = "in_place")]
     backup_dir: Option<OsString>,
     /// With --backup: append SUFFIX to the names [default: ~, and nothing with --backup-dir]
@@ -24,7 +24,7 @@ pub(super) struct BackupArgs {
     suffix: Option<OsString>,
 }
 
-/// The options with which a sync makes backups.
+/// The group of options that make backups.
 const BACKING_UP: &str = "backing_up";
 
 impl BackupArgs {

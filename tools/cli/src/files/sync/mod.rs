@@ -1,4 +1,4 @@
-//! `zerolane sync`.
+//! Implements `zerolane sync`.
 
 mod backups;
 mod shown;
@@ -41,25 +41,25 @@ zerolane is started over ssh. DST is made if it is not there.
 A file of the same size and time at both ends is unchanged. What differs is copied as by 'cp -r', and \
 what is too much stays unless --delete is given: then it is removed when all else succeeded.")]
 pub struct Args {
-    /// The directory whose content it is
+    /// The directory to copy from
     #[arg(value_name = "SRC", value_parser = OsStringValueParser::new().try_map(parse_location))]
     source: Location,
-    /// The directory that is to have it
+    /// The directory to make equal to SRC
     #[arg(value_name = "DST", value_parser = OsStringValueParser::new().try_map(parse_location))]
     destination: Location,
-    /// Say what would be done, and do nothing
+    /// Print what would be done, and do nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// Remove from DST what SRC has not, after everything else succeeded
+    /// Remove from DST what SRC does not have, after everything else succeeded
     #[arg(long, group = DELETING)]
     delete: bool,
-    /// The same, and remove also what --exclude leaves alone
+    /// As --delete, and also remove what --exclude leaves alone
     #[arg(long, group = DELETING)]
     delete_excluded: bool,
-    /// With --delete: also if SRC is empty
+    /// With --delete: delete even if SRC is empty
     #[arg(long, requires = DELETING)]
     allow_empty_source: bool,
-    /// With --delete: remove at most N files and directories, and say how many more there are
+    /// With --delete: remove at most N files and directories, and print how many more there are
     #[arg(long, value_name = "N", requires = DELETING)]
     max_delete: Option<u64>,
     /// Compare contents, not sizes and times
@@ -67,7 +67,7 @@ pub struct Args {
     checksum: bool,
     #[command(flatten)]
     filters: Filters,
-    /// Times that differ by so many seconds are the same (FAT: 1)
+    /// Treat times that differ by at most this many seconds as the same (FAT: 1)
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     modify_window: u32,
     #[command(flatten)]
@@ -78,10 +78,10 @@ pub struct Args {
     writing: WritingArgs,
     #[command(flatten)]
     backups: BackupArgs,
-    /// Hard link files that are the same in DIR, a path from DST, in place of sending them (at most 20 times)
+    /// Hard link files that are the same in DIR, a path relative to DST, instead of sending them (at most 20 times)
     #[arg(long, value_name = "DIR", conflicts_with = "in_place")]
     link_dest: Vec<OsString>,
-    /// Say what is done with each file
+    /// Print what is done with each file
     #[arg(short, long)]
     verbose: bool,
     #[command(flatten)]
@@ -90,18 +90,18 @@ pub struct Args {
     security: FileClientArgs,
 }
 
-/// The options with which a sync removes files.
+/// The group of options that remove files.
 const DELETING: &str = "deleting";
 
 fn parse_location(text: OsString) -> Result<Location, LocationError> {
     Location::parse(&text)
 }
 
-/// What to do when a sync ended before its end.
+/// What the user can do after a sync that ended early.
 const LEFT: &str = "the sync is not complete, and nothing that is there is lost: say it again, with --resume to go on \
                     with large files, too";
 
-/// Syncs; the exit code says whether everything, something or nothing was done.
+/// Syncs. The exit code says whether everything, something or nothing was done.
 pub(crate) fn run(args: Args) -> Result<Exit> {
     let (patience, max_rate) = (args.copying.patience(), args.copying.limit.max_rate);
     let (side, paths) = match paths(args.source.clone(), args.destination.clone()) {
@@ -119,12 +119,12 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
     }
     let security = args.security.clone();
     let guarded = Guarded::copying(side.clone(), security, patience, max_rate)?;
-    // Without the handler, Ctrl-C ends the process at once: a killed sync is safe.
+    // Without the handler, Ctrl-C ends the process at once. That is safe: a killed sync loses nothing.
     let stop = stop_on_signals().unwrap_or_default();
     run_in(args, &side, &paths, (guarded, stop))
 }
 
-/// Syncs from here, as a machine says that logged in.
+/// Syncs from here, as ordered by the machine that logged in.
 pub(super) fn run_between(
     args: Args,
     source: Vec<u8>,
@@ -178,7 +178,7 @@ fn run_in(
         filter: args.filters.0,
     };
     let shown = Shown {
-        // What is done with each file is said by the sync itself.
+        // The sync itself prints what it does with each file.
         progress: args.copying.progress_with(side, false),
         lines: args.verbose || args.dry_run,
         json: args.copying.json,
@@ -203,7 +203,7 @@ fn run_in(
     Ok(Exit::Success)
 }
 
-/// The other side, and the paths; or that neither is here.
+/// The other side and the paths; an error if no side is on this machine.
 fn paths(source: Location, destination: Location) -> Result<(Side, SyncPaths), Box<Between>> {
     match (source, destination) {
         (Location::Local(source), destination) => {
@@ -238,7 +238,7 @@ fn paths(source: Location, destination: Location) -> Result<(Side, SyncPaths), B
     }
 }
 
-/// Refuses to delete the source: it is not in itself, so it would be too much in a target that it is in.
+/// Refuses a target that contains the source: `--delete` would remove the source.
 fn check_deleting(paths: &SyncPaths) -> Result<()> {
     let SyncPaths::Push {
         source,
@@ -248,7 +248,7 @@ fn check_deleting(paths: &SyncPaths) -> Result<()> {
         return Ok(());
     };
     let target = Path::new(OsStr::from_bytes(destination));
-    // What cannot be found fails later.
+    // A path that cannot be resolved fails later.
     let (Ok(real), Ok(target)) = (source.canonicalize(), target.canonicalize()) else {
         return Ok(());
     };
@@ -263,7 +263,7 @@ fn check_deleting(paths: &SyncPaths) -> Result<()> {
     Ok(())
 }
 
-/// Without the slashes at its end: a sync is of directories whether they are there or not.
+/// Removes slashes at the end, which mean nothing: SRC and DST are directories in any case.
 fn trimmed(mut path: Vec<u8>) -> Vec<u8> {
     while path.len() > 1 && path.ends_with(b"/") {
         path.pop();

@@ -1,4 +1,4 @@
-//! What a sync shows: what is done with each file, and how much it was.
+//! Prints what a sync does with each file, and its totals.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use zerolane_files::{
 use crate::files::list::kind;
 use crate::files::progress::Progress;
 
-/// A progress that also shows changes.
+/// A progress output that also prints changes.
 pub(super) struct Shown {
     pub(super) progress: Progress,
-    /// Whether to say what is done with each file.
+    /// Whether to print what is done with each file.
     pub(super) lines: bool,
     pub(super) json: bool,
 }
@@ -75,7 +75,7 @@ impl Observer for Shown {
 
 impl SyncObserver for Shown {
     fn change(&self, change: &Change<'_>) {
-        // What is left out is told in any case.
+        // Skipped paths are always printed.
         if !self.lines && change.action != Action::Skip {
             return;
         }
@@ -97,7 +97,7 @@ impl SyncObserver for Shown {
     }
 }
 
-/// What is done with one path: `new         dir/file (1.00 KiB)`.
+/// Formats one change: `new         dir/file (1.00 KiB)`.
 fn line(change: &Change<'_>) -> String {
     let path = escape(change.path);
     let end = match change.kind {
@@ -170,7 +170,7 @@ impl Summary {
     }
 }
 
-/// What became a backup when it was replaced, or deleted.
+/// The number of files that became backups when they were replaced or deleted.
 fn backed_up(totals: &SyncTotals) -> u64 {
     totals.copied.backed_up + totals.deleted_to_backups
 }
