@@ -1,5 +1,5 @@
-//! Manual pages and completions, made from the definitions that read the command line. Whoever installs the program
-//! makes them with it, so there is no second text that could differ. `zerolane-bench` does: it has all commands.
+//! Generates manual pages and completions from the definitions that parse the command line. The build runs
+//! `zerolane-bench generate`, which knows all commands.
 
 use std::fs;
 use std::io;
@@ -12,19 +12,19 @@ use clap_complete::Shell;
 /// Arguments of `zerolane-bench generate`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Where `man1`, `bash`, `zsh` and `fish` are made
+    /// Where to make the directories `man1`, `bash`, `zsh` and `fish`
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }
 
-/// Completions for these, each in a directory of its own: all have one name for bash.
+/// Shells with completions, and a directory for each. For bash all files have the same name.
 const SHELLS: [(Shell, &str); 3] = [
     (Shell::Bash, "bash"),
     (Shell::Zsh, "zsh"),
     (Shell::Fish, "fish"),
 ];
 
-/// Writes what belongs to a program with the commands `C`.
+/// Writes the manual pages and completions of a program with the commands `C`.
 ///
 /// # Errors
 /// A file cannot be written.

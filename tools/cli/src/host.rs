@@ -1,4 +1,4 @@
-//! A host that serves memory or disks: how it listens, and how it is connected to, once or again and again.
+//! Listens for and connects to servers of memory or disks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,24 +16,24 @@ use crate::lane::LaneName;
 use crate::security::{Caution, ClientArgs, Doors, ServerArgs};
 use crate::transport::Configured;
 
-/// A host, and the port at which it serves.
+/// A host and its port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Host {
     name: String,
     port: u16,
 }
 
-/// How a server of memory or disks listens.
+/// A listening server of memory or disks.
 pub(crate) struct Serving {
     pub(crate) lane: LaneChoice,
     pub(crate) options: Options,
     pub(crate) allowed: Access,
-    /// A line for the user: who may connect.
+    /// The line that tells the user who may connect.
     pub(crate) words: String,
 }
 
 impl Serving {
-    /// At `listen`, as `security` says.
+    /// Prepares to listen at `listen`, as `security` says.
     pub(crate) fn of(listen: &Listen, security: ServerArgs) -> Result<Serving> {
         let lane = LaneName::to(listen.name(), security.lane, None)?;
         let transport = security.transport(lane, listen.place(), Configured::default())?;
@@ -43,7 +43,7 @@ impl Serving {
             words,
         } = security.doors()?;
         if let Access::Listed(list) = &allowed {
-            // A client that is not on the list gets no connection.
+            // Refuses the connections of clients that are not on the list.
             security.trust = Arc::clone(list) as Arc<dyn Trust>;
         }
         let options = Options {
@@ -59,7 +59,7 @@ impl Serving {
     }
 }
 
-/// All that is needed to connect to a host.
+/// Everything needed to connect to a host, repeatedly.
 pub(crate) struct Dialer {
     host: Host,
     options: Options,
@@ -67,7 +67,7 @@ pub(crate) struct Dialer {
 }
 
 impl Host {
-    /// From `HOST[:PORT]`.
+    /// Parses `HOST[:PORT]`.
     pub(crate) fn parse(text: &str, default_port: u16) -> Result<Host, String> {
         parse_host(text, default_port).map(|(name, port)| Host { name, port })
     }
@@ -76,7 +76,7 @@ impl Host {
         &self.name
     }
 
-    /// Ready to connect as `security` says.
+    /// Prepares connections as `security` says.
     pub(crate) fn dialer(&self, security: &ClientArgs) -> Result<Dialer> {
         let transport = security.transport((&self.name, self.port), Configured::default())?;
         let (caution, security) = Caution::new(self.to_string(), security.clone(), None)?;
@@ -92,18 +92,18 @@ impl Host {
 }
 
 impl Dialer {
-    /// Connects, to where the name leads now.
+    /// Resolves the name again, and connects.
     pub(crate) fn connect(&self) -> zerolane::Result<Connection> {
         let to = resolve_host(&self.host.name, self.host.port, self.options.lane)?;
         Connection::connect(&to[..], &self.options)
     }
 
-    /// Says which server was met, after the first attempt.
+    /// Prints which server was met, after the first attempt.
     pub(crate) fn introduce(&self) {
         self.caution.introduce();
     }
 
-    /// `error`, which `why` caused, with what the user can do about it, and an exit code.
+    /// Adds advice and an exit code to `error`, which `why` caused.
     pub(crate) fn explain(&self, why: &zerolane::Error, error: anyhow::Error) -> anyhow::Error {
         let Host { name, port } = &self.host;
         let words = format!("cannot reach {name} at port {port}");

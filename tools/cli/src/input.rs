@@ -1,4 +1,4 @@
-//! Standard input, and other streams, of which a stop ends the reading.
+//! Reads standard input and other streams until the user asks to stop.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -10,29 +10,29 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, poll};
 
-/// How often a stop is looked for while nothing comes, in milliseconds.
+/// Poll interval for a stop while no input arrives, milliseconds.
 const LOOK_MS: u8 = 100;
 
-/// Whether what is there can only be read as it comes: a FIFO, a terminal, another device of characters.
+/// Whether the path is a stream, which can only be read in order: a FIFO, a terminal or another character device.
 pub(crate) fn is_stream(path: &Path) -> bool {
     let kind = fs::metadata(path).map(|it| it.file_type());
     kind.is_ok_and(|it| it.is_fifo() || it.is_char_device())
 }
 
-/// Standard input, or another stream. It ends with an error once the user asked to stop.
+/// Standard input, or another stream. After a stop, reads return an error.
 pub(crate) struct Input<F> {
     from: File,
     stopped: F,
 }
 
 impl<F: Fn() -> bool> Input<F> {
-    /// What this process has as standard input, of which nothing was read before. `stopped`: whether the user asked to stop.
+    /// Standard input, which must be unread. `stopped` returns whether the user asked to stop.
     pub(crate) fn new(stopped: F) -> io::Result<Input<F>> {
         let from = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         Ok(Input { from, stopped })
     }
 
-    /// The stream at this path. A FIFO that none writes to yet is open at once, and waited for by the first read.
+    /// The stream at `path`. A FIFO without a writer opens at once; the first read waits for a writer.
     pub(crate) fn open(path: &Path, stopped: F) -> io::Result<Input<F>> {
         let mut options = OpenOptions::new();
         let flags = (OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
@@ -51,7 +51,7 @@ impl<F: Fn() -> bool> Read for Input<F> {
             match poll(&mut watched, LOOK_MS) {
                 Ok(0) | Err(Errno::EINTR) => {}
                 Ok(_) => match self.from.read(into) {
-                    // Another read it first.
+                    // Another process read it first.
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     read => return read,
                 },

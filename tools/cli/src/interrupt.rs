@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: end the children, let the main thread clean up.
+//! Handles Ctrl-C and SIGTERM: kills the children, so that the main thread cleans up.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,7 +31,8 @@ impl Interrupt {
         const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
         let interrupt = Interrupt::default();
         for signal in SIGNALS {
-            // By the handler itself: what else the same Ctrl-C ended is not seen to end before this is known.
+            // Set in the handler itself, so that the flag is set before the main thread sees what else the same Ctrl-C
+            // ended.
             signal_hook::flag::register(signal, Arc::clone(&interrupt.0.requested))?;
         }
         let mut signals = Signals::new(SIGNALS)?;
@@ -54,7 +55,7 @@ impl Interrupt {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         for &child in children.iter() {
-            // It may be gone already.
+            // The child may be gone already.
             let _ = kill(child, Signal::SIGKILL);
         }
     }
@@ -73,8 +74,8 @@ impl Interrupt {
         }
     }
 
-    /// Kills `child` at a request. Call [`Self::forget`] before the child is
-    /// waited for: its number is free again then.
+    /// Kills `child` when the user asks to stop. Call [`Self::forget`] before reaping the child, which frees its
+    /// process ID.
     pub fn watch(&self, child: Pid) {
         self.0
             .children
@@ -95,8 +96,8 @@ impl Interrupt {
             .retain(|&pid| pid != child);
     }
 
-    /// What `result` means if the user asked to stop meanwhile: an error
-    /// caused by the killed children is the interruption itself.
+    /// Replaces an error of `result` by [`Exit::Interrupted`] if the user asked to stop: killing the children caused
+    /// it.
     pub fn explain<T>(&self, result: Result<T>) -> Result<T> {
         if result.is_err() && self.requested() {
             Err(Exit::Interrupted.into())

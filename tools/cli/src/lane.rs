@@ -1,4 +1,4 @@
-//! `--lane`.
+//! Implements `--lane`: chooses what carries connections.
 
 use anyhow::{Result, anyhow};
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use zerolane::options::LaneChoice;
 
 use crate::exit::Exit;
 
-/// What is to carry connections.
+/// The words of `--lane`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LaneName {
@@ -18,14 +18,14 @@ pub enum LaneName {
     Auto,
     /// Shared memory and nothing else
     Shm,
-    /// Raw Ethernet to a host of the same segment, whose address is ether:IFACE/MAC
+    /// Raw Ethernet to a host of the same segment, with the address ether:IFACE/MAC
     Ethernet,
-    /// IP protocol 118, without UDP: needs CAP_NET_RAW at both ends
+    /// IP protocol 118, without UDP; needs CAP_NET_RAW at both ends
     Ip118,
 }
 
 impl LaneName {
-    /// As the command line spells it.
+    /// The word on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             LaneName::Udp => "udp",
@@ -36,11 +36,11 @@ impl LaneName {
         }
     }
 
-    /// The lane that leads to `host`, or that listens there: what the command line says, or else what the address does, or the
-    /// configuration.
+    /// The lane to `host`, or for a listener there: from the command line, otherwise from the form of the address,
+    /// otherwise from the configuration.
     ///
     /// # Errors
-    /// The command line says one, and the address another.
+    /// The lane on the command line does not fit the address.
     pub(crate) fn to(
         host: &str,
         said: Option<LaneName>,

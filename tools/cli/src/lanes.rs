@@ -1,4 +1,4 @@
-//! `zerolane lanes`: which lane a connection to a host would use, and why not another.
+//! Implements `zerolane lanes`: predicts which lane a connection to a host would use, and says why not another.
 
 use std::fmt;
 use std::fs;
@@ -31,11 +31,11 @@ pub struct Args {
     /// The address of `serve`, or of `mem export` with its port; also ether:IFACE/MAC[:PORT]
     #[arg(value_name = "HOST[:PORT]", value_parser = parse_there, required_unless_present = "discover")]
     host: Option<(String, u16)>,
-    /// List the hosts that listen for raw Ethernet on the segment of this interface, and their names. Names prove nothing; keys
-    /// do
+    /// List the hosts that listen for raw Ethernet on the segment of this interface, and their names. Names prove
+    /// nothing; keys do
     #[arg(long, value_name = "IFACE", conflicts_with = "host")]
     discover: Option<String>,
-    /// One JSON object a line, for each address of HOST, instead of text
+    /// Print one JSON object a line, for each address of HOST, instead of text
     #[arg(long)]
     json: bool,
 }
@@ -44,7 +44,7 @@ fn parse_there(text: &str) -> Result<(String, u16), String> {
     parse_host(text, DEFAULT_PORT)
 }
 
-/// Says it of each address.
+/// Prints the lanes for each address.
 pub(crate) fn run(args: Args) -> Result<()> {
     if let Some(interface) = &args.discover {
         return discover(interface, args.json);
@@ -66,7 +66,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
-/// Says who answers on the segment of `interface`.
+/// Prints the hosts that answer on the segment of `interface`.
 fn discover(interface: &str, json: bool) -> Result<()> {
     let found = neighbours(interface, None).context(Exit::Unreachable)?;
     if found.is_empty() {
@@ -80,7 +80,7 @@ fn discover(interface: &str, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// Who answered.
+/// A host that answered.
 #[derive(Debug, Serialize)]
 struct Answer {
     name: String,
@@ -100,17 +100,16 @@ fn say(found: &(impl Serialize + fmt::Display), json: bool) -> Result<()> {
     }
 }
 
-/// What was found at an address of raw Ethernet, to which no other lane leads.
+/// The lanes to a raw Ethernet address, which no other lane reaches.
 #[derive(Debug, Serialize)]
 struct Ethernet {
     address: String,
-    /// What is taken, if anything can be.
+    /// The lane that a connection uses, if any is possible.
     used: Option<LaneName>,
     ethernet: Raw,
 }
 
-/// Whether a lane of raw or packet sockets is possible; if not, why, and if it is, how much a packet or a frame takes,
-/// bytes.
+/// Whether a lane of raw or packet sockets is possible: if not, why; if so, the longest packet or frame, bytes.
 #[derive(Debug, Default, Serialize)]
 struct Raw {
     possible: bool,
@@ -122,7 +121,7 @@ struct Raw {
     af_xdp: Option<AfXdp>,
 }
 
-/// Whether frames can go past the kernel's network stack; if not, why, and if they can, how.
+/// Whether frames can bypass the kernel's network stack: if not, why; if so, how.
 #[derive(Debug, Serialize)]
 struct AfXdp {
     possible: bool,
@@ -132,18 +131,18 @@ struct AfXdp {
     mode: Option<Mode>,
 }
 
-/// How frames come to the memory that is shared with the kernel.
+/// How frames reach the memory shared with the kernel.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Mode {
-    /// The driver puts them there.
+    /// The driver writes them there.
     ZeroCopy,
-    /// The kernel copies them.
+    /// The kernel copies them there.
     Copy,
 }
 
 impl AfXdp {
-    /// At the interface of `address`, whose device is opened and closed again.
+    /// Opens and closes the device at the interface of `address`.
     fn at(address: SocketAddr) -> AfXdp {
         let options = DeviceOptions {
             max_connections: 1,
@@ -227,27 +226,27 @@ impl fmt::Display for Ethernet {
     }
 }
 
-/// What was found at an address.
+/// The lanes to an IP address.
 #[derive(Debug, Serialize)]
 struct Found {
     address: SocketAddr,
-    /// What `--lane auto` takes.
+    /// The lane of `--lane auto`.
     used: LaneName,
     shm: SharedMemory,
-    /// What `--lane ip118` takes.
+    /// The lane of `--lane ip118`.
     ip118: Raw,
 }
 
-/// Whether shared memory is possible; if not, why, and if it is, who may read whose memory: `null` where the listener did
-/// not say.
+/// Whether shared memory is possible: if not, why; if so, which process may read the other's memory, `null` if the
+/// listener did not say.
 #[derive(Debug, Default, Serialize)]
 struct SharedMemory {
     possible: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     why_not: Option<String>,
-    /// What comes from there is read where it lies.
+    /// Incoming data is read directly from the peer's memory.
     reads: Option<bool>,
-    /// What goes there is.
+    /// The peer reads outgoing data directly from this process's memory.
     is_read: Option<bool>,
 }
 
@@ -319,7 +318,7 @@ impl Found {
     }
 }
 
-/// Why the kernel lets one process not read another.
+/// Why the kernel lets one process not read the other's memory.
 fn refused() -> String {
     const WHY: &str = "the kernel refuses to let one read the other's memory";
     let yama = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok();

@@ -1,7 +1,7 @@
-//! The `zerolane` command: its subcommands, and the output and exit codes that all commands share.
+//! Implements the `zerolane` command: its subcommands, and the output and exit codes that they share.
 //!
-//! The benchmark and the demo are in `zerolane-bench`, which adds them to these commands: they need
-//! quinn, rustls and tokio, and `zerolane cp` does not.
+//! `zerolane-bench` adds the benchmark and the demo to these commands. They need quinn, rustls and tokio, which
+//! `zerolane cp` does not.
 
 #![forbid(unsafe_code)]
 

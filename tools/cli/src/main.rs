@@ -1,5 +1,4 @@
-//! The `zerolane` command. `bench`, `demo` and `report` are another program's, `zerolane-bench`, which this one
-//! starts.
+//! Runs the `zerolane` command. Another program, `zerolane-bench`, implements `bench`, `demo` and `report`.
 
 #![forbid(unsafe_code)]
 
@@ -36,7 +35,7 @@ struct Words {
     words: Vec<OsString>,
 }
 
-/// The program that has `demo`, `bench` and `report`.
+/// The program that implements `demo`, `bench` and `report`.
 const BENCH: &str = "zerolane-bench";
 
 fn main() -> Exit {
@@ -48,8 +47,8 @@ fn main() -> Exit {
     })
 }
 
-/// Turns this process into [`BENCH`], so that exit code and signals are those of that program. Returns
-/// only on an error.
+/// Replaces this process by [`BENCH`], so that exit code and signals are those of that program. Returns only on an
+/// error.
 fn become_bench(command: &str, words: &[OsString]) -> anyhow::Error {
     let Some(program) = find_bench() else {
         return anyhow!(
@@ -59,7 +58,7 @@ fn become_bench(command: &str, words: &[OsString]) -> anyhow::Error {
         );
     };
     let error = process::Command::new(&program)
-        // Its help calls it by the name that was typed.
+        // The program's help shows the name that the user typed.
         .arg0("zerolane")
         .arg(command)
         .args(words)
@@ -67,7 +66,7 @@ fn become_bench(command: &str, words: &[OsString]) -> anyhow::Error {
     anyhow::Error::new(error).context(format!("cannot start {}", program.display()))
 }
 
-/// The one that was built with this program, if there is one.
+/// The program beside this executable, otherwise the one in `PATH`.
 fn find_bench() -> Option<PathBuf> {
     let beside = std::env::current_exe().ok();
     let beside = beside.map(|own| own.with_file_name(BENCH));

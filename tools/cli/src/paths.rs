@@ -1,4 +1,4 @@
-//! `--path`, `--paths` and `--path-threads`: several paths of one connection.
+//! Implements `--path`, `--paths` and `--path-threads`: several paths for one connection.
 
 use std::net::UdpSocket;
 
@@ -10,23 +10,24 @@ use zerolane::options::{MAX_PATHS, PathAddresses, PathThreads};
 use crate::exit::Exit;
 use crate::lane::LaneName;
 
-/// The paths beside the first, of a command that connects.
+/// The additional paths of a command that connects.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct PathArgs {
-    /// Add a path from LOCAL, an address of this host, to PEER, an address of the server; up to 7 times. The server needs
-    /// --paths. What is left out, also a port, is as for the first path: '=' adds a path from another port.
-    /// ether:IFACE=ether:IFACE/MAC adds a path over raw Ethernet; the server needs --ethernet-paths, unless the first path is
-    /// over raw Ethernet too. In that case a path over UDP must name the server's address, and the server needs --udp-paths
+    /// Add a path from LOCAL, an address of this host, to PEER, an address of the server; up to 7 times. The server
+    /// needs --paths. Omitted parts, also ports, are those of the first path: '=' adds a path from another port.
+    /// ether:IFACE=ether:IFACE/MAC adds a path over raw Ethernet; the server needs --ethernet-paths, unless the first
+    /// path is over raw Ethernet too. In that case a path over UDP must name the server's address, and the server needs
+    /// --udp-paths
     #[arg(long = "path", value_name = "LOCAL=PEER")]
     links: Vec<PathAddresses>,
     #[command(flatten)]
     threads: ThreadsArgs,
 }
 
-/// Which threads carry several paths, at this end.
+/// Which threads run the additional paths, at this end.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct ThreadsArgs {
-    /// Give each path beside the first a thread at this end, so that one connection uses more than one core
+    /// Give each additional path a thread at this end, so that one connection uses more than one core
     #[arg(long)]
     path_threads: bool,
 }
@@ -38,21 +39,21 @@ impl ThreadsArgs {
 }
 
 impl PathArgs {
-    /// None but the first.
+    /// Whether there are no additional paths.
     pub fn is_empty(&self) -> bool {
         self.links.is_empty()
     }
 
-    /// Which threads carry them at this end.
+    /// Which threads run them at this end.
     pub fn threads(&self) -> PathThreads {
         self.threads.choice()
     }
 
-    /// The paths beside the first, for a connection over `lane`.
+    /// The additional paths of a connection over `lane`.
     ///
     /// # Errors
-    /// There are too many, `lane` has one path, or a path begins at an address that is none of this host's, or may not go by raw
-    /// Ethernet.
+    /// There are too many, `lane` supports only one path, a path begins at an address that this host does not have, or
+    /// raw Ethernet is not permitted.
     pub fn links(&self, lane: LaneName) -> Result<Vec<PathAddresses>> {
         self.check(lane).context(Exit::Usage)?;
         Ok(self.links.clone())
@@ -99,16 +100,16 @@ impl PathArgs {
 /// How many paths a client may have, for a command that listens.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct PathsArgs {
-    /// Paths that a client may have at a time, over UDP or raw Ethernet: 1 to 8. For paths to several addresses of this host,
-    /// --listen on all of them (0.0.0.0 or [::])
+    /// Most paths that a client may have at a time, over UDP or raw Ethernet: 1 to 8. For paths to several addresses of
+    /// this host, --listen on all of them (0.0.0.0 or [::])
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_PATHS)))]
     pub(crate) paths: u8,
     /// With --paths: let clients add paths over raw Ethernet to a connection over UDP, at any interface of this host. Needs
     /// CAP_NET_RAW for as long as it listens
     #[arg(long, requires = "paths")]
     pub(crate) ethernet_paths: bool,
-    /// Clients may add paths over UDP to what they have over raw Ethernet, at any address of this host, at the UDP port of the
-    /// same number; with --paths
+    /// With --paths: let clients add paths over UDP to a connection over raw Ethernet, at any address of this host and
+    /// the UDP port of the same number
     #[arg(long, requires = "paths")]
     pub(crate) udp_paths: bool,
     #[command(flatten)]

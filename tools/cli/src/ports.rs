@@ -1,4 +1,4 @@
-//! Where a server that a login starts listens: an address, and one of several ports.
+//! Parses where a server that a login starts must listen: an address, and a range of ports.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
@@ -6,19 +6,19 @@ use anyhow::{Context, Result, ensure};
 
 use crate::address::parse_host;
 
-/// Most ports of a range: each is tried.
+/// Most ports in a range; all may be tried.
 const MOST_PORTS: u16 = 1024;
 
 /// `[ADDR][:PORT[-PORT]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ports {
-    /// Name or address, without brackets; `None`: where the login came in.
+    /// Name or address, without brackets; `None` means the address where the login came in.
     name: Option<String>,
     first: u16,
     last: u16,
 }
 
-/// Checks what the other end will read.
+/// Checks an argument that the other end will parse.
 pub(crate) fn check(text: &str) -> Result<String, String> {
     Ports::parse(text).map(|_| text.to_owned())
 }
@@ -62,10 +62,10 @@ impl Ports {
         Ok(Ports { name, first, last })
     }
 
-    /// The addresses to try, in order. `arrived` is where the login came in, if that is known.
+    /// The addresses to try, in order. `arrived` is the address where the login came in, if known.
     ///
     /// # Errors
-    /// There is no such name.
+    /// The name does not exist.
     pub(crate) fn resolve(&self, arrived: Option<&str>) -> Result<Vec<SocketAddr>> {
         let name = self.name.as_deref().or(arrived);
         let hosts: Vec<SocketAddr> = match name {

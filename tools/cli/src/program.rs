@@ -1,10 +1,10 @@
-//! Programs by their names, as `execvp` finds them.
+//! Finds programs by name, as `execvp` does.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The program `name` in one of the directories of `PATH`; or at `name`, if that is a path of several parts.
+/// Finds `name` in the directories of `PATH`, or checks `name` itself if it has several components.
 pub fn find(name: impl AsRef<Path>) -> Option<PathBuf> {
     let name = name.as_ref();
     if name.components().count() > 1 {
@@ -15,7 +15,7 @@ pub fn find(name: impl AsRef<Path>) -> Option<PathBuf> {
     candidates.find(|path| is_executable(path))
 }
 
-/// Whether there is a file at `path` that some user may execute.
+/// Whether `path` is a file that some user may execute.
 pub fn is_executable(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|it| it.is_file() && it.permissions().mode() & 0o111 != 0)
 }

@@ -1,17 +1,17 @@
-//! Rates as users write them, of `--limit` and the configuration.
+//! Parses rates of `--limit` and of the configuration.
 
 use bytesize::ByteSize;
 use zerolane_files::limits::LEAST_RATE;
 
 use crate::lab::units;
 
-/// Bytes a second.
+/// Parses a rate. Returns bytes a second.
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
     const WANTED: &str = "not a rate such as 10MiB/s or 100mbit";
     let quantity = text.strip_suffix("/s").unwrap_or(text);
     let bytes = match quantity.to_ascii_lowercase().ends_with("bit") {
         true => units::rate(quantity)? / 8,
-        // A number alone might be anything.
+        // A bare number could mean anything.
         false if quantity.ends_with(|it: char| it.is_ascii_digit()) => return Err(WANTED.into()),
         false => quantity.parse::<ByteSize>().map_err(|_| WANTED)?.as_u64(),
     };

@@ -1,4 +1,4 @@
-//! The identity of the commands, and the peers they trust: key files, servers met before, keys let in.
+//! Loads this end's identity, and decides which peers to trust: key files, known servers, allowed keys.
 
 use std::fmt::Display;
 use std::io::ErrorKind;
@@ -21,90 +21,90 @@ use crate::lane::LaneName;
 use crate::login::LoginArgs;
 use crate::paths::{PathArgs, PathsArgs};
 
-/// Files in the directory of the user's keys.
+/// Files in the user's key directory.
 const IDENTITY: &str = "identity";
 const KNOWN_HOSTS: &str = "known_hosts";
 const ALLOWED_KEYS: &str = "allowed_keys";
 
-/// Options of all commands that connect: `cp`, `ls`, `mem put` and its like.
+/// Options of all commands that connect, such as `cp`, `ls` and `mem put`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Security")]
 pub(crate) struct ClientArgs {
     /// File with this end's key [default: identity beside the user's other keys, made if missing]
     #[arg(long, value_name = "FILE", conflicts_with = "plain")]
     identity: Option<PathBuf>,
-    /// Trust the server with this key and no other
+    /// Trust only the server with this key
     #[arg(long, value_name = "KEY", conflicts_with = "plain")]
     server_key: Option<PublicKey>,
-    /// Do not encrypt, only authenticate. The server must be told the same
+    /// Authenticate, but do not encrypt. The server needs the same option
     #[arg(long, conflicts_with = "plain")]
     authenticated: bool,
-    /// Use no protection. The server must be told the same
+    /// Use no protection. The server needs the same option
     #[arg(long)]
     plain: bool,
-    /// How the protocol behaves. The server must be told the same
+    /// The protocol profile, which must be the same at the server
     #[arg(long, value_enum, default_value_t = ProfileName::Extended)]
     pub(crate) profile: ProfileName,
-    /// What carries the connection; but for udp and auto, the server must be told so, too [default: auto, or ethernet where the
-    /// address is ether:IFACE/MAC]
+    /// What carries the connection. Except for udp and auto, the server needs the same option [default: auto, or
+    /// ethernet where the address is ether:IFACE/MAC]
     #[arg(long, value_enum, value_name = "LANE")]
     pub(crate) lane: Option<LaneName>,
-    /// The name by which both ends meet in shared memory, in place of their address: for containers of one kernel with networks of
-    /// their own and one directory of the rendezvous
+    /// The name by which both ends meet in shared memory, instead of by address: for containers on one kernel that have
+    /// separate networks and share the rendezvous directory
     #[arg(long, value_name = "NAME")]
     pub(crate) rendezvous: Option<RendezvousName>,
-    /// Whether raw Ethernet goes past the kernel's network stack, by AF_XDP: see `zerolane lanes` [default: auto]
+    /// Whether raw Ethernet bypasses the kernel's network stack, by AF_XDP: see `zerolane lanes` [default: auto]
     #[arg(long, value_enum, value_name = "WHEN")]
     pub(crate) bypass: Option<Bypass>,
     #[command(flatten)]
     pub(crate) paths: PathArgs,
 }
 
-/// Options of the commands that reach what `serve` offers, which can ask for a code.
+/// Options of commands that connect to `serve`, which can demand a code.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Security")]
 pub(crate) struct FileClientArgs {
     #[command(flatten)]
     pub(crate) client: ClientArgs,
-    /// The one-time code that `serve --code` showed there, in place of keys
+    /// The one-time code that `serve --code` printed there, instead of keys
     #[arg(long, value_name = "CODE", conflicts_with_all = ["plain", "authenticated", "server_key", "identity"])]
     pub(crate) code: Option<Code>,
     #[command(flatten)]
     pub(crate) login: LoginArgs,
 }
 
-/// Options of the commands that listen: `serve`, `mem export`.
+/// Options of commands that listen, such as `serve` and `mem export`.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Security")]
 pub(crate) struct ServerArgs {
     /// File with this end's key [default: identity beside the user's other keys, made if missing]
     #[arg(long, value_name = "FILE", conflicts_with = "plain")]
     identity: Option<PathBuf>,
-    /// Keys that may connect, read again when it changes [default: allowed_keys beside the user's
-    /// other keys]. The server's own key always may
+    /// Keys that may connect; the file is reread when it changes [default: allowed_keys beside the user's other keys].
+    /// The server's own key always may
     #[arg(long, value_name = "FILE", conflicts_with_all = ["plain", "anyone"])]
     allowed: Option<PathBuf>,
     /// Let any client connect
     #[arg(long)]
     anyone: bool,
-    /// Do not encrypt, only authenticate. Clients must be told the same
+    /// Authenticate, but do not encrypt. Clients need the same option
     #[arg(long, conflicts_with = "plain")]
     authenticated: bool,
-    /// Use no protection. Clients must be told the same
+    /// Use no protection. Clients need the same option
     #[arg(long)]
     plain: bool,
-    /// How the protocol behaves. Clients must be told the same
+    /// The protocol profile, which must be the same at clients
     #[arg(long, value_enum, default_value_t = ProfileName::Extended)]
     pub(crate) profile: ProfileName,
-    /// What carries connections; auto offers shared memory besides UDP, the others offer nothing else [default: auto, or
-    /// ethernet where the address is ether:IFACE]
+    /// What carries connections. auto offers shared memory besides UDP; the others offer nothing else [default: auto,
+    /// or ethernet where the address is ether:IFACE]
     #[arg(long, value_enum, value_name = "LANE")]
     pub(crate) lane: Option<LaneName>,
-    /// The name by which both ends meet in shared memory, in place of their address: for containers of one kernel with networks of
-    /// their own and one directory of the rendezvous
+    /// The name by which both ends meet in shared memory, instead of by address: for containers on one kernel that have
+    /// separate networks and share the rendezvous directory
     #[arg(long, value_name = "NAME")]
     pub(crate) rendezvous: Option<RendezvousName>,
-    /// Whether raw Ethernet goes past the kernel's network stack, by AF_XDP: see `zerolane lanes` [default: auto]
+    /// Whether raw Ethernet bypasses the kernel's network stack, by AF_XDP: see `zerolane lanes` [default: auto]
     #[arg(long, value_enum, value_name = "WHEN")]
     pub(crate) bypass: Option<Bypass>,
     /// The name by which hosts of the segment find this one over raw Ethernet; '' for none [default: the host's name]
@@ -124,7 +124,7 @@ fn parse_ether_name(text: &str) -> Result<String, String> {
 }
 
 impl ServerArgs {
-    /// The name by which neighbours find it.
+    /// The name by which hosts of the segment find this one.
     pub(crate) fn neighbour(&self) -> NeighbourName {
         match self.ether_name.as_deref() {
             None => NeighbourName::Host,
@@ -134,12 +134,12 @@ impl ServerArgs {
     }
 }
 
-/// Names of profiles.
+/// The words of `--profile`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ProfileName {
     /// With congestion control and selective repair
     Extended,
-    /// As the thesis has it, to be compared with: without either
+    /// Without either, as in the thesis, for comparison
     Classic,
 }
 
@@ -152,7 +152,7 @@ impl From<ProfileName> for Profiles {
     }
 }
 
-/// Protection of a connection whose ends prove their identities.
+/// The security options of a connection whose ends authenticate each other.
 fn protection(authenticated: bool) -> Security {
     match authenticated {
         true => Security::authenticated(),
@@ -160,7 +160,7 @@ fn protection(authenticated: bool) -> Security {
     }
 }
 
-/// The file in which this user's key is, or would be.
+/// The path of this user's key, which need not exist.
 pub(crate) fn identity_file(given: Option<PathBuf>) -> Result<PathBuf> {
     let of_user = || keys::home().map(|home| home.join(IDENTITY));
     given
@@ -168,17 +168,17 @@ pub(crate) fn identity_file(given: Option<PathBuf>) -> Result<PathBuf> {
         .ok_or_else(|| anyhow!("no directory for keys: set HOME or ZEROLANE_HOME"))
 }
 
-/// The list of keys that may connect, if there is a place for it.
+/// The path of the list of keys that may connect, if there is a directory for it.
 pub(crate) fn allowed_keys_file(given: Option<PathBuf>) -> Option<PathBuf> {
     given.or_else(|| keys::home().map(|home| home.join(ALLOWED_KEYS)))
 }
 
-/// The file of servers met, if there is a place for it.
+/// The path of the list of known servers, if there is a directory for it.
 pub(crate) fn known_hosts_file() -> Option<PathBuf> {
     keys::home().map(|home| home.join(KNOWN_HOSTS))
 }
 
-/// Has the error of a key file name the file, once: most do.
+/// Adds the file name to the error of a key file, unless the error already names it.
 pub(crate) fn in_file(path: &Path) -> impl FnOnce(keys::Error) -> anyhow::Error {
     move |error| match error {
         keys::Error::Syntax { .. } => anyhow::Error::new(error).context(path.display().to_string()),
@@ -186,7 +186,8 @@ pub(crate) fn in_file(path: &Path) -> impl FnOnce(keys::Error) -> anyhow::Error 
     }
 }
 
-/// This end's identity. Without a place to keep it, or with one that cannot be written, one for this process only.
+/// Loads or makes this end's identity. `None` means an identity for this process only, if there is no directory for it,
+/// or the default file cannot be written.
 pub(crate) fn own(given: Option<PathBuf>) -> Result<Option<Arc<Identity>>> {
     let is_named = given.is_some();
     let path = match identity_file(given) {
@@ -210,7 +211,7 @@ fn without_key(why: &dyn Display) {
     console::note(format_args!("A key for this time only: {why}."));
 }
 
-/// Whether there is no such file. One that cannot be looked at may be there.
+/// Whether the file does not exist. A file that cannot be examined may exist.
 fn is_missing(path: &Path) -> bool {
     match path.symlink_metadata() {
         Ok(_) => false,
@@ -219,7 +220,7 @@ fn is_missing(path: &Path) -> bool {
 }
 
 impl ClientArgs {
-    /// What is said when nothing else is, with this end's key in that file.
+    /// The default arguments, with this end's key in `identity`.
     pub(crate) fn of_identity(identity: Option<PathBuf>) -> ClientArgs {
         ClientArgs {
             identity,
@@ -236,20 +237,19 @@ impl ClientArgs {
 }
 
 impl FileClientArgs {
-    /// Whether a one-time code is to let it in.
+    /// Whether a one-time code authenticates this end.
     pub(crate) fn has_code(&self) -> bool {
         self.code.is_some()
     }
 
-    /// Trusts the server with this key and no other, if the command line says nothing else.
+    /// Trusts only the server with this key, unless the command line decides otherwise.
     pub(crate) fn expect_key(&mut self, key: PublicKey) {
         if !self.client.plain && self.code.is_none() {
             self.client.server_key.get_or_insert(key);
         }
     }
 
-    /// Refuses what has no meaning for a server that a login starts: both ends have keys of their own then, for this
-    /// time only.
+    /// Refuses options that mean nothing for a server that a login starts: both ends then use temporary keys.
     pub(crate) fn check_for_login(&self) -> Result<()> {
         match self.for_servers() {
             Some(option) => Err(anyhow!(
@@ -260,7 +260,7 @@ impl FileClientArgs {
         }
     }
 
-    /// Refuses what has no meaning where both sides are on this machine.
+    /// Refuses options that mean nothing if both sides are on this machine.
     pub(crate) fn check_within(&self) -> Result<()> {
         let login = &self.login;
         let given = [
@@ -278,7 +278,7 @@ impl FileClientArgs {
         }
     }
 
-    /// An option that was given and is for servers that are there already.
+    /// An option on the command line that is only for servers that run already.
     fn for_servers(&self) -> Option<&'static str> {
         let client = &self.client;
         let given = [
@@ -300,19 +300,19 @@ impl FileClientArgs {
     }
 }
 
-/// The trust of a client in the host it connects to.
+/// A client's trust in the host that it connects to.
 pub(crate) struct Caution {
     trust: Arc<HostTrust>,
     own: Option<PublicKey>,
     host: String,
     mode: Mode,
     by_code: bool,
-    /// The key was named on the command line.
+    /// Whether the command line named the key.
     key_named: bool,
 }
 
 impl Caution {
-    /// Trust in `host` (name and port) as `args` and `code` say, and what a connection needs for it.
+    /// Decides by `args` and `code` how to trust `host` (name and port). Returns the trust and the security options.
     pub(crate) fn new(
         host: String,
         args: ClientArgs,
@@ -360,7 +360,7 @@ impl Caution {
         Ok((caution, security))
     }
 
-    /// Trust in `host`, whose key was told in another way.
+    /// Trusts `host` by a key that was learned over another channel.
     pub(crate) fn of_known(host: String, key: PublicKey) -> Caution {
         Caution {
             trust: Arc::new(HostTrust::only(key)),
@@ -372,7 +372,7 @@ impl Caution {
         }
     }
 
-    /// Says which server it met, before anything else is said.
+    /// Prints which server was met, before any other message.
     pub(crate) fn introduce(&self) {
         match self.mode {
             Mode::Encrypted => {}
@@ -392,7 +392,7 @@ impl Caution {
         }
     }
 
-    /// Puts in front of an error that was caused by `why` what the user can do about it.
+    /// Adds advice to an error that `why` caused.
     pub(crate) fn advise(
         &self,
         why: Option<&zerolane::Error>,
@@ -456,7 +456,7 @@ impl std::fmt::Display for Advice {
     }
 }
 
-/// Protection by a code in place of keys: those are made for the one connection.
+/// Authentication by a code; the keys are temporary.
 fn by_code(code: Code) -> Security {
     Security {
         pre_shared: Some(code.into()),
@@ -464,16 +464,16 @@ fn by_code(code: Code) -> Security {
     }
 }
 
-/// How a server proves its identity, and which clients it lets in.
+/// A server's identity, and the clients that it lets in.
 pub(crate) struct Doors {
     pub(crate) security: Security,
     pub(crate) access: Access,
-    /// A line for the user: who may connect.
+    /// The line that tells the user who may connect.
     pub(crate) words: String,
 }
 
 impl Doors {
-    /// Lets in one client that has `code`, once.
+    /// Lets in one client with `code`, once.
     pub(crate) fn by_code(code: Code) -> Doors {
         Doors {
             security: by_code(code),
@@ -484,7 +484,7 @@ impl Doors {
 }
 
 impl ServerArgs {
-    /// Keys from this file may connect, if the options say nothing else.
+    /// Lets in the keys of `file`, unless the options decide otherwise.
     pub(crate) fn expect_list(&mut self, file: PathBuf) {
         if !self.plain && !self.anyone {
             self.allowed.get_or_insert(file);
@@ -536,7 +536,7 @@ pub(crate) fn listed(given: Option<PathBuf>, own: Option<PublicKey>) -> Result<(
     Ok((Access::Listed(Arc::new(list)), words))
 }
 
-/// Reports a change of the list of keys.
+/// Reports that the list of keys changed.
 pub(crate) fn tell_news(news: Result<usize, String>) {
     console::note(match news {
         Ok(count) => format!("The list of keys was read again: {count} may connect."),

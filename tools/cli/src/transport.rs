@@ -1,4 +1,4 @@
-//! What carries connections, as the command line and the configuration say.
+//! Builds transport options from the command line and the configuration.
 
 use anyhow::Result;
 use zerolane::Options;
@@ -7,7 +7,7 @@ use crate::bypass::Bypass;
 use crate::lane::LaneName;
 use crate::security::{ClientArgs, ServerArgs};
 
-/// What the configuration says where the command line says nothing.
+/// Settings of the configuration, used where the command line has none.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Configured {
     pub(crate) lane: Option<LaneName>,
@@ -15,10 +15,10 @@ pub(crate) struct Configured {
 }
 
 impl ClientArgs {
-    /// Options of connections to `host`, a name and a port, but for their security.
+    /// Transport options for a connection to `host` (name and port), without security.
     ///
     /// # Errors
-    /// What was said contradicts itself or the address, or cannot be on this host.
+    /// Options contradict each other or the address, or are not possible on this host.
     pub(crate) fn transport(&self, host: (&str, u16), configured: Configured) -> Result<Options> {
         let lane = LaneName::to(host.0, self.lane, configured.lane)?;
         let bypass = Bypass::of(lane, self.bypass, configured.bypass);
@@ -36,10 +36,10 @@ impl ClientArgs {
 }
 
 impl ServerArgs {
-    /// Options of what listens at `place`, a name and a port, over `lane`, but for their security.
+    /// Transport options for a listener at `place` (name and port) over `lane`, without security.
     ///
     /// # Errors
-    /// What was said contradicts itself, or cannot be on this host.
+    /// Options contradict each other, or are not possible on this host.
     pub(crate) fn transport(
         &self,
         lane: LaneName,

@@ -1,4 +1,4 @@
-//! `zerolane keys`: the clients that a server lets in, and the servers that a client met.
+//! Implements `zerolane keys`: edits the list of clients that may connect, and the list of known servers.
 
 use std::path::{Path, PathBuf};
 
@@ -22,11 +22,11 @@ pub struct Args {
 enum Command {
     /// List the keys that may connect here, and the servers whose keys are remembered
     List(ListArgs),
-    /// Let the owner of a key connect, or change what it may do
+    /// Let the holder of a key connect, or change what it may do
     Add(AddArgs),
-    /// Take a key off the list. `serve` also ends its connections
+    /// Remove a key from the list. `serve` also ends its connections
     Revoke(RevokeArgs),
-    /// Forget the key of a server, so that the next contact counts as the first
+    /// Forget the key of a server, so that the next connection counts as the first
     Forget(ForgetArgs),
 }
 
@@ -58,22 +58,22 @@ struct ListArgs {
 
 #[derive(Debug, clap::Args)]
 struct AddArgs {
-    /// The key, as `zerolane id` shows it there
+    /// The key, as `zerolane id` prints it there
     #[arg(value_name = "KEY")]
     key: PublicKey,
-    /// What its owner may do
+    /// What its holder may do
     #[arg(value_enum, value_name = "RIGHT")]
     right: Right,
     /// A name for the list and the server's log
     #[arg(long, value_name = "WORDS")]
     name: Option<String>,
-    /// Only files below this path, which is below the served directory
+    /// Allow only files below this path, which is relative to the served directory
     #[arg(long, value_name = "PATH")]
     below: Option<String>,
-    /// Only memory with these names
+    /// Allow only memory with these names
     #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
     regions: Option<Vec<String>>,
-    /// With `read`: also atomic operations on memory
+    /// With `read`: also allow atomic operations on memory
     #[arg(long)]
     fetch: bool,
     #[command(flatten)]
@@ -217,7 +217,7 @@ fn revoke(args: RevokeArgs) -> Result<()> {
     console::say(words(&gone))
 }
 
-/// The key of the line with this name.
+/// The key in the line with this name.
 fn key_called(name: &str, path: &Path) -> Result<PublicKey> {
     let list = AllowFile::load(path, None).map_err(in_file(path))?;
     let list = list.list();
@@ -254,7 +254,7 @@ fn forget(args: ForgetArgs) -> Result<()> {
     Ok(())
 }
 
-/// A line of the list, for people: whatever a name holds, it stays on its line.
+/// Formats a line of the list for people. The name is escaped, so it cannot contain a line break.
 fn words(line: &AllowedKey) -> String {
     let AllowedKey { key, rights, name } = line;
     let name = name

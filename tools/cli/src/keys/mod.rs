@@ -1,4 +1,4 @@
-//! `zerolane keygen`, `zerolane id` and `zerolane keys`.
+//! Implements `zerolane keygen` and `zerolane id`.
 
 pub(crate) mod lists;
 
@@ -13,7 +13,7 @@ use crate::security::{identity_file, in_file};
 /// Arguments of `zerolane keygen` and `zerolane id`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The key's file [default: identity in ZEROLANE_HOME, or in ~/.config/zerolane]
+    /// The file of the key [default: identity in ZEROLANE_HOME, or in ~/.config/zerolane]
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
 }

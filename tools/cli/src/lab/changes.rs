@@ -1,4 +1,4 @@
-//! How the network changes while the programs run.
+//! Parses `--change`, and changes the network while the programs run.
 
 use std::str::FromStr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -14,11 +14,11 @@ use super::units;
 /// Longest time after which something changes: a day.
 const LATEST: Duration = Duration::from_secs(24 * 3600);
 
-/// A change of the links, and its time after the start of the programs.
+/// A change of links, and its time after the start of the programs.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Change {
     after: Duration,
-    /// Of which interfaces, from 1; `None`: of all.
+    /// The interface, from 1; `None` means all.
     interface: Option<usize>,
     to: State,
 }
@@ -29,7 +29,7 @@ enum State {
     Up(bool),
 }
 
-/// The options of a link, by themselves.
+/// The options of a link.
 #[derive(Debug, Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
 struct Options {
@@ -38,13 +38,13 @@ struct Options {
 }
 
 impl Change {
-    /// The number of the interface whose links it is of, if not of all.
+    /// The interface whose links change, unless all do.
     pub(super) fn interface(&self) -> Option<usize> {
         self.interface
     }
 }
 
-/// The number of an interface.
+/// Parses the number of an interface.
 fn interface(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|&it| it > 0);
     number.ok_or_else(|| format!("{text:?} is no interface: 1 is the first"))
@@ -53,8 +53,8 @@ fn interface(text: &str) -> Result<usize, String> {
 impl FromStr for Change {
     type Err = String;
 
-    /// `5s down`, `8s up`, or `5s` and the options of a link, in place of those before; behind the time, `interface 2` has it be
-    /// of the links of the second interfaces alone.
+    /// Parses `5s down`, `8s up`, or `5s` and the options of a link, which replace all earlier ones. `interface 2`
+    /// after the time limits the change to the links of the second interfaces.
     fn from_str(text: &str) -> Result<Change, String> {
         let mut words = text.split_whitespace();
         let after = words.next().ok_or("empty: a time, then what changes")?;
@@ -71,7 +71,7 @@ impl FromStr for Change {
             ["up"] => State::Up(true),
             _ => {
                 let options = Options::try_parse_from(words).map_err(|error| {
-                    // Its first line says what is wrong; the rest is help for a whole command.
+                    // The first line states the error; the rest is help for a whole command.
                     let text = error.to_string();
                     let line = text.lines().next().unwrap_or_default();
                     line.trim_start_matches("error: ").to_owned()
@@ -92,7 +92,7 @@ impl FromStr for Change {
     }
 }
 
-/// Changes the links of `lab`, each at its time, until all are made or `ended` is closed.
+/// Makes the changes in `lab`, each at its time, until all are made or `ended` is closed.
 pub(super) fn make(mut changes: Vec<Change>, lab: &Lab, ended: &Receiver<()>) {
     let started = Instant::now();
     changes.sort_by_key(|change| change.after);

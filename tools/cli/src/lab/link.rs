@@ -1,4 +1,4 @@
-//! The emulated link, from the command line to its configuration.
+//! Turns link options of the command line into a link configuration.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use netsim::link::{LinkConfig, Loss, Reorder};
 use super::units::{self, Queue};
 use crate::exit::Exit;
 
-/// What the link does; both directions alike.
+/// The options of the link, for both directions.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "The link, each way")]
 pub(crate) struct LinkArgs {
     /// Round trip: half of it each way
     #[arg(long, default_value = "0", value_name = "TIME", value_parser = units::duration)]
     rtt: Duration,
-    /// Extra delay of each packet, up to this; never reorders
+    /// Extra delay of each packet, up to this much; never reorders
     #[arg(long, default_value = "0", value_name = "TIME", value_parser = units::duration)]
     jitter: Duration,
     /// Share of packets lost at random
@@ -43,7 +43,7 @@ pub(crate) struct LinkArgs {
 }
 
 impl LinkArgs {
-    /// The configuration, each way.
+    /// The configuration of each direction.
     pub(crate) fn config(&self) -> Result<LinkConfig> {
         let default = LinkConfig {
             delay: self.rtt / 2,
@@ -69,7 +69,7 @@ impl LinkArgs {
     }
 }
 
-/// `link` with this queue before a bottleneck of `rate` bits per second.
+/// Adds `queue` to `link`, before a bottleneck of `rate` bits per second.
 fn with_queue(link: LinkConfig, queue: Queue, rate: u64, rtt: Duration) -> LinkConfig {
     let bytes = |bytes| LinkConfig {
         queue_packets: usize::MAX,
@@ -96,8 +96,7 @@ pub fn bottleneck(rate: u64, rtt: Duration, queue: Queue) -> LinkConfig {
     with_queue(link, queue, rate, rtt)
 }
 
-/// What is in flight in one round trip at full rate; room for a few packets
-/// even if that is nothing.
+/// Bytes in flight in one round trip at full rate, but at least `LEAST_BYTES`.
 fn bandwidth_delay_bytes(rate: u64, rtt: Duration) -> usize {
     /// Sixteen full packets.
     const LEAST_BYTES: u128 = 16 * 1500;

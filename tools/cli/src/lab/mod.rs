@@ -1,4 +1,4 @@
-//! `zerolane lab`: run any program over an emulated network.
+//! Implements `zerolane lab`: runs programs in hosts on an emulated network.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -64,14 +64,14 @@ pub struct Args {
     /// How many hosts [default: 2, or as many as the script has lines]
     #[arg(long)]
     hosts: Option<usize>,
-    /// Seed of the random choices: which packets are lost, doubled and held back
+    /// Seed of the random choices: which packets are lost, duplicated and held back
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// How many interfaces each host has, each in a network of its own, with links like those of the others
     #[arg(long, default_value_t = 1, value_name = "N")]
     interfaces: usize,
-    /// Change the links after a time; may be repeated. "5s --loss 1%" replaces all earlier options; "8s down" and "9s up"
-    /// switch the links; "0s interface 2 --rtt 20ms" changes those of the second interfaces
+    /// Change the links after a time; may be repeated. "5s --loss 1%" replaces all earlier options; "8s down" and "9s
+    /// up" take the links down and up; "0s interface 2 --rtt 20ms" changes only those of the second interfaces
     #[arg(long, value_name = "TIME WHAT")]
     change: Vec<Change>,
     /// Run a line of FILE in each host with sh; end when host 1's line ends
@@ -80,7 +80,7 @@ pub struct Args {
     /// Print no report at the end
     #[arg(short, long)]
     quiet: bool,
-    /// What to run in host 1
+    /// The command to run in host 1
     #[arg(
         last = true,
         value_name = "COMMAND",
@@ -89,7 +89,7 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// Runs the command or the script; its exit code.
+/// Runs the command or the script, and returns its exit code.
 pub(crate) fn run(args: Args) -> Result<Exit> {
     let programs = match &args.script {
         Some(path) => Programs::script(path)?,
@@ -99,7 +99,7 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
     check_rights()?;
     let interrupt = Interrupt::install()?;
     let exit = interrupt.explain(run_in_lab(config, &programs, &args, &interrupt))?;
-    // A command that was killed because of our signal has no code of its own.
+    // After our signal, the command's own exit code means nothing.
     interrupt.check()?;
     Ok(exit)
 }
@@ -153,9 +153,9 @@ fn check_rights() -> Result<()> {
     Ok(())
 }
 
-/// Removes the namespaces of processes that were killed, and says so: of a lab, a benchmark, a test.
+/// Removes the namespaces that killed labs, benchmarks and tests left behind, and reports it.
 pub fn sweep() {
-    // Where this process may remove none it may make none, of which the caller tells.
+    // A process that may not remove namespaces may not make any either; the caller reports that.
     for name in netns::sweep_stale().unwrap_or_default() {
         console::note(format_args!(
             "removed {name}, left behind by a killed process"

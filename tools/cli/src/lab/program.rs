@@ -1,4 +1,4 @@
-//! The programs in the hosts.
+//! Runs the programs in the hosts of a lab.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 use crate::program;
 
-/// A command for each of the first hosts. The lab ends when the first one ends.
+/// A command for each host, starting with host 1. The lab ends when the command of host 1 ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Programs(Vec<Vec<OsString>>);
 
@@ -23,15 +23,14 @@ impl Programs {
     /// A command in host 1 alone.
     pub(crate) fn one(words: Vec<OsString>) -> Result<Programs> {
         let name = words.first().context("no command")?;
-        // Looked up before anything is set up, for `nsenter` tells of a missing program by its exit code alone.
+        // Checked before the setup, because `nsenter` reports a missing program only by its exit code.
         program::find(name)
             .with_context(|| format!("{}: command not found", name.display()))
             .context(Exit::CommandNotFound)?;
         Ok(Programs(vec![words]))
     }
 
-    /// A line for each host, to be run by `sh`. Empty lines and lines that
-    /// begin with `#` do not count.
+    /// One command line for each host, run by `sh`. Ignores empty lines and lines that begin with `#`.
     pub(crate) fn script(path: &Path) -> Result<Programs> {
         let text = fs::read_to_string(path)
             .with_context(|| format!("cannot read {}", path.display()))
@@ -44,16 +43,15 @@ impl Programs {
         Ok(Programs(lines.into_iter().map(run).collect()))
     }
 
-    /// How many hosts they need.
+    /// The number of hosts.
     pub(crate) fn hosts(&self) -> usize {
         self.0.len()
     }
 
-    /// Runs them all until the first has ended, then ends the others; how the
-    /// first one ended.
+    /// Runs all until the first ends, then ends the others. Returns the exit of the first.
     pub(crate) fn run(&self, lab: &Lab, interrupt: &Interrupt) -> Result<Exit> {
         let mut children = Children(Vec::new());
-        // The first command starts last: it may need the others.
+        // The first command starts last, because it may need the others.
         for (host, words) in self.0.iter().enumerate().rev() {
             interrupt.check()?;
             children.0.push(start(lab, host, words)?);
@@ -63,13 +61,13 @@ impl Programs {
     }
 }
 
-/// Ends them when dropped.
+/// Child processes, which dropping this ends.
 struct Children(Vec<Child>);
 
 impl Drop for Children {
     fn drop(&mut self) {
         for child in &mut self.0 {
-            // It may have ended by itself.
+            // The child may have ended already.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -83,7 +81,7 @@ fn lines(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Starts a command in the host of this index.
+/// Starts a command in the host with this index.
 fn start(lab: &Lab, host: usize, words: &[OsString]) -> Result<Child> {
     let (name, rest) = words.split_first().context("no command")?;
     let mut command: Command = lab.host(host).command(name);
@@ -96,7 +94,7 @@ fn start(lab: &Lab, host: usize, words: &[OsString]) -> Result<Child> {
         .with_context(|| format!("cannot start {}", name.display()))
 }
 
-/// The variables that name the hosts.
+/// The environment variables with the hosts' addresses.
 fn environment(lab: &Lab, own: usize) -> Vec<(String, String)> {
     let name = |what: &str, number: usize| format!("ZEROLANE_LAB_{what}{number}");
     let mut variables = vec![
@@ -122,11 +120,11 @@ fn environment(lab: &Lab, own: usize) -> Vec<(String, String)> {
     variables
 }
 
-/// Waits for a child that a request to stop kills.
+/// Waits for a child, which a request to stop kills.
 fn wait(mut child: Child, interrupt: &Interrupt) -> Result<ExitStatus> {
     let pid = Pid::from_raw(child.id().cast_signed());
     interrupt.watch(pid);
-    // Not reaped yet, so that its number stays its own until it is forgotten.
+    // Do not reap the child yet: its process ID must stay valid until `forget`.
     let ended = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
     while waitid(Id::Pid(pid), ended) == Err(Errno::EINTR) {}
     interrupt.forget(pid);

@@ -1,10 +1,10 @@
-//! The report of what became of the frames.
+//! Formats the report on the fate of all frames.
 
 use comfy_table::{CellAlignment, Table, presets};
 use netlab::lab::{LabStats, Lateness};
 use netsim::link::LinkStats;
 
-/// One row for each interface of each host: the frames sent towards it, and their fate.
+/// A row for each interface of each host: the frames sent to it, and their fate.
 pub(crate) fn of(stats: &LabStats, interfaces: usize) -> String {
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY);
@@ -57,7 +57,7 @@ fn row(name: String, link: LinkStats) -> Vec<String> {
         .collect()
 }
 
-/// The machine's own contribution, in words.
+/// The jitter that the machine itself added, in words.
 pub(crate) fn added_jitter(lateness: Lateness) -> String {
     let micros = |time: std::time::Duration| time.as_secs_f64() * 1e6;
     format!(
@@ -68,7 +68,7 @@ pub(crate) fn added_jitter(lateness: Lateness) -> String {
     )
 }
 
-/// Frames that were dropped for no reason of the link's; `None` if all is well.
+/// The number of frames dropped for reasons other than the link's; `None` if there are none.
 pub(crate) fn faults(stats: &LabStats) -> Option<String> {
     let causes = [
         (

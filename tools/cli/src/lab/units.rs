@@ -1,4 +1,4 @@
-//! Quantities on the command line: a number with its unit.
+//! Parses quantities on the command line: a number with its unit.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -6,23 +6,23 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use netsim::link::{Loss, Reorder};
 
-/// Longest delay: more than any path on Earth or through low orbit has.
+/// The longest delay, more than any path on Earth or through low orbit has.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Slowest and fastest link, bits per second.
+/// The slowest and the fastest link, bits per second.
 const RATES: std::ops::RangeInclusive<f64> = 1e3..=1e11;
 
-/// Longest queue, packets.
+/// The longest queue, packets.
 const LONGEST_QUEUE_PACKETS: usize = 1_000_000;
 
 type Parsed<T> = Result<T, String>;
 
-/// A time: `20ms`, `1.5s`, `300us`; `0` needs no unit.
+/// Parses a time: `20ms`, `1.5s`, `300us`; `0` needs no unit.
 pub fn duration(text: &str) -> Parsed<Duration> {
     duration_up_to(text, LONGEST)
 }
 
-/// As [`duration`], of at most `longest`.
+/// As [`duration`], but at most `longest`.
 pub fn duration_up_to(text: &str, longest: Duration) -> Parsed<Duration> {
     const UNITS: [(&str, f64); 5] = [
         ("s", 1.0),
@@ -43,7 +43,7 @@ pub fn duration_up_to(text: &str, longest: Duration) -> Parsed<Duration> {
     Ok(duration)
 }
 
-/// A rate in bits per second, as `tc` writes it: `1gbit`, `2.5mbit`.
+/// Parses a rate as `tc` writes it: `1gbit`, `2.5mbit`. Returns bits per second.
 pub fn rate(text: &str) -> Parsed<u64> {
     const UNITS: [(&str, f64); 4] = [("bit", 1.0), ("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9)];
     let lower = text.to_ascii_lowercase();
@@ -54,7 +54,7 @@ pub fn rate(text: &str) -> Parsed<u64> {
     Ok(rate.round() as u64)
 }
 
-/// A share in percent, as a probability: `0.1%` is 0.001.
+/// Parses a percentage as a probability: `0.1%` is 0.001.
 pub fn percent(text: &str) -> Parsed<f64> {
     let percent = quantity(text, &[("%", 1.0)], "a percentage such as 0.1%")?;
     if percent > 100.0 {
@@ -63,7 +63,7 @@ pub fn percent(text: &str) -> Parsed<f64> {
     Ok(percent / 100.0)
 }
 
-/// Losses in bursts, `MEAN_LOSS:LENGTH`: `1%:10`.
+/// Parses burst losses, `MEAN_LOSS:LENGTH`: `1%:10`.
 pub fn burst(text: &str) -> Parsed<Loss> {
     let (mean, length) = pair(text, "MEAN_LOSS:LENGTH, for example 1%:10")?;
     let mean = percent(mean)?;
@@ -79,7 +79,7 @@ pub fn burst(text: &str) -> Parsed<Loss> {
     Ok(Loss::bursts(mean, length))
 }
 
-/// Packets held back, `SHARE:TIME`: `5%:1ms`.
+/// Parses the share of packets held back, and their delay, `SHARE:TIME`: `5%:1ms`.
 pub fn reorder(text: &str) -> Parsed<Reorder> {
     let (share, by) = pair(text, "SHARE:TIME, for example 5%:1ms")?;
     Ok(Reorder {
@@ -88,21 +88,21 @@ pub fn reorder(text: &str) -> Parsed<Reorder> {
     })
 }
 
-/// How much waits for the bottleneck.
+/// The length of the queue at the bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
     /// Packets.
     Packets(usize),
     /// Bytes.
     Bytes(usize),
-    /// As many bytes as are in flight in one round trip at full rate.
+    /// The bytes in flight in one round trip at full rate.
     BandwidthDelayProduct,
 }
 
 impl FromStr for Queue {
     type Err = String;
 
-    /// `64` packets, `256KiB`, or `bdp`.
+    /// Parses `64` packets, `256KiB`, or `bdp`.
     fn from_str(text: &str) -> Parsed<Queue> {
         if text == "bdp" {
             return Ok(Queue::BandwidthDelayProduct);
@@ -121,7 +121,7 @@ impl FromStr for Queue {
     }
 }
 
-/// A number of at least 0, times the value of its unit.
+/// Parses a number of at least 0 and multiplies it by its unit.
 fn quantity(text: &str, units: &[(&str, f64)], wanted: &str) -> Parsed<f64> {
     let end = text
         .find(|it: char| !it.is_ascii_digit() && it != '.')

@@ -1,4 +1,4 @@
-//! The command that logs in, as rsync makes it: no part of a location can become an option of it.
+//! Builds the command that logs in. As in rsync, no part of a location can become one of its options.
 
 use std::process::Command;
 
@@ -6,17 +6,17 @@ use anyhow::{Result, bail, ensure};
 use zerolane::lanes::is_ethernet;
 use zerolane_files::Host;
 
-/// What is started, here and there.
+/// The programs to start, here and on the other host.
 #[derive(Debug)]
 pub(super) struct Program<'a> {
-    /// The remote shell and its options, if they were named.
+    /// The remote shell and its options, if named.
     pub(super) shell: Option<&'a str>,
-    /// What the shell there is to run, in its words, if it was named.
+    /// The zerolane command for the remote host's shell, if named.
     pub(super) remote: Option<&'a str>,
 }
 
 impl Program<'_> {
-    /// What the shell there is to run.
+    /// The zerolane command for the remote host's shell.
     pub(super) fn remote(&self) -> &str {
         self.remote.unwrap_or("zerolane")
     }
@@ -26,10 +26,10 @@ impl Program<'_> {
     }
 }
 
-/// `ssh [OPTION...] [-l USER] [-p PORT] HOST zerolane WORD...`. The shell there reads the words.
+/// Builds `ssh [OPTION...] [-l USER] [-p PORT] HOST zerolane WORD...`. The shell on the host parses the words.
 ///
 /// # Errors
-/// A user or host that is none.
+/// The user or host is not a valid name, or the shell is empty.
 pub(super) fn of(host: &Host, program: &Program<'_>, words: &[&str]) -> Result<Command> {
     ensure!(
         !is_ethernet(&host.name),
@@ -51,13 +51,13 @@ pub(super) fn of(host: &Host, program: &Program<'_>, words: &[&str]) -> Result<C
         command.arg("-p").arg(port.to_string());
     }
     command.arg(&host.name);
-    // The first is the user's own words for the shell there, as with rsync's --rsync-path.
+    // The user chose the first word for the shell on the host, as with rsync's --rsync-path.
     command.arg(program.remote()).args(words);
     Ok(command)
 }
 
-/// Refuses what a remote shell, or a command in its configuration (ProxyCommand, Match exec), could take for something else
-/// than a name. OpenSSH refuses the same since 9.6.
+/// Refuses names that a remote shell, or a command in its configuration (ProxyCommand, Match exec), could misinterpret.
+/// OpenSSH refuses the same since 9.6.
 fn check(name: &str, what: &str) -> Result<()> {
     ensure!(
         !name.starts_with('-'),
@@ -68,7 +68,8 @@ fn check(name: &str, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// The words of a command: between spaces, or in quotes, where a doubled quote is one. Nothing else is special.
+/// Splits a command at spaces. Quotes group words, and a doubled quote inside quotes is one quote; nothing else is
+/// special.
 fn split(text: &str) -> Result<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -1,4 +1,4 @@
-//! What comes over the channel of a login, in lines: greetings of its shell first, perhaps, then the answer.
+//! Reads the channel of a login line by line: perhaps greetings of its shell, then the answer.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::ChildStdout;
@@ -7,29 +7,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What came.
+/// What the channel carried.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Said<T> {
     /// The answer.
     Answer(T),
-    /// The end, after this.
+    /// The end, after this text.
     End(Vec<u8>),
-    /// More than a login prints, which begins so.
+    /// More text than a login should print; this is its beginning.
     TooMuch(Vec<u8>),
-    /// This, and then nothing for as long as it may take.
+    /// This text, and then nothing until the time ran out.
     Silence(Vec<u8>),
 }
 
-/// Bytes that may come before the answer.
+/// Most bytes before the answer.
 const NOISE_BYTES: u64 = 256 << 10;
-/// Bytes of them that are kept, to be told.
+/// How many of these bytes are kept for messages.
 const KEPT_BYTES: usize = 512;
 
-/// Waits for the answer, `patience` at most: `parse` is given lines, without their ends, until it returns one. What comes
-/// after it goes to `rest`, until the thread ends, so that the other end is not held up.
+/// Waits at most `patience` for the answer. `parse` receives lines, without their ends, until it returns an answer. A
+/// thread copies the rest of the channel to `rest`, so that the other end does not block.
 ///
 /// # Errors
-/// The system gives no thread.
+/// The system cannot start a thread.
 pub(super) fn answer<T: Send + 'static>(
     output: ChildStdout,
     patience: Duration,
@@ -43,7 +43,7 @@ pub(super) fn answer<T: Send + 'static>(
         .name("channel".into())
         .spawn(move || {
             let mut output = BufReader::new(output);
-            // Nobody takes it who has waited for too long.
+            // After a timeout there is no receiver.
             let _ = tell.send(hearing.read_answer(&mut output, parse));
             io::copy(&mut output, &mut rest)
         })?;
@@ -52,13 +52,13 @@ pub(super) fn answer<T: Send + 'static>(
     Ok((said, thread))
 }
 
-/// What came that is no answer.
+/// The text before the answer.
 #[derive(Default)]
 struct Heard(Mutex<Noise>);
 
 #[derive(Default)]
 struct Noise {
-    /// The beginning of all lines before this one.
+    /// The beginning of all earlier lines.
     kept: Vec<u8>,
     line: Vec<u8>,
 }
@@ -81,7 +81,7 @@ impl Heard {
     ) -> Said<T> {
         let mut output = output.take(NOISE_BYTES);
         loop {
-            // What cannot be read is over.
+            // A read error ends the channel.
             let chunk = output.fill_buf().unwrap_or_default();
             let end = chunk.iter().position(|&byte| byte == b'\n');
             let len = end.map_or(chunk.len(), |end| end + 1);
@@ -153,7 +153,7 @@ mod tests {
     fn read_answer__none() {
         assert_eq!(read(b""), Said::End(vec![]));
         assert_eq!(read(b"motd\n\nmore"), Said::End(b"motd\nmore".to_vec()));
-        // Not complete: the end of the channel may have cut it.
+        // The last line is incomplete: the end of the channel may have cut it.
         assert_eq!(
             read(b"zerolane-answer 1"),
             Said::End(b"zerolane-answer 1".to_vec())
@@ -178,9 +178,9 @@ mod tests {
         let mut login = Command::new("sh");
         login.args(["-c", script]).stdin(Stdio::piped());
         let mut login = login.stdout(Stdio::piped()).spawn().unwrap();
-        // It waits for what nobody says, until this is dropped.
+        // The script waits for input that does not come, until this is dropped.
         let asked = login.stdin.take();
-        // So long that a busy machine has started it by then.
+        // Long enough for a busy machine to start the script.
         let output = login.stdout.take().unwrap();
         let patience = Duration::from_secs(3);
         let (said, _) = answer::<()>(output, patience, |_| None, io::sink()).unwrap();

@@ -1,5 +1,5 @@
-//! `USER@HOST:PATH`: the other end is started by a login there, over ssh, and told by its channel which key may come.
-//! Nothing has to be set up there but the program, and no key is kept at either end.
+//! Reaches `USER@HOST:PATH`: logs in over ssh, starts the other end there, and exchanges keys with it over the login's
+//! channel. The host needs only the program, and neither end stores a key.
 
 mod command;
 mod lines;
@@ -26,19 +26,19 @@ use crate::ports;
 use command::Program;
 use lines::Said;
 
-/// Options of the commands that may start the other end.
+/// Options of commands that may start the other end.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Over ssh")]
 pub(crate) struct LoginArgs {
-    /// The remote shell, and its options, that starts the other end; hosts without USER@ are reached by it, too
-    /// [default for USER@HOST: $ZEROLANE_RSH, or ssh]
+    /// The remote shell that starts the other end, with its options; also used for hosts without USER@ [default for
+    /// USER@HOST: $ZEROLANE_RSH, or ssh]
     #[arg(short = 'e', long, value_name = "COMMAND")]
     pub(crate) rsh: Option<String>,
-    /// How the shell there starts zerolane: a path, or a command [default: zerolane]
+    /// How the remote shell starts zerolane: a path, or a command [default: zerolane]
     #[arg(long, value_name = "COMMAND")]
     pub(crate) remote_program: Option<String>,
-    /// Where the other end listens for UDP, such as ':60000-60010' [default: at the address that ssh came in,
-    /// any free port]
+    /// Where the other end listens for UDP, such as ':60000-60010' [default: at the address where ssh came in, at any
+    /// free port]
     #[arg(long, value_name = "[ADDR][:PORT[-PORT]]", value_parser = ports::check)]
     pub(crate) remote_listen: Option<String>,
 }
@@ -46,10 +46,10 @@ pub(crate) struct LoginArgs {
 /// The variable that names the remote shell.
 const SHELL_VARIABLE: &str = "ZEROLANE_RSH";
 
-/// A command that runs `words` of zerolane at `host` by a remote shell, as the options or the environment name them.
+/// Builds the command that runs zerolane with `words` at `host`, by the remote shell of the options or the environment.
 ///
 /// # Errors
-/// A user or host that is none, or the shell is none.
+/// The user or host is not a valid name, or the shell is not a command.
 pub(crate) fn command_at(
     host: &Host,
     shell: Option<&str>,
@@ -67,21 +67,21 @@ pub(crate) fn of_environment() -> Option<String> {
     named.filter(|it| !it.trim().is_empty())
 }
 
-/// A server that a login started for this process. It ends with this.
+/// A server that a login started for this process. It ends when this is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct RemoteEnd(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     host: Host,
-    /// Where it may be reached, most likely first.
+    /// Its addresses, most likely first.
     addresses: Vec<SocketAddr>,
     key: PublicKey,
-    /// It answered there at least once.
+    /// Whether a connection to it succeeded before.
     was_connected: AtomicBool,
-    /// `None`: another host started it.
+    /// `None`: another host started the server.
     shell: Option<Mutex<Shell>>,
-    /// What this host is called, if another one started both.
+    /// This host's name in messages, if another one started both ends.
     here: Option<String>,
 }
 
@@ -89,26 +89,26 @@ struct Shared {
 #[derive(Debug)]
 pub(crate) struct Shell {
     child: Child,
-    /// Until it was told that this was all.
+    /// `None` after the end was announced.
     input: Option<ChildStdin>,
 }
 
-/// What a client says over the channel when it is done.
+/// What a client writes to the channel when it is done.
 pub(crate) const DONE: &[u8] = b"done\n";
 
-/// How long the other end may take to answer. By then the tries of TCP to connect are over (127 s), and so is a login: sshd
-/// gives a user 120 s for it (LoginGraceTime).
+/// How long the other end may take to answer. By then TCP has given up connecting (127 s), and sshd has given up on the
+/// login (LoginGraceTime, 120 s).
 pub(crate) const ANSWER: Duration = Duration::from_secs(300);
-/// How long the other end may take to end once it was told that this was all.
+/// How long the other end may take to end after [`DONE`].
 const FAREWELL: Duration = Duration::from_secs(5);
-/// How often the shell is asked whether it has ended.
+/// Poll interval for the end of the shell.
 const LOOK: Duration = Duration::from_millis(5);
 
 impl RemoteEnd {
-    /// Starts the server there, which lets in `key`, and waits for its answer, for as long as a login may take.
+    /// Starts a server at `host` that lets in `key`, and waits for its answer as long as a login may take.
     ///
     /// # Errors
-    /// There is none, and why, with an exit code.
+    /// The server did not start; the error says why, with an exit code.
     pub(crate) fn start(
         host: &Host,
         args: &LoginArgs,
@@ -134,7 +134,8 @@ impl RemoteEnd {
         Ok(RemoteEnd(Arc::new(shared)))
     }
 
-    /// A server that the machine which started this process has started, too. `here`: what that machine calls this one.
+    /// A server that was started by the machine that also started this process. `here` is that machine's name for this
+    /// one.
     pub(crate) fn handed(
         here: String,
         host: Host,
@@ -154,17 +155,17 @@ impl RemoteEnd {
         }))
     }
 
-    /// Where it is, as the user says.
+    /// The host, as the user named it.
     pub(crate) fn host(&self) -> &Host {
         &self.0.host
     }
 
-    /// Whether another machine started it, as it started this process.
+    /// Whether another machine started both the server and this process.
     pub(crate) fn is_handed(&self) -> bool {
         self.0.here.is_some()
     }
 
-    /// Where it may be reached, most likely first.
+    /// Its addresses, most likely first.
     pub(crate) fn addresses(&self) -> &[SocketAddr] {
         &self.0.addresses
     }
@@ -174,13 +175,13 @@ impl RemoteEnd {
         self.0.key
     }
 
-    /// Connects to it at whichever of its addresses answers first.
+    /// Connects to all addresses at once, and returns the first connection that succeeds.
     pub(crate) fn connect(&self, options: &Options) -> zerolane::Result<Connection> {
         let addresses = &self.0.addresses;
         let (tell, hear) = channel();
         for &address in addresses {
             let (tell, options) = (tell.clone(), options.clone());
-            // One that comes too late ends with the receiver.
+            // A connection that comes too late is dropped with the receiver.
             let connect = move || drop(tell.send(Connection::connect(address, &options)));
             thread::Builder::new()
                 .name("connect".into())
@@ -199,13 +200,13 @@ impl RemoteEnd {
         }
         let unreachable = matches!(why, zerolane::Error::Closed(CloseReason::Unreachable));
         match self.has_ended() {
-            // Nothing listens there, and nothing starts it again.
+            // Nothing listens there any more, and nothing restarts the server.
             Some(_) if unreachable => Err(io::Error::other("the other end is gone").into()),
             _ => Err(why),
         }
     }
 
-    /// Says that the last connection is about to be closed: the other end ends with it.
+    /// Announces the end of the last connection, which also ends the server.
     pub(crate) fn say_done(&self) {
         if let Some(shell) = &self.0.shell {
             locked(shell).say_done();
@@ -216,8 +217,7 @@ impl RemoteEnd {
         locked(self.0.shell.as_ref()?).ended()
     }
 
-    /// Puts in front of an error what is known of the other end, and what the user can do. `connecting`: there is no
-    /// connection.
+    /// Adds the state of the other end and advice to an error. `connecting` says that there is no connection.
     pub(crate) fn advise(&self, error: anyhow::Error, connecting: bool) -> anyhow::Error {
         let Shared {
             host,
@@ -266,11 +266,11 @@ impl Drop for Shared {
 }
 
 impl Shell {
-    /// Starts zerolane at `host` by a login, with `words`, says `line` to it, and waits for its answer, for as long as a
-    /// login may take. What it says after that goes to `rest`, until the thread ends.
+    /// Starts zerolane at `host` by a login, with `words`, writes `line` to it, and waits for its answer as long as a
+    /// login may take. A thread copies its further output to `rest`.
     ///
     /// # Errors
-    /// There is no answer, and why, with an exit code.
+    /// No answer came; the error says why, with an exit code.
     pub(crate) fn start(
         host: &Host,
         args: &LoginArgs,
@@ -299,7 +299,7 @@ impl Shell {
             .stdout
             .take()
             .context("no channel to the remote shell")?;
-        // It waits there until the program reads it. If the shell ends before, that tells why.
+        // The line waits in the pipe until the program reads it. If the shell ends before, its exit says why.
         let _ = input.as_mut().map(|input| writeln!(input, "{line}"));
         let heard = hear(host, output, ANSWER, answer_line, rest);
         let mut shell = Shell { child, input };
@@ -317,7 +317,7 @@ impl Shell {
         }
     }
 
-    /// Ends it, for it answered so.
+    /// Ends the shell after an answer that cannot be parsed.
     pub(crate) fn not_understood(
         &mut self,
         host: &Host,
@@ -328,35 +328,35 @@ impl Shell {
         not_understood(host, line, why)
     }
 
-    /// Says more to it.
+    /// Writes more to the other end.
     pub(crate) fn say(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.input
             .as_mut()
             .map_or(Ok(()), |input| input.write_all(bytes))
     }
 
-    /// Says no more, which ends what it does, and waits until it has ended, for so long at most.
+    /// Closes the channel, which stops the other end, and waits at most `patience` for it to end.
     pub(crate) fn hang_up(&mut self, patience: Duration) {
         self.input = None;
         let _ = self.end(patience);
     }
 
-    /// How it ended, if it has.
+    /// The exit status, if the shell has ended.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Says that this was all, once.
+    /// Writes [`DONE`], once.
     fn say_done(&mut self) {
         if let Some(mut input) = self.input.take() {
             let _ = input.write_all(DONE);
         }
     }
 
-    /// Says that this was all, and waits until the other end has ended. Kills the shell that has not by then.
+    /// Writes [`DONE`], and waits for the shell to end. Kills it after `patience`.
     ///
     /// # Errors
-    /// The system's.
+    /// The shell cannot be waited for.
     fn end(&mut self, patience: Duration) -> io::Result<ExitStatus> {
         self.say_done();
         let until = Instant::now() + patience;
@@ -377,13 +377,13 @@ fn locked(shell: &Mutex<Shell>) -> MutexGuard<'_, Shell> {
     shell.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A key for this time only.
+/// Generates a key for this connection only.
 pub(crate) fn new_identity() -> Result<Identity> {
     let secret = zerolane::security::random().context("no random numbers for a key")?;
     Ok(Identity::from_secret(secret))
 }
 
-/// What a connection to the server with this key needs.
+/// The security options for a connection to the server with this key.
 pub(crate) fn security(identity: Identity, key: PublicKey) -> Security {
     Security {
         identity: Some(Arc::new(identity)),
@@ -392,8 +392,8 @@ pub(crate) fn security(identity: Identity, key: PublicKey) -> Security {
     }
 }
 
-/// Where a server that listens on `told` may be reached: there, and where the name leads from here, for the host may be
-/// behind a router that translates addresses, or have said none.
+/// The addresses of a server that reports `told`: that one, and those of the host's name as seen from here, because the
+/// host may be behind NAT, or may report an unspecified address.
 fn addresses(host: &Host, told: SocketAddr) -> Vec<SocketAddr> {
     let needs_interface = match told.ip() {
         std::net::IpAddr::V4(_) => false,
@@ -407,7 +407,7 @@ fn addresses(host: &Host, told: SocketAddr) -> Vec<SocketAddr> {
     once_each(addresses)
 }
 
-/// Where the name leads from here, with the port of `told`.
+/// The addresses of the host's name as seen from here, with the port of `told`.
 fn addresses_of(host: &Host, told: SocketAddr) -> Vec<SocketAddr> {
     let named = (host.name.as_str(), told.port()).to_socket_addrs();
     named.into_iter().flatten().collect()
@@ -425,7 +425,7 @@ fn once_each(mut addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     addresses
 }
 
-/// Most addresses that are tried at once.
+/// Most addresses to try at once.
 const MOST_ADDRESSES: usize = 8;
 
 fn not_understood(host: &Host, line: &[u8], why: &LineError) -> anyhow::Error {
@@ -437,19 +437,19 @@ fn not_understood(host: &Host, line: &[u8], why: &LineError) -> anyhow::Error {
     error.context(Exit::Unreachable)
 }
 
-/// What came of a login.
+/// The outcome of a login.
 pub(crate) enum Heard<T> {
     /// The other end's answer.
     Answer(T),
-    /// The end of the channel. What came before it, in words; empty if nothing did.
+    /// The end of the channel, with the text before it, in words; empty if there was none.
     End(String),
 }
 
-/// Waits for the answer of what a login starts: `parse` is given lines until it returns one. What comes after it goes to
-/// `rest`, until the thread ends.
+/// Waits for the answer of the program that a login starts. `parse` receives lines until it returns an answer. A thread
+/// copies further output to `rest`.
 ///
 /// # Errors
-/// The login goes on, says no answer within `patience`, or says too much.
+/// No answer came within `patience`, or too much other text came.
 pub(crate) fn hear<T: Send + 'static>(
     host: &Host,
     output: ChildStdout,
@@ -480,12 +480,12 @@ pub(crate) fn hear<T: Send + 'static>(
     )
 }
 
-/// A line that begins as an answer of `serve --stdio` does.
+/// A line that begins like an answer of `serve --stdio`.
 fn answer_line(line: &[u8]) -> Option<Vec<u8>> {
     (line.len() <= RENDEZVOUS_LINE_BYTES && Answer::begins(line)).then(|| line.to_vec())
 }
 
-/// Why the remote shell ended without an answer.
+/// The error for a remote shell that ended without an answer.
 fn ended(
     host: &Host,
     shell: &str,
@@ -522,12 +522,12 @@ fn words_of(status: ExitStatus) -> String {
     }
 }
 
-/// What was heard, short and escaped, in quotes.
+/// The text, shortened, escaped and quoted.
 fn in_words(bytes: &[u8]) -> String {
     let most = &bytes[..bytes.len().min(WORDS_BYTES)];
     let dots = if most.len() < bytes.len() { "..." } else { "" };
     format!("\"{}{dots}\"", escape(most.trim_ascii()))
 }
 
-/// Bytes of what a login printed that a message repeats.
+/// Most bytes of a login's output that a message repeats.
 const WORDS_BYTES: usize = 200;

@@ -1,4 +1,4 @@
-//! `zerolane mem fetch-add`.
+//! Implements `zerolane mem fetch-add`.
 
 use anyhow::{Result, ensure};
 use zerolane::Rights;
@@ -19,7 +19,7 @@ pub(crate) struct Args {
     /// Name of the region, and the offset of an unsigned 64-bit number, a multiple of 8
     #[arg(value_name = "NAME[@OFFSET]")]
     place: Place,
-    /// What to add; it may be negative, and the sum wraps around at 2^64
+    /// The number to add, which may be negative; the sum wraps around at 2^64
     #[arg(allow_hyphen_values = true)]
     delta: i64,
     /// Repeat this many times, and print each value
@@ -32,7 +32,7 @@ pub(crate) struct Args {
 /// Bytes of the number.
 const WORD: u64 = 8;
 
-/// Adds, and prints what the number was before.
+/// Adds, and prints the earlier value of the number.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let Place { offset, len, .. } = args.place;
     let usage = |words: String| anyhow::Error::new(Exit::Usage).context(words);

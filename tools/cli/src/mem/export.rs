@@ -1,4 +1,4 @@
-//! `zerolane mem export`.
+//! Implements `zerolane mem export`.
 
 use std::fs::{File, OpenOptions};
 use std::path::Path;
@@ -26,20 +26,20 @@ use crate::security::{self, ServerArgs};
 /// Arguments of `zerolane mem export`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A file, whose content becomes the memory, or a size such as 64MiB for new memory full of zeros
+    /// A file whose content becomes the memory, or a size such as 64MiB for new memory filled with zeros
     #[arg(value_name = "FILE|SIZE")]
     what: String,
-    /// The name that others ask for, at most 32 bytes
+    /// The name by which clients open it, at most 32 bytes
     #[arg(long, value_parser = parse_name)]
     name: String,
-    /// Address to listen on, or a name of this host, with or without a port (port 0: any free one), or ether:IFACE for raw
+    /// Address or host name to listen on, with or without a port (port 0: any free one), or ether:IFACE for raw
     /// Ethernet
     #[arg(long, value_name = "ADDR", value_parser = parse_address, default_value_t = Listen::loopback(DEFAULT_PORT))]
     listen: Listen,
-    /// Others may only read: --rights r
+    /// Clients may only read: --rights r
     #[arg(long, conflicts_with = "rights")]
     read_only: bool,
-    /// What others may do: read (r), write (w), atomic operations (a)
+    /// What clients may do: read (r), write (w), atomic operations (a)
     #[arg(long, value_name = "RIGHTS", default_value = "rwa", value_parser = parse_rights)]
     rights: Rights,
     #[command(flatten)]
@@ -48,9 +48,9 @@ pub(crate) struct Args {
 
 /// Longest name, bytes.
 const NAME_MAX: usize = 32;
-/// Most connections at once. Each has a thread and a socket.
+/// Most concurrent connections. Each has a thread and a socket.
 const CONNECTIONS_MAX: usize = 1024;
-/// Time between two checks whether to stop.
+/// Poll interval for a stop.
 const LOOK: Duration = Duration::from_millis(200);
 
 fn parse_address(text: &str) -> Result<Listen, String> {
@@ -65,7 +65,7 @@ fn parse_name(text: &str) -> Result<String, String> {
     }
 }
 
-/// Letters of `rwa`, in any order.
+/// Parses letters of `rwa`, in any order.
 fn parse_rights(text: &str) -> Result<Rights, String> {
     let of = |letter| match letter {
         'r' => Ok(Rights::READ),
@@ -78,7 +78,7 @@ fn parse_rights(text: &str) -> Result<Rights, String> {
     rights.unwrap_or_else(|| Err("no right at all".into()))
 }
 
-/// What is exported, and to which clients.
+/// The exported memory, and the clients that may use it.
 struct Export {
     name: String,
     region: ExportedRegion,
@@ -138,12 +138,12 @@ pub(crate) fn run(args: Args) -> Result<()> {
             start(&export, connection, &stop)?;
         }
     }
-    // On all connections at once: nothing is written after this line.
+    // Revokes on all connections at once: no write follows.
     let _ = export.region.clone().revoke();
     Err(Exit::Interrupted.into())
 }
 
-/// The memory of a file, or fresh memory. A name of both kinds means the file.
+/// Maps a file, or allocates memory. If `what` is both a file and a size, it means the file.
 fn region(what: &str, rights: Rights) -> Result<Region> {
     let path = Path::new(what);
     match (path.exists(), what.parse::<ByteSize>()) {
@@ -154,8 +154,8 @@ fn region(what: &str, rights: Rights) -> Result<Region> {
                 len > 0,
                 anyhow::Error::new(Exit::Usage).context("nothing to export: 0 bytes")
             );
-            // Peers on this host map the former. Where it cannot be had (`ulimit -f`, or more than there is now), the
-            // latter is taken page by page.
+            // Peers on this host can map a memfd. If there is none (`ulimit -f`, or not enough memory now), anonymous
+            // memory is allocated page by page.
             Ok(Region::memfd(len).or_else(|_| Region::anonymous(len))?)
         }
         (false, Err(_)) => Err(Exit::Usage)
@@ -189,7 +189,7 @@ fn words(rights: Rights) -> String {
     words.join(", ")
 }
 
-/// Serves a connection on a thread of its own, if there are not too many.
+/// Serves a connection on a separate thread, unless there are too many.
 fn start(export: &Arc<Export>, connection: Connection, stop: &Stop) -> Result<()> {
     let peer = connection.peer_addr();
     if export.connections.load(Ordering::Relaxed) >= CONNECTIONS_MAX {
@@ -214,7 +214,7 @@ fn start(export: &Arc<Export>, connection: Connection, stop: &Stop) -> Result<()
 }
 
 impl Export {
-    /// What the owner of `key` may do with the memory: no more than its line in the list says.
+    /// The rights of the holder of `key`, limited by its line in the list.
     fn rights_of(&self, key: Option<PublicKey>) -> Rights {
         let its = self.allowed.rights(key);
         its.map_or(Rights::NONE, |its| its.memory(&self.name, self.rights))
@@ -223,7 +223,7 @@ impl Export {
 
 /// Serves the memory to one peer until it disconnects or the command ends.
 fn serve(export: &Export, mut connection: Connection, stop: &Stop) -> Result<()> {
-    // Before the first call that makes progress, so that no request can come too early.
+    // Set before the first call that makes progress, so that no request comes before the region.
     let rights = export.rights_of(connection.peer_key());
     connection.export_named(&export.name, &export.region, rights)?;
     while !stop.requested() {

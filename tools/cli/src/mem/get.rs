@@ -1,4 +1,4 @@
-//! `zerolane mem get`.
+//! Implements `zerolane mem get`.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -20,17 +20,17 @@ pub(crate) struct Args {
     /// Where `mem export` runs: HOST or HOST:PORT
     #[arg(value_parser = parse_host)]
     host: Host,
-    /// Name of the region, the byte to begin at, and how many [default: all that follow]
+    /// Name of the region, offset of the first byte, and number of bytes [default: all that follow]
     #[arg(value_name = "NAME[@OFFSET[+LEN]]")]
     place: Place,
-    /// Where to write it; `-` is standard output
+    /// The output file; `-` is standard output
     #[arg(default_value = "-")]
     file: PathBuf,
     #[command(flatten)]
     security: ClientArgs,
 }
 
-/// Reads the bytes asked for and writes them out, in their order.
+/// Reads the bytes and writes them in order.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut remote = Remote::open(&args.host, &args.place, Rights::READ, &args.security)?;
     let offset = args.place.offset;
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Pieces in flight, in the order in which they are written, with those that are here already.
+/// Pieces in order of output: in flight, or arrived and waiting for earlier ones.
 type Pieces = VecDeque<(TransferId, Option<Region>)>;
 
 fn copy(remote: &mut Remote, offset: u64, len: u64, output: &mut impl Write) -> Result<()> {

@@ -1,4 +1,4 @@
-//! `zerolane mem`: memory of one host, read, written and counted in by others.
+//! Implements `zerolane mem`: exports memory to other hosts, and accesses theirs.
 //!
 //! | module | command |
 //! |---|---|
@@ -26,13 +26,13 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Let other hosts reach a file or fresh memory under a name
+    /// Let other hosts access a file or new memory under a name
     Export(export::Args),
     /// Write to a host's memory
     Put(put::Args),
     /// Read a host's memory
     Get(get::Args),
-    /// Add to a number in a host's memory and print what it was
+    /// Add to a number in a host's memory, and print the value before
     FetchAdd(count::Args),
 }
 

@@ -1,4 +1,4 @@
-//! A place in a host's memory, as users write it: `NAME[@OFFSET[+LEN]]`.
+//! Parses a place in a host's memory: `NAME[@OFFSET[+LEN]]`.
 
 use std::str::FromStr;
 
@@ -9,9 +9,9 @@ use bytesize::ByteSize;
 pub(crate) struct Place {
     /// The region's name.
     pub(crate) name: String,
-    /// Where in the region, bytes.
+    /// The offset in the region, bytes.
     pub(crate) offset: u64,
-    /// How many bytes; `None`: as many as there are.
+    /// The number of bytes; `None` means all that follow.
     pub(crate) len: Option<u64>,
 }
 
@@ -39,7 +39,7 @@ impl FromStr for Place {
     }
 }
 
-/// A number of bytes: decimal, hexadecimal with `0x`, or with a unit such as `4KiB`.
+/// Parses a number of bytes: decimal, hexadecimal with `0x`, or with a unit such as `4KiB`.
 fn number(text: &str) -> Result<u64, String> {
     let parsed = match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),

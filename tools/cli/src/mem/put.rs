@@ -1,4 +1,4 @@
-//! `zerolane mem put`.
+//! Implements `zerolane mem put`.
 
 use std::fs::File;
 use std::io::{Read, stdin};
@@ -19,17 +19,17 @@ pub(crate) struct Args {
     /// Where `mem export` runs: HOST or HOST:PORT
     #[arg(value_parser = parse_host)]
     host: Host,
-    /// Name of the region, and the byte to begin at: NAME or NAME@OFFSET
+    /// Name of the region, and offset of the first byte: NAME or NAME@OFFSET
     #[arg(value_name = "NAME[@OFFSET]")]
     place: Place,
-    /// What to write; `-` is standard input
+    /// The input file; `-` is standard input
     #[arg(default_value = "-")]
     file: PathBuf,
     #[command(flatten)]
     security: ClientArgs,
 }
 
-/// Writes all of the input; it is in the host's memory when this returns.
+/// Writes the whole input. On return, it is in the host's memory.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let place = &args.place;
     ensure!(
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         };
         let len = fill(&mut input.reader, &mut region).context("reading the input")?;
         let last = len < region.len();
-        // What is beyond the input stays here.
+        // Frees the part of the region that the input does not fill.
         let _rest = region.split_off(len);
         if len > 0 {
             remote.check(place.offset, put + len as u64)?;
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// What is put.
+/// The bytes to write.
 struct Input {
     reader: Box<dyn Read>,
     /// Its length if it is a file, bytes.
@@ -105,7 +105,7 @@ fn open(args: &Args) -> Result<Input> {
     })
 }
 
-/// Reads until `space` is full or the input ends; how many bytes.
+/// Reads until `space` is full or the input ends. Returns the number of bytes.
 fn fill(input: &mut impl Read, space: &mut [u8]) -> std::io::Result<usize> {
     let mut filled = 0;
     while filled < space.len() {

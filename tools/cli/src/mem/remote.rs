@@ -1,4 +1,4 @@
-//! A region of another host, opened by name.
+//! Connects to a host, and opens a region of its memory by name.
 
 use anyhow::{Context, Result, anyhow, ensure};
 use zerolane::failure::{Reason, TransferError};
@@ -8,10 +8,10 @@ use super::place::Place;
 use crate::host::Host;
 use crate::security::ClientArgs;
 
-/// UDP port where the command line names none.
+/// The default UDP port.
 pub(super) const DEFAULT_PORT: u16 = 9182;
 
-/// From `HOST[:PORT]`.
+/// Parses `HOST[:PORT]`.
 pub(super) fn parse_host(text: &str) -> Result<Host, String> {
     Host::parse(text, DEFAULT_PORT)
 }
@@ -23,7 +23,7 @@ pub(crate) struct Remote {
     name: String,
 }
 
-/// What is copied at a time, bytes, and how many such pieces are in flight.
+/// The length of a piece, bytes, and the most pieces in flight.
 pub(crate) const PIECE: usize = 1 << 20;
 pub(crate) const AHEAD: usize = 4;
 
@@ -64,7 +64,7 @@ impl Remote {
         })
     }
 
-    /// Bytes of the region.
+    /// The region's length, bytes.
     pub(crate) fn len(&self) -> u64 {
         self.key.len()
     }
@@ -87,7 +87,7 @@ impl Remote {
         self.judge(completion)
     }
 
-    /// Makes progress; a completion if one is there, which must be a success.
+    /// Makes progress. Returns a completion if there is one, which must be a success.
     pub(crate) fn poll(&mut self) -> Result<Option<Completion>> {
         let completion = self.connection.poll()?;
         completion.map(|it| self.judge(it)).transpose()
@@ -100,7 +100,7 @@ impl Remote {
         }
     }
 
-    /// An error with the name of this region.
+    /// Adds the name of the region to an error.
     pub(crate) fn explain(&self, error: Error) -> anyhow::Error {
         let name = &self.name;
         match reason(&error) {

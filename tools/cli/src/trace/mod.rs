@@ -1,4 +1,4 @@
-//! `zerolane trace`: how often speculation would have hit, on recorded traffic.
+//! Implements `zerolane trace`: measures how often speculation would have hit, on recorded traffic.
 
 mod shown;
 
@@ -38,7 +38,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Reads all files, then says what was found.
+/// Reads all files, then prints the report.
 pub(crate) fn run(args: Args) -> Result<()> {
     let mut trace = Trace::new(&Options {
         max_flows: args.follow.get(),

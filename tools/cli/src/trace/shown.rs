@@ -1,10 +1,10 @@
-//! The report as text.
+//! Formats the report on a trace as text.
 
 use comfy_table::{CellAlignment, Table, presets};
 use indicatif::HumanBytes;
 use zerolane_trace::{Cause, Counts, FlowReport, HostReport, Report, Seen, Tallies, Tally};
 
-/// All of it, with `most` flows and hosts at most.
+/// Formats the report, with at most `most` flows and hosts.
 pub(super) fn of(report: &Report, most: usize) -> String {
     let parts = [
         Some(packets(report)),
@@ -18,7 +18,7 @@ pub(super) fn of(report: &Report, most: usize) -> String {
     parts.join("\n\n")
 }
 
-/// A rate in percent; none where nothing was predicted.
+/// Formats a rate in percent; `-` if nothing was predicted.
 fn percent(tally: &Tally) -> String {
     tally
         .rate()
@@ -38,7 +38,7 @@ fn table<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; 
     table.to_string()
 }
 
-/// `table`, and how many of `all` rows are not in it; `None` if none is.
+/// `table`, and the number of rows it leaves out; `None` if there are no rows.
 fn cut(table: &str, all: usize, most: usize, what: &str) -> Option<String> {
     match all.saturating_sub(most) {
         0 if all == 0 => None,
@@ -66,7 +66,7 @@ fn packets(report: &Report) -> String {
     text
 }
 
-/// What is in no flow, or not as it was sent.
+/// Counts of packets that belong to no flow, or were changed before the capture.
 fn left_out(seen: &Seen) -> [(u64, String); 6] {
     let link = seen.link.unwrap_or_default();
     let merged = "longer than a frame: this host had merged them (ethtool -K DEVICE gro off lro off shows what comes)";
@@ -131,7 +131,7 @@ fn rules(rules: &Tallies) -> String {
     table(header, rows)
 }
 
-/// What others cost, and how much the kernel merges all the same.
+/// The cost of interference, and how much the kernel merges nevertheless.
 fn interference(sum: &Counts) -> String {
     let rules = &sum.rules;
     let lost = rules.pages_apart.hits.saturating_sub(rules.pages.hits);
