@@ -29,7 +29,7 @@ use crate::transport::Configured;
 /// Arguments of `zerolane serve`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The directory to serve; clients reach nothing outside it
+    /// The directory; nothing outside it can be reached
     #[arg(value_name = "DIR", required_unless_present = "stdio")]
     directory: Option<PathBuf>,
     /// Address or host name to listen on, with or without a port (port 0: any free one), or ether:IFACE for raw
