@@ -1,5 +1,4 @@
-//! `zerolane bench` and `zerolane demo`: the program that has them is started. What they do is tested
-//! beside it, in `zerolane-bench`.
+//! Tests that `zerolane bench` and `zerolane demo` start `zerolane-bench`, which has tests of its own.
 
 #![allow(non_snake_case)]
 
@@ -10,14 +9,14 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-/// Copies a program by a process of its own. While this one has a copy open for writing, what other tests start has it
-/// open too, and it cannot be run.
+/// Copies a program in a separate process. A copy that this process writes would stay open for writing in children that
+/// other tests fork meanwhile, and could not be executed.
 fn copy(from: &Path, to: &Path) {
     let copied = Command::new("cp").arg(from).arg(to).status();
     assert!(copied.unwrap().success(), "{}", to.display());
 }
 
-/// A directory with a copy of `zerolane`, and that.
+/// A directory with a copy of `zerolane`, and the path of the copy.
 fn installed() -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("zerolane");
@@ -25,7 +24,7 @@ fn installed() -> (TempDir, PathBuf) {
     (directory, program)
 }
 
-/// A `zerolane-bench` that says what it was told, and by which name, and ends with 7.
+/// Installs a `zerolane-bench` that prints its name and arguments, and exits with 7.
 fn install_bench(directory: &Path, name: &str) {
     fs::create_dir_all(directory).unwrap();
     let script = directory.join("script");

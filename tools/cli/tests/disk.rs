@@ -1,4 +1,4 @@
-//! `zerolane disk` as a user starts it.
+//! Tests `zerolane disk info` on images.
 
 #![allow(non_snake_case)]
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 const SIZE: u64 = 8 << 20;
 
-/// An image of 8 MiB and 100 bytes, of which 64 KiB are written.
+/// An image of 8 MiB and 100 bytes, with 64 KiB written.
 fn image(directory: &Path) -> PathBuf {
     let path = directory.join("image");
     let file = File::create(&path).unwrap();
@@ -67,7 +67,7 @@ fn disk_info__says_size_holes_and_what_initiators_see() {
         designators.contains(said["naa"].as_str().unwrap()),
         "{designators}"
     );
-    // ZEROLANE, where the vendor is.
+    // The vendor field contains ZEROLANE.
     assert_eq!(
         &said["inquiry"].as_str().unwrap()[16..32],
         "5a45524f4c414e45"

@@ -1,4 +1,4 @@
-//! A disk of another host behind the iSCSI door of `zerolane disk attach`.
+//! Tests `zerolane disk attach --iscsi` with an initiator.
 
 #![allow(non_snake_case)]
 
@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use running::{Running, zerolane};
 use suite::{check, is_there, run};
 
-/// An image that is served, and the door of its disk.
+/// A served image, and the iSCSI door of its disk.
 struct Lab {
     home: tempfile::TempDir,
     url: String,

@@ -1,4 +1,4 @@
-//! Disks of another host as a user has them: served, listed, measured, attached.
+//! Tests `zerolane disk` over loopback: serve, ls, info, bench and attach.
 
 #![allow(non_snake_case)]
 
@@ -29,7 +29,7 @@ fn said(home: &Path, words: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Two images, served; what they are served at.
+/// A server of two images, and its address.
 struct Lab {
     home: tempfile::TempDir,
     images: [PathBuf; 2],
@@ -180,7 +180,7 @@ fn disk_attach__shows_the_disk_as_a_file() {
         match stop {
             true => kill(Pid::from_raw(door.id() as i32), Signal::SIGTERM).unwrap(),
             false => {
-                // Children of other tests may have the file open, until they are what they are to be.
+                // Children of other tests may have the file open until they call exec.
                 assert!((0..200).any(|_| {
                     std::thread::sleep(std::time::Duration::from_millis(100));
                     let mut unmount = Command::new("fusermount3");
@@ -193,7 +193,7 @@ fn disk_attach__shows_the_disk_as_a_file() {
         assert!(!path.exists(), "it was there for as long as the door");
         assert!(fs::read(&lab.images[1]).unwrap()[12_288..112_640] == bytes);
     }
-    // What is there is not covered.
+    // An existing file is not hidden by the mount.
     fs::write(&path, "precious").unwrap();
     let refused = attach().output().unwrap();
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
@@ -227,7 +227,7 @@ fn disk_serve__memory_is_a_disk() {
     }
 }
 
-/// An end that initiators cannot reach is not left out without a word.
+/// Bytes that initiators cannot reach must not be dropped silently.
 #[test]
 fn disk_serve__an_image_whose_end_is_no_whole_block_is_refused_unless_told() {
     let home = tempfile::tempdir().unwrap();
@@ -266,7 +266,7 @@ fn disk_serve__an_image_whose_end_is_no_whole_block_is_refused_unless_told() {
     }
 }
 
-/// What has it is named, and what to do.
+/// The error names the process that holds the image, and what to do.
 #[test]
 fn disk_serve__an_image_that_is_served_already_is_refused_with_words() {
     let lab = Lab::new(&[]);
@@ -288,7 +288,7 @@ fn disk_serve__an_image_that_is_served_already_is_refused_with_words() {
     File::create(&free).unwrap().set_len(SIZE).unwrap();
     let free = free.to_str().unwrap();
     assert!(refused(&[free, free]).contains("twice"));
-    // Readers are let in.
+    // Readers are allowed.
     let reader = [&serve[..], &["--read-only", image]].concat();
     let mut reader = Running::new(zerolane(lab.home.path(), &reader));
     assert!(reader.line().starts_with("Serving 1 disks"));
@@ -298,7 +298,8 @@ fn disk_serve__an_image_that_is_served_already_is_refused_with_words() {
 struct Loop(String);
 
 impl Loop {
-    /// One of an image in blocks of 4096 bytes; `None`, and words, where there are no loop devices.
+    /// A loop device over an image, with blocks of 4096 bytes. `None`, after printing the reason, if there are no loop
+    /// devices.
     fn of(image: &Path) -> Option<Loop> {
         let mut command = Command::new("losetup");
         command.args(["--find", "--show", "--sector-size", "4096"]);

@@ -1,4 +1,4 @@
-//! `--lane ethernet`, and addresses of raw Ethernet, between two hosts made of namespaces.
+//! Tests `--lane ethernet` and raw Ethernet addresses between two hosts in namespaces.
 
 #![allow(non_snake_case)]
 
@@ -24,7 +24,7 @@ impl Drop for Running {
     }
 }
 
-/// Two hosts, and what listens on the second.
+/// Two hosts, and the server on the second.
 struct Lab {
     hosts: Topology,
     base: tempfile::TempDir,
@@ -32,7 +32,7 @@ struct Lab {
 }
 
 impl Lab {
-    /// `None` with a message where namespaces are not allowed.
+    /// `None`, after printing the reason, where namespaces are not allowed.
     fn new() -> Option<Lab> {
         if !netns::is_permitted() {
             eprintln!("skipped: network namespaces need root");
@@ -58,11 +58,11 @@ impl Lab {
         self.program(host.command(PROGRAM), words)
     }
 
-    /// Starts what listens on the second host; where the first one reaches it.
+    /// Starts a server on the second host. Returns its address as seen from the first.
     fn start(&mut self, words: &[&str]) -> String {
         self.server = None;
         let mut command = self.on(self.hosts.b(), words);
-        // Another user, who lets in all.
+        // A server of another user, so it lets in all clients.
         let command = command.arg("--anyone");
         let command = command.env("ZEROLANE_HOME", self.base.path().join("there"));
         let command = command.stdout(Stdio::piped()).stderr(Stdio::null());
@@ -82,7 +82,7 @@ impl Lab {
         format!("ether:{}/{rest}", self.hosts.a().device())
     }
 
-    /// Where the second host listens.
+    /// The address where the second host listens.
     fn listen(&self) -> String {
         format!("ether:{}:0", self.hosts.b().device())
     }
@@ -91,7 +91,7 @@ impl Lab {
         self.base.path().join(name).to_str().unwrap().to_owned()
     }
 
-    /// Runs a command of the first host that succeeds; its output.
+    /// Runs a command on the first host that must succeed. Returns its output.
     fn run(&self, words: &[&str]) -> String {
         succeed(self.on(self.hosts.a(), words))
     }
@@ -104,7 +104,7 @@ fn succeed(mut command: Command) -> String {
     String::from_utf8(done.stdout).unwrap()
 }
 
-/// Runs a command that ends with `code` and says `words`.
+/// Runs a command that must end with `code` and print `words`.
 fn fail(mut command: Command, code: i32, words: &str) {
     let done = command.output().unwrap();
     let said = String::from_utf8_lossy(&done.stderr);
@@ -112,7 +112,7 @@ fn fail(mut command: Command, code: i32, words: &str) {
     assert!(said.contains(words), "{said:?} does not say {words:?}");
 }
 
-/// Files of the tree, and how long they are: such as fit a short frame, one frame, none.
+/// The files of the tree and their lengths: for short frames, one full frame, none.
 const FILES: [(&str, usize); 4] = [
     ("short", 3),
     ("one", 1400),
@@ -140,7 +140,7 @@ fn ethernet__a_tree_there_and_back() {
     let there = lab.start(&["serve", &share_name, "--listen", &listen]);
     let at = |path: &str| format!("{there}:{path}");
 
-    // The address says which lane.
+    // The address selects the lane.
     lab.run(&["cp", "-r", &lab.path("here"), &at("tree")]);
     assert_tree(&share.join("tree"));
     let lane = ["--lane", "ethernet"];
@@ -156,13 +156,13 @@ fn ethernet__a_tree_there_and_back() {
     lab.run(&["sync", &lab.path("here"), &at("new"), "--delete"]);
     assert_tree(&share.join("new"));
 
-    // It is known by that name, and can be forgotten by it.
+    // The server is remembered under that address, and forgotten by it.
     lab.run(&["keys", "forget", &there]);
     let udp = lab.on(lab.hosts.a(), &["ls", "--lane", "udp", &at("")]);
     fail(udp, 2, "which is an address of raw Ethernet");
 }
 
-/// Whether the interface of `host` has a program.
+/// Whether an XDP program is attached to the interface of `host`.
 fn has_program(host: &Namespace) -> bool {
     let kernel = host.rtnetlink().unwrap();
     kernel.xdp_program(host.device()).unwrap().is_some()
@@ -182,7 +182,7 @@ fn bypass__always_is_by_af_xdp_at_both_ends() {
     let at = |path: &str| format!("{there}:{path}");
     lab.run(&[&["cp"], &always[..], &[&lab.path("a"), &at("b")]].concat());
     assert!(fs::read(Path::new(&share).join("b")).unwrap() == bytes);
-    // To an end by packet sockets, too; and nothing stays behind.
+    // A server with packet sockets works, too. No program is left behind.
     lab.run(&["cp", "--bypass", "never", &at("b"), &lab.path("c")]);
     assert!(fs::read(lab.path("c")).unwrap() == bytes);
     assert!(!has_program(lab.hosts.a()));
@@ -290,7 +290,7 @@ fn ethernet__by_the_name_of_a_host() {
     let address = lab.start(&[&serve[..], &["Box-1"]].concat());
     let port = address.rsplit(':').next().unwrap();
     let there = format!("ether:{device}/box-1:{port}");
-    // A name is asked for during a second: again, where this machine kept the server from running for as long.
+    // The name is looked up for a second. Retried, in case this machine kept the server from running that long.
     let asking = |words: &[&str]| {
         let mut tries = (0..20).map(|_| lab.on(lab.hosts.a(), words));
         let done = tries.find_map(|mut command| {

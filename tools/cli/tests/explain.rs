@@ -1,4 +1,4 @@
-//! `zerolane explain` as a user starts it.
+//! Tests `zerolane explain`.
 
 #![allow(non_snake_case)]
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use first_line::started;
 
-/// A second's work for a shell, more or less.
+/// Roughly a second of work for a shell.
 const BUSY: &str = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
 
 fn explain<'a>(words: impl IntoIterator<Item = &'a str>) -> Command {
@@ -160,7 +160,7 @@ fn explain__without_the_right_to_sample_says_which_is_missing() {
 
 #[test]
 fn explain__signals_end_the_command_and_the_table_is_printed() {
-    // A terminal's Ctrl-C is the command's as well, which has a second before it is handed on.
+    // A terminal's Ctrl-C also reaches the command, which has a second before the signal is passed on.
     for (signal, number) in [(Signal::SIGTERM, 15), (Signal::SIGINT, 2)] {
         let mut command = explain(["--", "sh", "-c", "echo ready; exec sleep 60"]);
         let (child, line) = started(command.stderr(Stdio::piped()));
@@ -180,7 +180,7 @@ fn explain__a_running_process_until_it_ends() {
     let (pid, path) = (busy.id().to_string(), folded.to_str().unwrap());
     let output = output(["--pid", &pid, "--json", "--folded", path]);
     busy.wait().unwrap();
-    // It may have ended before it was looked at.
+    // The process may have ended before it was examined.
     if output.status.code() == Some(1) {
         assert!(text(&output.stderr).contains("no process"), "{output:?}");
         return;

@@ -1,4 +1,4 @@
-//! `zerolane` between two hosts, made of namespaces: what a network does in the middle of a copy.
+//! Tests `zerolane` between two hosts in namespaces while the network changes.
 
 #![allow(non_snake_case)]
 
@@ -46,10 +46,10 @@ fn zerolane(host: &Namespace) -> Command {
     command
 }
 
-/// A server, and its output, open for as long as it is to run.
+/// A server, and its output, which must stay open while it runs.
 type Server = (Running, BufReader<ChildStdout>);
 
-/// Starts a server; it and its first line.
+/// Starts a server. Returns it and its first line.
 fn start(mut command: Command) -> (Server, String) {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = child.spawn().unwrap();
@@ -59,7 +59,7 @@ fn start(mut command: Command) -> (Server, String) {
     ((Running(child), out), line)
 }
 
-/// The word behind `before`, up to `end`.
+/// The text between `before` and `end`.
 fn word<'a>(line: &'a str, before: &str, end: char) -> &'a str {
     let rest = line.split(before).nth(1);
     let word = rest.and_then(|rest| rest.split(end).next());
@@ -76,13 +76,13 @@ fn part_bytes(directory: &Path, name: &str) -> u64 {
     parts.map(blocks).sum::<u64>() * 512
 }
 
-/// Copies a file from a to b, and changes the network in the middle of it. How often the copy was taken up by another
+/// Copies a file from a to b, and changes the network in the middle. Returns how often the copy continued over a new
 /// connection; `None` without namespaces.
 fn cp_while(change: impl FnOnce(&Topology)) -> Option<u64> {
     cp_of_client_while(|hosts, _| change(hosts))
 }
 
-/// The same, with the client's process.
+/// As [`cp_while`], and passes the client's process ID to `change`.
 fn cp_of_client_while(change: impl FnOnce(&Topology, Pid)) -> Option<u64> {
     let hosts = hosts()?;
     let base = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -98,7 +98,7 @@ fn cp_of_client_while(change: impl FnOnce(&Topology, Pid)) -> Option<u64> {
 
     let mut copy = zerolane(hosts.a());
     copy.env("ZEROLANE_HOME", place("keys"));
-    // Not over before the network changes, on a busy machine.
+    // Slow enough for the network to change in progress, on a busy machine.
     copy.args(["cp", "--json", "--limit", "64MiB/s"]);
     copy.arg(place("big"));
     copy.arg(format!("{address}:"));
@@ -122,7 +122,7 @@ fn cp_of_client_while(change: impl FnOnce(&Topology, Pid)) -> Option<u64> {
     Some(summary["taken_up"].as_u64().unwrap())
 }
 
-/// For longer than the transport waits for the other end: 15 s, and what its looks in between are late.
+/// Longer than the idle timeout of 15 s plus the delay of its checks.
 const LONGER_THAN_A_CONNECTION: Duration = Duration::from_secs(20);
 
 #[test]
@@ -150,7 +150,7 @@ fn cp__mtu_shrunk_below_the_stu() {
     cp_while(|hosts| hosts.set_mtu(1300).unwrap());
 }
 
-/// What is sent to the old address comes to nothing. The connection follows the client, or another one takes the copy up.
+/// Packets to the old address are lost. The connection follows the client, or a new one continues the copy.
 #[test]
 fn cp__address_of_the_client_changed() {
     cp_while(|hosts| {
@@ -180,7 +180,7 @@ fn cp__both_interfaces_down_for_longer_than_a_connection_lives() {
     assert!(taken_up.is_none_or(|times| times > 0), "{taken_up:?}");
 }
 
-/// A laptop whose lid is closed: its clock goes on, and nobody is there who answers.
+/// Like a laptop with a closed lid: the clock runs on, and the client answers nothing.
 #[test]
 #[ignore = "depends on the clock: .ci/run runs it alone"]
 fn cp__client_asleep_for_longer_than_a_connection_lives() {
@@ -192,7 +192,7 @@ fn cp__client_asleep_for_longer_than_a_connection_lives() {
     assert!(taken_up.is_none_or(|times| times > 0), "{taken_up:?}");
 }
 
-/// Time that a copy takes, beyond 20 s of outage in its middle, against one without.
+/// The time that an outage of 20 s in the middle adds to a copy, beyond those 20 s.
 #[test]
 #[ignore = "depends on the clock: .ci/run runs it alone"]
 fn cp__an_outage_of_20_s_costs_2_s_more_at_most() {
@@ -214,7 +214,7 @@ fn cp__an_outage_of_20_s_costs_2_s_more_at_most() {
         })?;
         Some((started.elapsed(), taken_up))
     };
-    // One that this machine held up is measured again.
+    // Measured again, in case this machine held it up.
     let in_time = (0..3).any(|_| {
         let (Some((without, _)), Some((with, taken_up))) = (timed(Duration::ZERO), timed(OUTAGE))
         else {

@@ -1,5 +1,4 @@
-//! `zerolane lab` as a user starts it. What needs namespaces skips itself,
-//! with a message, where they are not allowed.
+//! Tests `zerolane lab`. Tests that need namespaces skip themselves, with a message, where they are not allowed.
 
 #![allow(non_snake_case)]
 
@@ -22,7 +21,7 @@ fn zerolane<I: IntoIterator<Item = S>, S: AsRef<str>>(words: I) -> Command {
     command
 }
 
-/// The options as one line, then the command for a shell in host 1.
+/// Runs `script` in host 1 of a lab with `options`.
 fn lab(options: &str, script: &str) -> Command {
     let words = ["lab"].into_iter().chain(options.split_whitespace());
     zerolane(words.chain(["--", "sh", "-c", script]))
@@ -44,7 +43,7 @@ fn output(mut command: Command) -> Output {
     command.output().unwrap()
 }
 
-/// Names of the namespaces that process `pid` made.
+/// The namespaces that process `pid` made.
 fn namespaces_of(pid: u32) -> Vec<String> {
     let part = format!("-{pid}-");
     let names = std::fs::read_dir("/run/netns").into_iter().flatten();
@@ -66,7 +65,7 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// A lab whose command has said its first line, and that line.
+    /// A lab whose command has printed its first line, and that line.
     fn start(script: &str) -> (Running, String) {
         let (child, line) = started(lab("", script).stderr(Stdio::null()));
         (Running(child), line)
@@ -77,7 +76,7 @@ impl Running {
     }
 }
 
-/// Whether the process is there and not just waiting to be reaped by init.
+/// Whether the process exists and is not a zombie.
 fn is_running(pid: &str) -> bool {
     assert!(pid.parse::<u32>().is_ok(), "{pid:?} is not a pid");
     let status = Path::new("/proc").join(pid).join("status");
@@ -128,7 +127,7 @@ fn lab__a_script_runs_a_line_in_each_host() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("script");
     let mut file = std::fs::File::create(&path).unwrap();
-    // Host 2 and 3 leave a word each; host 1 waits for both and decides.
+    // Hosts 2 and 3 leave a word each; host 1 waits for both and decides.
     let place = directory.path().display();
     writeln!(
         file,
@@ -148,7 +147,7 @@ fn lab__a_script_runs_a_line_in_each_host() {
     );
 }
 
-/// Losses make Transfers complete out of order; the file has to come out right.
+/// Losses make Transfers complete out of order; the file must be correct.
 #[test]
 fn lab__a_file_copied_over_a_bad_link_is_whole() {
     if !permitted() {
@@ -157,7 +156,7 @@ fn lab__a_file_copied_over_a_bad_link_is_whole() {
     let directory = tempfile::tempdir().unwrap();
     let place = directory.path();
     std::fs::create_dir(place.join("share")).unwrap();
-    // Several units, no two alike, the last one shorter.
+    // Several units, all different, the last one shorter.
     let content: Vec<u8> = (0..5_500_000_u64)
         .map(|at| at.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[0])
         .collect();
@@ -215,7 +214,7 @@ fn lab__a_signal_ends_everything_and_leaves_nothing() {
     }
 }
 
-/// The process that is to outlive this lab.
+/// The guard process of the lab.
 fn guard_of(lab: u32) -> Pid {
     let children = std::fs::read_to_string(format!("/proc/{lab}/task/{lab}/children")).unwrap();
     let mut children = children.split_whitespace();
@@ -232,7 +231,7 @@ fn lab__a_killed_one_leaves_nothing_running() {
     if !permitted() {
         return;
     }
-    // Neither the command nor what it started, in another group of processes or not.
+    // Neither the command nor its children survive, in the same process group or another.
     let (mut running, sleepers) =
         Running::start("sleep 1000 & a=$!; setsid sleep 1001 & echo $$ $a $!; wait");
     let pid = running.0.id();
@@ -255,7 +254,7 @@ fn lab__the_next_one_removes_what_a_killed_one_left() {
     kill(guard_of(pid), Signal::SIGKILL).unwrap();
     running.signal(Signal::SIGKILL);
     running.0.wait().unwrap();
-    // The command outlives a lab that was killed with its guard; only this test can end it.
+    // The command outlives a lab that was killed together with its guard; only this test can end it.
     let _ = kill(Pid::from_raw(sleeper.parse().unwrap()), Signal::SIGKILL);
     assert!(output(lab("", "true")).status.success());
     assert_eq!(namespaces_of(pid), Vec::<String>::new());
@@ -307,7 +306,7 @@ fn lab__changes_while_the_command_runs() {
     if !permitted() {
         return;
     }
-    // Refused at once by a host that is there; without an answer once the links are down.
+    // An existing host refuses at once; after the links go down, no answer comes.
     let script = r#"
         there() { timeout $1 bash -c ": </dev/tcp/$ZEROLANE_LAB_ADDR2/9" 2>/dev/null; [ $? -eq 1 ]; }
         there 5 || exit 3

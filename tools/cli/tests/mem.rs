@@ -1,4 +1,4 @@
-//! `zerolane mem` as a user starts it.
+//! Tests `zerolane mem` over loopback.
 
 #![allow(non_snake_case)]
 
@@ -28,11 +28,11 @@ fn text(bytes: &[u8]) -> String {
 /// A running `mem export`, ended even if the test fails.
 struct Exporter {
     child: Child,
-    /// HOST:PORT where it can be reached.
+    /// Its address, HOST:PORT.
     host: String,
-    /// Keys of its user, who runs the clients as well.
+    /// Keys of the user, who also runs the clients.
     home: TempDir,
-    /// Kept open: a program ends when its standard output is closed.
+    /// Kept open, because closing its standard output would end the program.
     _said: BufReader<ChildStdout>,
 }
 
@@ -44,7 +44,7 @@ impl Drop for Exporter {
 }
 
 impl Exporter {
-    /// Exports `what` under the name `m`.
+    /// Exports `what` as `m`.
     fn of(what: &str, options: &[&str]) -> Exporter {
         let fixed = [
             "mem",
@@ -91,7 +91,7 @@ impl Exporter {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // It may end, with an error, before it has read everything.
+        // The command may fail before it has read everything.
         let _ = child.stdin.take().unwrap().write_all(input);
         child.wait_with_output().unwrap()
     }
@@ -106,7 +106,7 @@ impl Exporter {
         output.stdout
     }
 
-    /// Asserts that it fails with this code and says so.
+    /// Asserts that the command fails with this code and message.
     fn fails(&self, verb: &str, words: &[&str], input: &[u8], code: i32, says: &str) {
         let output = self.run_with(verb, words, input);
         let said = text(&output.stderr);
@@ -120,7 +120,7 @@ impl Exporter {
     }
 }
 
-/// Bytes that are not like any other place's.
+/// Bytes that differ from place to place.
 fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed;
     let mut next = || {
@@ -170,7 +170,7 @@ fn put_and_get__bytes_arrive_where_they_were_put() {
     assert_eq!(exporter.ends_with(Signal::SIGTERM), Some(130));
 }
 
-/// Classic is spoken where both ends ask for it, and nowhere else.
+/// Classic is used only if both ends ask for it.
 #[test]
 fn profile__classic_has_to_be_asked_for_at_both_ends() {
     let classic = ["--profile", "classic"];
@@ -207,7 +207,7 @@ fn put__of_standard_input() {
     exporter.succeeds("put", &["m@0x10"], &content);
     let range = format!("m@16+{}", content.len());
     assert!(exporter.succeeds("get", &[&range, "-"], b"") == content);
-    // Nothing at all is not an error.
+    // Empty input is not an error.
     exporter.succeeds("put", &["m", "-"], b"");
     assert!(exporter.succeeds("get", &["m@8+0"], b"").is_empty());
 }
@@ -250,7 +250,7 @@ fn fetch_add__prints_what_it_was_and_wraps_around() {
     assert_eq!(before(&["m@8", "-42"]), "40\n");
     assert_eq!(before(&["m@8", "2"]), format!("{}\n", u64::MAX - 1));
     assert_eq!(before(&["m@8", "5", "--times", "3"]), "0\n5\n10\n");
-    // The number is the exporter's own: little-endian on the machines this runs on.
+    // The number has the exporter's byte order, which is little-endian on supported machines.
     assert_eq!(
         exporter.succeeds("get", &["m@8+8"], b""),
         15_u64.to_ne_bytes()
@@ -285,7 +285,7 @@ fn fetch_add__of_many_at_once_counts_exactly() {
         assert!(values.is_sorted() && values.len() as u64 == TIMES);
         seen.extend(values);
     }
-    // Every value was seen by exactly one.
+    // Each value was returned exactly once.
     let all = ADDERS as u64 * TIMES;
     assert_eq!(
         (seen.len() as u64, seen.first(), seen.last()),
@@ -293,7 +293,7 @@ fn fetch_add__of_many_at_once_counts_exactly() {
     );
 }
 
-/// A one-time code as `serve --code` shows it, and what a command says that takes none.
+/// A one-time code as `serve --code` prints it, and the error of commands that take none.
 const CODE: &str = "1234-5678";
 const UNKNOWN: &str = "unexpected argument '--code'";
 
@@ -333,7 +333,7 @@ fn bad_input__is_refused_in_words() {
         ("fetch-add", &["m@0", "many"], 2, "many"),
         ("get", &["m@here"], 2, "no number of bytes"),
         ("get", &["@8"], 2, "no name"),
-        // A code is for files: memory is opened by keys alone.
+        // Codes are for files; memory requires keys.
         ("put", &["m", &path, "--code", CODE], 2, UNKNOWN),
         ("get", &["m", "--code", CODE], 2, UNKNOWN),
         ("fetch-add", &["m@0", "1", "--code", CODE], 2, UNKNOWN),
@@ -341,7 +341,7 @@ fn bad_input__is_refused_in_words() {
         exporter.fails(verb, words, b"", code, says);
     }
     exporter.fails("put", &["m@60"], b"12345", 1, "outside of");
-    // It still works.
+    // The export still works.
     assert_eq!(exporter.succeeds("get", &["m"], b""), [0; 64]);
 }
 
@@ -393,7 +393,7 @@ fn bad_exports__are_refused_in_words() {
 
 #[test]
 fn get__from_where_nothing_listens_is_exit_3() {
-    // No other program gets this port, and it hears only a peer that is not there.
+    // No other program gets this port. The socket is connected to an unused one, so it ignores clients.
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     silent.connect("127.0.0.1:9").unwrap();
     let host = silent.local_addr().unwrap().to_string();
@@ -473,7 +473,7 @@ fn put_and_get__over_two_veth_pairs() {
         command.args(words).args(["--path", path]).output().unwrap()
     };
     let path = format!("{local}={peer}");
-    // A fast one is over before the second path has its share.
+    // A fast copy is over before the second path carries its share.
     let by_both = (0..20).any(|_| {
         let before = sent();
         let put = run(&path, &["mem", "put", &host, "m@8", &file]);
@@ -484,7 +484,7 @@ fn put_and_get__over_two_veth_pairs() {
     let range = format!("m@8+{}", content.len());
     let got = run(&path, &["mem", "get", &host, &range]);
     assert!(got.stdout == content, "{}", text(&got.stderr));
-    // What cannot be a path says what to do.
+    // The error says what to do.
     for (path, says) in [
         ("10.77.0.1", "LOCAL=PEER"),
         ("eth0=10.78.0.2", "`ip address`"),

@@ -1,4 +1,4 @@
-//! `mem export` with a list of keys: which client may do what with which region, and lists that change.
+//! Tests `mem export` with a list of keys: the rights of clients, and changes of the list.
 
 #![allow(non_snake_case)]
 
@@ -12,13 +12,13 @@ use zerolane::failure::{CloseReason, Reason};
 use zerolane::keys::identity;
 use zerolane::{Connection, Error, Options, Rights, Security};
 
-/// A running `mem export` of 4 KiB as `m`, and a client; each with keys of its own.
+/// A running `mem export` of 4 KiB as `m`, and a client; each with separate keys.
 struct Lab {
     home: tempfile::TempDir,
     client: tempfile::TempDir,
     server: Child,
     host: String,
-    /// Kept open: a program ends when its standard output is closed.
+    /// Kept open, because closing its standard output would end the program.
     _said: BufReader<ChildStdout>,
 }
 
@@ -74,7 +74,7 @@ impl Lab {
         Arc::new(identity::load_or_create(&path).unwrap())
     }
 
-    /// Puts a list into place that lets the client in with `rights`, or no client.
+    /// Replaces the list by one that lets in the client with `rights`, or no client.
     fn allow(&self, rights: Option<&str>) {
         let line = rights.map(|rights| format!("{} {rights}\n", self.client().public()));
         let new = self.home.path().join("new");
@@ -92,7 +92,7 @@ impl Lab {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-        // It may end, with an error, before it has read everything.
+        // The command may fail before it has read everything.
         let _ = child.stdin.take().unwrap().write_all(input);
         child.wait_with_output().unwrap()
     }
@@ -162,7 +162,7 @@ fn export__a_list_that_changes_ends_no_connection() {
         })
     );
     assert!(denied, "{refused:?}");
-    // A connection that was there goes on.
+    // An existing connection continues.
     there.put(&region, 0, b"after!").unwrap();
     let mut back = [0; 6];
     there.get(&region, 0, &mut back).unwrap();

@@ -1,4 +1,4 @@
-//! `--path` and `--paths`: files copied over two veth pairs between two hosts made of namespaces.
+//! Tests `--path` and `--paths`: copies over two veth pairs between two hosts in namespaces.
 
 #![allow(non_snake_case)]
 
@@ -43,7 +43,7 @@ fn succeed(mut command: Command) {
     assert!(done.status.success(), "{command:?}: {said}");
 }
 
-/// Where the server of the second host listens, and how it is called from the first.
+/// The first path: where the server listens, and its address as seen from the first host.
 #[derive(Clone, Copy, PartialEq)]
 enum First {
     Udp,
@@ -56,7 +56,7 @@ fn second_by_udp(hosts: &Topology) -> String {
     format!("{}={}", second[0], second[1])
 }
 
-/// The one over raw Ethernet.
+/// The path over raw Ethernet between the second interfaces.
 fn second_by_ethernet(hosts: &Topology) -> String {
     let device = hosts.a().interface(1).device();
     format!("ether:{device}=ether:{device}/{}", hardware(hosts.b(), 1))
@@ -154,7 +154,8 @@ fn path__over_raw_ethernet_that_cannot_be_says_why() {
     assert!(!done.status.success() && told, "{said}");
 }
 
-/// Copies there and back, where `serve` has these words more, go by the first pair and by the path of `path`.
+/// Asserts that copies in both directions, with the additional `words` for `serve`, use the first pair and the path of
+/// `path`.
 fn copies_go_by_both(first: First, words: &[&str], path: impl Fn(&Topology) -> String) {
     if !netns::is_permitted() {
         eprintln!("skipped: network namespaces need root");
@@ -197,9 +198,9 @@ fn copies_go_by_both(first: First, words: &[&str], path: impl Fn(&Topology) -> S
         First::Ethernet => format!("ether:{}/{}", hosts.a().device(), hardware(hosts.b(), 0)),
     };
     let path = path(&hosts);
-    // There and back: each of the hosts sends.
+    // Both directions, so that each host sends.
     let mut carried = [[0; 2]; 2];
-    // A fast copy is over before the second path has its share.
+    // A fast copy is over before the second path carries its share.
     for number in 0..20 {
         let there = format!("{host}:{port}:b{number}");
         let back = place(&format!("c{number}"));

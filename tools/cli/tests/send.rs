@@ -1,4 +1,4 @@
-//! `zerolane send` and `receive` between hosts, made of namespaces: found on whatever networks they have.
+//! Tests `zerolane send` and `receive` between hosts in namespaces, over all their networks.
 
 #![allow(non_snake_case)]
 
@@ -41,7 +41,7 @@ fn is_permitted() -> bool {
     permitted
 }
 
-/// A sender, its code, and its output, open for as long as it is to run.
+/// A sender, its code, and its output, which must stay open while it runs.
 type Sender = (Running, String, BufReader<ChildStdout>);
 
 fn send(host: &Namespace, file: &Path, options: &[&str]) -> Sender {
@@ -78,7 +78,7 @@ fn summary(child: Child) -> serde_json::Value {
     serde_json::from_str(out.lines().last().unwrap()).unwrap()
 }
 
-/// A directory with a file, and one to receive into.
+/// A directory with a file, and a directory to receive into.
 fn places(len: usize) -> (tempfile::TempDir, PathBuf, PathBuf) {
     let base = tempfile::tempdir_in("/dev/shm").unwrap();
     let (file, to) = (base.path().join("file"), base.path().join("to"));
@@ -101,7 +101,7 @@ fn send__two_hosts_and_an_outage_in_the_middle() {
         std::thread::sleep(Duration::from_millis(1));
     }
     hosts.set_link_up(Side::A, false).unwrap();
-    // Longer than it takes to be sure that the other end is gone.
+    // Longer than the sender needs to detect that the receiver is gone.
     std::thread::sleep(Duration::from_secs(20));
     assert!(child.try_wait().unwrap().is_none(), "over too early");
     hosts.set_link_up(Side::A, true).unwrap();
@@ -111,14 +111,14 @@ fn send__two_hosts_and_an_outage_in_the_middle() {
     assert!(sender.0.wait().unwrap().success());
 }
 
-/// Joins the hosts of a star by a bridge; whether this machine has bridges.
+/// Connects the hosts of a star by a bridge. Returns whether this machine supports bridges.
 fn bridge(star: &Star) -> bool {
     let kernel = star.hub().rtnetlink().unwrap();
     if kernel.add_bridge("bridge").is_err() {
         return false;
     }
     for index in 0..star.hosts().len() {
-        // It is up already.
+        // The interface is up already.
         kernel.set_bridge(&star.port(index), "bridge").unwrap();
     }
     kernel.set_up("bridge", true).unwrap();
@@ -169,7 +169,7 @@ impl Drop for Ended<'_> {
     }
 }
 
-/// Answers every question with places of its own where nothing is, as fast as it can.
+/// Answers every question, as fast as it can, with addresses where nothing listens.
 fn answer_falsely(own: Ipv4Addr, done: &AtomicBool) {
     let [a, b, c, _] = own.octets();
     let ear = SocketAddrV4::new(Ipv4Addr::new(a, b, c, 255), DISCOVERY_PORT);

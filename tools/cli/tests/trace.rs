@@ -1,4 +1,4 @@
-//! `zerolane trace` as a user starts it, on the captures of its library.
+//! Tests `zerolane trace` on the captures of its library.
 
 #![allow(non_snake_case)]
 
@@ -58,7 +58,7 @@ fn trace__says_what_hit_and_why_not() {
     assert_eq!(words("pages, apart")[2..6], ["2", "1", "50.0", "%"]);
     assert_eq!(words("pairs")[1..5], ["8", "3", "37.5", "%"]);
     assert_eq!(words("10.0.0.9")[..4], ["10.0.0.9", "11", "8", "3"]);
-    // By bytes: the larger one first.
+    // Sorted by bytes: the larger flow first.
     let (tcp, udp) = (
         text.find("tcp 10.0.0.1:4001 > 10.0.0.9:80"),
         text.find("udp 10.0.0.2"),
@@ -169,7 +169,7 @@ fn trace__what_is_no_capture_is_named() {
     refused(&["--follow", "0", text], 2);
 }
 
-/// Bytes that are sent where a transfer is recorded.
+/// Bytes that a recorded transfer sends.
 const SENT: usize = 256 << 10;
 
 /// Sends [`SENT`] bytes over TCP from the calling thread's host to `to`.
@@ -190,7 +190,7 @@ fn transfer(to: &Namespace) {
     assert!(receiver.join().unwrap() == bytes, "the transfer itself");
 }
 
-/// What passes the host's devices while `during` runs, as a pcap file of the frames' first bytes.
+/// Records the beginnings of frames at the host's devices while `during` runs. Returns a pcap file.
 fn recorded(at: &Namespace, during: impl FnOnce()) -> Vec<u8> {
     let tap = at.enter_thread(|| {
         let all = SockProtocol::EthAll;
@@ -248,7 +248,7 @@ fn trace__of_a_transfer_over_veth() {
     assert_eq!(flow["pairs"]["misses"]["first"], 1);
     let sent = flow["payload_bytes"].as_u64().unwrap();
     assert!(sent >= SENT as u64, "{flow}");
-    // On a machine that is busy enough TCP takes a late answer for a loss.
+    // On a busy machine, TCP may take a late acknowledgement for a loss.
     let once = sent == SENT as u64;
     for rule in ["pages_apart", "pairs", "trains"] {
         let misses = &flow[rule]["misses"];

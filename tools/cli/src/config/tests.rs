@@ -1,3 +1,4 @@
+//! Tests that configuration files are parsed and merged, and that errors name the line.
 #![allow(non_snake_case)]
 
 use super::*;

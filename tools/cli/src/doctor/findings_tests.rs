@@ -1,3 +1,4 @@
+//! Tests that findings judge values correctly, and name what fixes them.
 #![allow(non_snake_case)]
 use super::*;
 use std::path::PathBuf;

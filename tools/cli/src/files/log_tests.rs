@@ -1,3 +1,4 @@
+//! Tests the format of log lines, and their limits.
 #![allow(non_snake_case)]
 use super::*;
 use zerolane::security::Identity;

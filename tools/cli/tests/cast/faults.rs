@@ -1,4 +1,4 @@
-//! What a cast between processes survives, over loopback, by any user. `ZEROLANE_SEED` repeats one seed.
+//! Tests that casts between processes survive faults, over loopback and without root. `ZEROLANE_SEED` repeats one seed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ fn hosts(place: &Place, count: usize, options: &[&str]) -> Vec<Waiting> {
     (0..count).map(start).collect()
 }
 
-/// Why the source did not cast: its exit code and what it said.
+/// A cast that the source refuses: its exit code and message.
 fn refused(mut command: Command, source: &Path, hosts: &[String]) -> (Option<i32>, String) {
     let output = command.arg(source).args(hosts).output().unwrap();
     (output.status.code(), said(&output))
@@ -34,7 +34,7 @@ fn source__that_changes_or_becomes_shorter_is_named_and_the_exit_code_is_1() {
         let source = place.file("source", &content(1, 12_000_000));
         let hosts = hosts(&place, 2, &[]);
         let mut command = place.command();
-        // It lasts longer than this may take to see what has come, also on a busy machine.
+        // Slow enough that the test sees the cast in progress, also on a busy machine.
         command.args(["--limit", "1MB/s"]).arg(&source);
         command.args(addresses(&hosts));
         command.stdout(std::process::Stdio::null());
@@ -129,7 +129,7 @@ fn busy__a_host_refuses_a_second_cast_and_goes_on_with_the_first() {
     let names = addresses(&hosts);
     let casting = Casting::start(place.command(), &["--limit", "2MB/s"], &source, &names);
     place.wait_until("some has come", || place.partly(1) > 2_000_000);
-    // The keys are the same, as where one user casts twice.
+    // The keys are the same, as when one user casts twice.
     let (code, summary) = Casting::start(place.command(), &[], &other, &names[1..]).end();
     assert_eq!(code, Some(1), "{summary}");
     let why = summary["failed"][0]["reason"].as_str().unwrap_or_default();
@@ -140,8 +140,8 @@ fn busy__a_host_refuses_a_second_cast_and_goes_on_with_the_first() {
     assert!((0..2).all(|it| place.has(it, &bytes)));
 }
 
-/// A library that, loaded before others, sets a program's calendar by years; its steady clock stays. `None` without a
-/// compiler of C.
+/// Builds a preloaded library that shifts a program's wall clock by years and leaves its monotonic clock. `None`
+/// without a C compiler.
 fn wrong_calendar(place: &Place) -> Option<PathBuf> {
     const SOURCE: &str = "
         #define _GNU_SOURCE
@@ -205,7 +205,7 @@ fn clock__of_one_host_that_is_wrong_by_years_makes_no_difference() {
     assert!((0..3).all(|it| place.has(it, &bytes)));
 }
 
-/// Numbers that a seed gives.
+/// Random numbers from a seed.
 struct Random(u64);
 
 impl Random {
@@ -217,7 +217,7 @@ impl Random {
     }
 }
 
-/// All files below a directory, and their bytes.
+/// All files below a directory, with their bytes.
 fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut left = vec![directory.to_owned()];
@@ -236,7 +236,7 @@ fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// The seeds of this run: the one of `ZEROLANE_SEED`, or some new ones.
+/// The seeds of this run: that of `ZEROLANE_SEED`, or new ones.
 fn seeds(count: u64) -> Vec<u64> {
     match std::env::var("ZEROLANE_SEED") {
         Ok(seed) => vec![seed.parse().expect("ZEROLANE_SEED is a number")],
@@ -248,8 +248,8 @@ fn seeds(count: u64) -> Vec<u64> {
     }
 }
 
-/// The source, or one host of four, wherever it stands in the chain, is killed at a random moment. Each survivor has the
-/// tree as it was, or none of it and says that it failed; where the source lives, each has it.
+/// Kills the source, or one of four hosts anywhere in the chain, at a random moment. Each survivor has the whole tree,
+/// or none of it and reports a failure. If the source survives, each host has the tree.
 #[test]
 fn kill__any_role_at_a_random_moment_and_survivors_have_the_tree_or_none() {
     const ROLES: u64 = 5;
@@ -269,7 +269,7 @@ fn kill__any_role_at_a_random_moment_and_survivors_have_the_tree_or_none() {
         let cast = files(&tree);
         // Each role in turn: 0 is the source.
         let role = (seed % ROLES) as usize;
-        // Those that the source leaves alone give up soon. Others may have to wait for one that gets no processor.
+        // Hosts that lose the source give up soon. Others may have to wait for one that gets no CPU.
         let patience = if role == 0 { "4" } else { "60" };
         let mut hosts: Vec<_> = hosts(&place, 4, &["--timeout", patience])
             .into_iter()
@@ -296,7 +296,7 @@ fn kill__any_role_at_a_random_moment_and_survivors_have_the_tree_or_none() {
         };
         for (index, host) in hosts.into_iter().enumerate() {
             let Some(host) = host else { continue };
-            // What waits for a source that is gone would wait for another.
+            // A host without its source would wait for another one.
             let (code, last, why) = match role {
                 0 => host.end_within(Duration::from_secs(20)),
                 _ => host.end(),
@@ -306,13 +306,13 @@ fn kill__any_role_at_a_random_moment_and_survivors_have_the_tree_or_none() {
             assert!(role == 0 || code == Some(0), "{says}");
             match code {
                 Some(0) => assert!(files(&target) == cast, "{says}"),
-                // It was waiting still: for a source, or having all, for hosts that might lack something.
+                // The host still waited: for a source, or, with the whole tree, for hosts that might need parts of it.
                 None if target.exists() => assert!(files(&target) == cast, "{says}"),
                 _ => assert!(!target.exists(), "{says}: it has a part"),
             }
         }
         if let Some((code, summary)) = ended {
-            // The killed one may have had it before.
+            // The killed host may have finished before.
             assert!(matches!(code, Some(0 | 5)), "{what}: {code:?} {summary}");
         }
     }

@@ -1,4 +1,4 @@
-//! What hosts have of files beside their bytes: modes, times, holes, links; and what is not brought to them.
+//! Tests which attributes of files a cast keeps, and which files it skips.
 
 use std::fs::{self, File, FileTimes, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
@@ -15,7 +15,7 @@ fn hosts(place: &Place, count: usize) -> Vec<Waiting> {
     (0..count).map(start).collect()
 }
 
-/// Casts `source` to so many hosts; what each says at its end.
+/// Casts `source` to `count` hosts, and returns the summary of each.
 fn cast(place: &Place, source: &Path, count: usize) -> Vec<serde_json::Value> {
     let hosts = hosts(place, count);
     let (code, summary) = Casting::start(place.command(), &[], source, &addresses(&hosts)).end();
@@ -31,7 +31,7 @@ fn mode_of(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap().mode() & 0o7777
 }
 
-/// Seconds and nanoseconds.
+/// Modification time: seconds and nanoseconds.
 fn time_of(path: &Path) -> (i64, i64) {
     let there = fs::symlink_metadata(path).unwrap();
     (there.mtime(), there.mtime_nsec())
@@ -44,12 +44,12 @@ fn set_time(path: &Path, time: SystemTime) {
 
 const LONG_AGO: Duration = Duration::new(1_000_000_000, 123_456_789);
 
-/// Blocks that it has on the disk, in bytes.
+/// Bytes allocated on disk.
 fn allocated(path: &Path) -> u64 {
     fs::metadata(path).unwrap().blocks() * 512
 }
 
-/// Their owner is whoever runs the host.
+/// The receiver's user owns the files.
 #[test]
 fn tree__set_id_bits_are_not_kept() {
     let place = Place::new();
@@ -87,7 +87,7 @@ fn tree__fifos_sockets_and_devices_are_skipped_and_named() {
     };
     assert!(made("mkfifo", &["fifo"]));
     let mut skipped = vec!["fifo", "socket"];
-    // Only root makes one.
+    // Only root can make a device.
     if made("mknod", &["device", "c", "1", "3"]) {
         skipped.push("device");
     }
@@ -153,7 +153,7 @@ fn tree__modes_times_and_hard_links_are_kept() {
     assert_eq!(fs::read(there.join("a/b").join(&long)).unwrap(), b"long");
     let linked = fs::read_link(there.join("a/b/long link")).unwrap();
     assert_eq!(linked.to_str(), Some(&long[..]));
-    // What is removed with the place.
+    // Restores permissions, so that the place can be removed.
     [&tree, &there]
         .iter()
         .for_each(|it| set_mode(&it.join("a"), 0o700));
@@ -180,7 +180,7 @@ fn file__its_holes_are_kept_and_not_sent() {
     let file = File::create(&source).unwrap();
     let len = 96 << 20;
     file.set_len(len).unwrap();
-    // At an offset of no chunk.
+    // An offset inside a chunk.
     file.write_all_at(&content(3, 100_000), (40 << 20) + 4096 * 3)
         .unwrap();
     file.write_all_at(&content(4, 5000), len - 5000).unwrap();

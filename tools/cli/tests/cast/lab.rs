@@ -1,4 +1,4 @@
-//! Casts between hosts, made of namespaces on an emulated switch.
+//! Tests casts between hosts, which are namespaces on an emulated switch.
 
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use netsim::link::{LinkConfig, Loss};
 use crate::content::content;
 use crate::running::{Casting, Place, Waiting, addresses};
 
-/// Hosts on ports of one rate; the source is the first.
+/// Hosts on ports of one rate. The first is the source.
 pub(crate) struct Network {
     lab: Lab,
     pub(crate) place: Place,
@@ -30,7 +30,7 @@ impl Network {
         Network::over(hosts, link(mbps))
     }
 
-    /// The same with this link to each host.
+    /// As [`Network::new`], with this link to each host.
     fn over(hosts: usize, link: LinkConfig) -> Option<Network> {
         if !netns::is_permitted() {
             println!("skipped: network namespaces need root");
@@ -54,12 +54,12 @@ impl Network {
         self.place.prepare(command)
     }
 
-    /// The host of this index waits.
+    /// Starts a receiver on the host of this index.
     pub(crate) fn wait(&self, index: usize, target: &Path) -> Waiting {
         self.wait_as(index, target, &[])
     }
 
-    /// The same with these options.
+    /// As [`Network::wait`], with these options.
     fn wait_as(&self, index: usize, target: &Path, options: &[&str]) -> Waiting {
         let listen = format!("{}:9184", self.lab.host(index + 1).ipv4());
         Waiting::start(self.command(index + 1), &listen, options, target)
@@ -105,7 +105,7 @@ fn chain__of_four_hosts_one_dies_one_is_slow_and_one_comes_late() {
     let source = network.place.file("source", &bytes);
     let mut hosts = network.wait_all(3);
     network.slow_down(2, 8);
-    // On a busy machine this sees what has come some seconds later, and the one that dies is not to have all by then.
+    // On a busy machine the test notices seconds late, and the host that dies must not have finished by then.
     let casting = network.cast(&source, 4, &["--wait", "1", "--limit", "3MB/s"]);
     network
         .place
@@ -123,7 +123,7 @@ fn chain__of_four_hosts_one_dies_one_is_slow_and_one_comes_late() {
     assert!([0, 2, 3].iter().all(|it| network.place.has(*it, &bytes)));
 }
 
-/// A host that gets no processor is slow, too.
+/// A host without CPU time counts as slow, too.
 #[test]
 #[ignore = "depends on the clock: .ci/run runs it alone"]
 fn slow__a_host_is_left_out_or_waited_for_as_the_option_says() {
@@ -158,7 +158,7 @@ fn slow__a_host_is_left_out_or_waited_for_as_the_option_says() {
     }
 }
 
-/// A message that is lost arrives behind those that were sent after it, and those of others. None is a fault of a peer.
+/// A lost message arrives after later ones and after those of other hosts. No peer may count that as a fault.
 #[test]
 fn loss__of_what_is_said_at_the_begin_costs_no_host() {
     const HOSTS: usize = 8;
@@ -188,7 +188,8 @@ fn loss__of_what_is_said_at_the_begin_costs_no_host() {
     }
 }
 
-/// The addresses of one link: hosts reach each other by them, too, though none can tell another by which interface.
+/// Addresses of one link: hosts also reach each other by them, although a host cannot tell another which interface to
+/// use.
 #[test]
 fn link_local__hosts_reach_the_source_and_each_other() {
     let Some(network) = Network::new(3, 100) else {
@@ -223,7 +224,7 @@ fn link_local__hosts_reach_the_source_and_each_other() {
     assert_eq!(code, Some(0), "{summary}");
     hosts.into_iter().for_each(|it| drop(it.summary()));
     assert!((0..3).all(|it| network.place.has(it, &bytes)));
-    // In a chain two of them got it from another.
+    // In a chain, two hosts received from another host.
     let [_, sent] = network.carried()[0];
     assert!(sent < 2 * bytes.len() as u64, "{sent} {summary}");
 }
@@ -245,7 +246,8 @@ fn network__that_is_split_and_heals() {
     network.set_up(0, true);
     let (_, summary) = casting.end();
     let ended: Vec<_> = hosts.into_iter().map(Waiting::end).collect();
-    // The others do not wait for one that is away for longer than they need; what it has is right, if it has all.
+    // The others do not wait for a host that is away longer than they need. If that host finishes, its content is
+    // right.
     assert!(
         ended[1].0 == Some(0) && ended[2].0 == Some(0),
         "{summary} {ended:?}"
@@ -257,7 +259,7 @@ fn network__that_is_split_and_heals() {
     );
 }
 
-/// The cast lasts longer than the split, so the host that was away gets all when it is back.
+/// The cast lasts longer than the split, so the host that was away receives everything after it.
 #[test]
 #[ignore = "it takes a minute"]
 fn network__that_is_split_for_half_a_minute_and_heals() {
@@ -266,7 +268,7 @@ fn network__that_is_split_for_half_a_minute_and_heals() {
     };
     let bytes = content(5, 24_000_000);
     let source = network.place.file("source", &bytes);
-    // Longer than the split: one that gets nothing for so long gives up.
+    // Longer than the split: a host that receives nothing for this long gives up.
     let wait = |it| network.wait_as(it, &network.place.target(it), &["--timeout", "60"]);
     let hosts: Vec<_> = (0..3).map(wait).collect();
     let casting = network.cast(&source, 3, &["--limit", "500kB/s"]);
@@ -309,7 +311,7 @@ fn device__to_a_longer_device_and_a_file_and_not_to_a_shorter_one() {
     }
     let place = Place::new();
     let mut bytes = content(4, 4 << 20);
-    // Chunks that are not sent, where the devices have other bytes.
+    // Chunks of zeros, which are not sent, where the devices have other bytes.
     bytes[1 << 20..2 << 20].fill(0);
     let source = Loop::over(&place.file("source", &bytes));
     let longer = place.file("longer", &vec![7; 5 << 20]);
@@ -318,7 +320,7 @@ fn device__to_a_longer_device_and_a_file_and_not_to_a_shorter_one() {
     let wait = |options: &[&str], target: &Path| {
         Waiting::start(place.command(), "127.0.0.1:0", options, target)
     };
-    // Without --force nothing waits at a device.
+    // Without --force a receiver refuses to wait at a device.
     let refused = place
         .command()
         .args(["receive", "--listen", "127.0.0.1:0", "--to", &devices[0].0])
@@ -340,7 +342,7 @@ fn device__to_a_longer_device_and_a_file_and_not_to_a_shorter_one() {
     assert_eq!(code, Some(5), "{summary}");
     let why = summary["failed"][0]["reason"].as_str().unwrap_or_default();
     assert!(why.contains("has 3145728 bytes"), "{summary}");
-    // It waits for another.
+    // The host waits for another cast.
     hosts.pop().unwrap().kill();
     let ended: Vec<_> = hosts.into_iter().map(|it| it.end().0).collect();
     assert_eq!(ended, [Some(0), Some(0)]);

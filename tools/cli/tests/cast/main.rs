@@ -1,4 +1,4 @@
-//! `zerolane cast`: what it plans, and casts between processes and hosts.
+//! Tests `zerolane cast`: its plans, and casts between processes and between hosts.
 #![allow(non_snake_case)]
 
 #[path = "../content/mod.rs"]

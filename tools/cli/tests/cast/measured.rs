@@ -1,7 +1,7 @@
-//! How long casts take: figures, printed. What is asserted is what no clock changes: contents, and bytes of payload.
+//! Tests and measures casts: prints times, and asserts contents and payload bytes, which no clock changes.
 //!
-//! `ZEROLANE_CAST_BYTES`, `ZEROLANE_CAST_HOSTS` and `ZEROLANE_CAST_MBPS` say how much is cast, to how many hosts, and
-//! what each port carries.
+//! `ZEROLANE_CAST_BYTES`, `ZEROLANE_CAST_HOSTS` and `ZEROLANE_CAST_MBPS` set the size of the content, the number of
+//! hosts, and the rate of each port.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::content::content;
 use crate::lab::Network;
 use crate::running::Waiting;
 
-/// A figure of the environment.
+/// A number from the environment.
 fn given(name: &str, otherwise: u64) -> u64 {
     let text = std::env::var(name).ok();
     text.map_or(otherwise, |it| {
@@ -18,7 +18,7 @@ fn given(name: &str, otherwise: u64) -> u64 {
     })
 }
 
-/// Bytes of the content: few, so that CI takes little time; figures to be kept need more.
+/// Bytes of the content. The default is small to save time in CI; measurements need more.
 fn bytes() -> usize {
     given("ZEROLANE_CAST_BYTES", 20_000_000) as usize
 }
@@ -28,17 +28,17 @@ fn mbps() -> u64 {
     given("ZEROLANE_CAST_MBPS", 200)
 }
 
-/// A cast that is over.
+/// A finished cast.
 struct Measured {
-    /// What the source said at the end.
+    /// The source's summary.
     summary: Value,
-    /// Bytes of payload that each host that was not killed says that it received and sent on, over the content.
+    /// Payload bytes that each surviving host received and sent, relative to the content.
     payload: Vec<[f64; 2]>,
-    /// Bytes that each port received and sent, over the content; the source's first.
+    /// Bytes that each port received and sent, relative to the content; the source's first.
     carried: Vec<[f64; 2]>,
 }
 
-/// Casts to so many hosts, disturbed meanwhile. All hosts that `disturb` leaves have the content.
+/// Casts to `count` hosts, and calls `disturb` meanwhile. Asserts that all remaining hosts have the content.
 fn cast(
     hosts: usize,
     disturb: impl FnOnce(&Network, &mut Vec<Option<Waiting>>),
@@ -46,7 +46,7 @@ fn cast(
     cast_as(hosts, hosts, &[], disturb)
 }
 
-/// The same with these options, where only the first `early` hosts wait when it begins.
+/// As [`cast`], with these options, and with only the first `early` hosts waiting at the start.
 fn cast_as(
     hosts: usize,
     early: usize,
@@ -87,7 +87,7 @@ fn cast_as(
     })
 }
 
-/// Seconds until the last host had it that is not this one.
+/// Seconds until the last host finished, apart from `but`.
 fn seconds(summary: &Value, but: Option<usize>) -> f64 {
     let hosts = summary["hosts"]
         .as_array()
@@ -100,8 +100,8 @@ fn seconds(summary: &Value, but: Option<usize>) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// Asked, and printed beside what was seen: 8 hosts in at most 1.10 of the time of one; one killed costs the others 2 s
-/// or 5 %; one ten times slower costs them a tenth.
+/// Targets, printed beside the results: 8 hosts take at most 1.10 of the time of one; a killed host costs the others 2
+/// s or 5 %; a host ten times slower costs them a tenth.
 #[test]
 #[ignore = "a measurement: its figures are for a machine with nothing else to do"]
 fn measure__eight_hosts_against_one() {
@@ -156,8 +156,8 @@ fn measure__eight_hosts_against_one() {
     }
 }
 
-/// Asked: one that joins at half time has all after at most 0.6 of a full cast. That can only be where its own port is
-/// faster than the cast, so the cast has half of the ports' rate.
+/// Target: a host that joins at half time finishes within 0.6 of a full cast. This needs a port faster than the cast,
+/// so the cast is limited to half of the ports' rate.
 #[test]
 #[ignore = "a measurement: its figures are for a machine with nothing else to do"]
 fn measure__one_joins_at_half_time() {
@@ -175,7 +175,7 @@ fn measure__one_joins_at_half_time() {
     };
     let full = seconds(&late.summary, Some(hosts - 1));
     let whole = seconds(&late.summary, None);
-    // The cast began when the others were there: the wait of 3 s is not of it.
+    // The cast began when the others were there, so the wait of 3 s does not count.
     let after = late.summary["hosts"][hosts - 1]["seconds"]
         .as_f64()
         .unwrap_or(f64::NAN)

@@ -1,4 +1,4 @@
-//! `zerolane cast plan`.
+//! Tests `zerolane cast plan`.
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -37,7 +37,7 @@ fn plan__a_chain_for_few_and_trees_for_many() {
             .is_some_and(|it| it.starts_with("tree")),
         "{many}"
     );
-    // What a cast does not know makes no difference to what it takes.
+    // Faults that a cast cannot know do not change its choice.
     let dying = json(&["--nodes", "100", "--size", "100GB", "--fail", "10%"]);
     assert_eq!(dying["chosen"], "chain");
     assert!(
@@ -47,7 +47,7 @@ fn plan__a_chain_for_few_and_trees_for_many() {
         "{dying}"
     );
     assert_eq!(few["faster"], Value::Null);
-    // Its chunks are of a 1500th of the content: 40 of them until the last of 41 nodes has one.
+    // A chunk is a 1500th of the content: 40 chunks pass until the last of 41 nodes has one.
     let chunks = json(&["--nodes", "41", "--size", "1GB", "--link", "8gbit"]);
     let fill = chunks["estimates"][1]["fill_seconds"]
         .as_f64()

@@ -1,4 +1,4 @@
-//! Casts between processes over loopback: what ordinary users can do.
+//! Tests casts between processes over loopback, as unprivileged users run them.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -63,13 +63,13 @@ fn interrupt__while_standard_input_comes_casts_nothing() {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut input = child.stdin.take();
-        // More than a pipe takes: so it is being read.
+        // More than a pipe holds, so the source is reading.
         let bytes = content(11, 300_000);
         input.as_mut().unwrap().write_all(&bytes).unwrap();
         let pid = nix::unistd::Pid::from_raw(child.id() as i32);
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
         if ends {
-            // As where the same Ctrl-C ended what writes.
+            // The same Ctrl-C may have ended the writer.
             input = None;
         }
         place.wait_until("it ends", || child.try_wait().unwrap().is_some());
@@ -138,7 +138,7 @@ fn receive__by_a_command_and_one_that_fails_is_named() {
     assert!(place.has(0, &bytes));
 }
 
-/// A host at a terminal, which has a command read: its end, where it waits, and what is typed and shown there.
+/// A host on a terminal that pipes into a command: its process, address, and the terminal's input and output.
 fn at_terminal(place: &Place, reads: &str) -> (Child, String, ChildStdin, Lines) {
     let reads = format!(
         "exec '{}' cast receive --listen 127.0.0.1:0 --exec '{reads}'",
@@ -160,7 +160,7 @@ fn at_terminal(place: &Place, reads: &str) -> (Child, String, ChildStdin, Lines)
 
 type Lines = std::io::Lines<BufReader<ChildStdout>>;
 
-/// As sudo and ssh do, for a password.
+/// sudo and ssh ask for passwords like this.
 #[test]
 fn receive__by_a_command_that_asks_at_the_terminal() {
     let place = Place::new();
@@ -180,7 +180,7 @@ fn receive__by_a_command_that_asks_at_the_terminal() {
     assert_eq!(host.0.wait().unwrap().code(), Some(0));
 }
 
-/// There its processes are in the same group as the host, which goes on to its own end.
+/// On a terminal, the command's processes share the host's process group, and the host ends in its own way.
 #[test]
 fn interrupt__at_a_terminal_ends_all_that_a_command_started() {
     let place = Place::new();
@@ -199,7 +199,7 @@ fn interrupt__at_a_terminal_ends_all_that_a_command_started() {
     keyboard.write_all(b"\x03").unwrap();
     lines.for_each(drop);
     assert_eq!(host.0.wait().unwrap().code(), Some(130));
-    // By itself it goes on for a quarter of an hour.
+    // On its own, the command would run for a quarter of an hour.
     place.wait_until("what the command started has ended", || !started.lives());
 }
 
@@ -322,7 +322,7 @@ fn kill__the_source_once_a_host_has_all() {
     let place = Place::new();
     let bytes = content(5, 12_000_000);
     let source = place.file("source", &bytes);
-    // What they pass on is slower than what the source sends.
+    // The hosts pass on data slower than the source sends it.
     let hosts = hosts(&place, 3, &["--limit", "3MB/s"]);
     let casting = Casting::start(place.command(), &[], &source, &addresses(&hosts));
     place.wait_until("one has all", || (0..3).any(|it| place.target(it).exists()));
@@ -348,7 +348,7 @@ fn cast__a_directory_into_directories_and_not_over_one() {
     assert!(why.contains("is there already"), "{summary}");
     let mut hosts = hosts.into_iter();
     hosts.next().unwrap().summary();
-    // It waits for another.
+    // The host waits for another cast.
     hosts.next().unwrap().kill();
     assert!(fs::read(place.target(0).join("tree/a/file")).unwrap() == content(6, 100_000));
     assert_eq!(
@@ -357,7 +357,7 @@ fn cast__a_directory_into_directories_and_not_over_one() {
     );
 }
 
-/// What stands in for ssh: it runs here what is to be run there.
+/// A replacement for ssh that runs the remote command on this machine.
 fn shell(place: &Place) -> String {
     use std::os::unix::fs::PermissionsExt;
     let script = place.file(
@@ -418,11 +418,11 @@ fn ssh__starts_no_host_before_the_source_and_all_names_are_known() {
     assert!(log.exists(), "a login leaves a trace");
 }
 
-/// A process that is ended with the test.
+/// A process that ends with the test.
 struct Started(nix::unistd::Pid);
 
 impl Started {
-    /// Whether it is there; one that has ended may be waited for by nobody.
+    /// Whether the process runs. A zombie that was not reaped does not count.
     fn lives(&self) -> bool {
         fs::read(format!("/proc/{}/cmdline", self.0)).is_ok_and(|it| !it.is_empty())
     }
@@ -434,7 +434,7 @@ impl Drop for Started {
     }
 }
 
-/// Over ssh a host is none of this machine's processes: that its login is killed does not end it.
+/// Over ssh, a host is not a child of this machine, so killing the login does not end it.
 #[test]
 fn ssh__that_ends_before_it_called_a_host_leaves_none_there() {
     use nix::sys::signal::{Signal, kill};
@@ -443,7 +443,7 @@ fn ssh__that_ends_before_it_called_a_host_leaves_none_there() {
         let place = Place::new();
         let source = place.file("source", b"content");
         let (number, go) = (place.path("number"), place.path("go"));
-        // The other login takes until the first host waits, and longer.
+        // The other login takes longer than the first host needs to wait.
         let script = format!(
             "#!/bin/sh\nif [ \"$1\" = localhost ]; then\nwhile [ -e \"$0\" ] && [ ! -e '{}' ]; do sleep 0.05; done\nexit 255\nfi\n\
              shift\nexec 3<&0\nsetsid sh -c \"exec $*\" <&3 3<&- &\necho $! >'{}'\nexec 3<&-\nwait\n",
@@ -501,7 +501,7 @@ fn ssh__brings_the_program_along_where_it_is_missing() {
     assert!(place.has(0, &bytes));
     let left: Vec<_> = fs::read_dir(temporary).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
-    // Where another program was named, that is what is missing.
+    // If another program was named, that program is missing.
     let mut command = place.command();
     command.arg("--ssh").arg("-e").arg(&script);
     command.args(["--remote-program", "/no/zerolane", "--to"]);
@@ -518,7 +518,7 @@ fn progress__objects_come_before_the_last_of_json() {
     let bytes = content(10, 12_000_000);
     let source = place.file("source", &bytes);
     let hosts = hosts(&place, 2, &[]);
-    // It lasts longer than the time between two of them.
+    // Lasts longer than the time between two progress events.
     let mut command = place.command();
     command.args(["--json", "--limit", "3MB/s"]).arg(&source);
     let output = command.args(addresses(&hosts)).output().unwrap();
@@ -586,7 +586,7 @@ fn arguments__that_cannot_be_are_usage_errors() {
         let output = place.command().args(wrong).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{wrong:?} {}", said(&output));
     }
-    // Where it goes is said by the host that waits.
+    // The waiting host decides where the content goes.
     for wrong in [&["--to", "/there"][..], &["--force"]] {
         let mut command = place.command();
         let output = command.args(["file", "host"]).args(wrong).output().unwrap();

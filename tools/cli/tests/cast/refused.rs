@@ -1,4 +1,4 @@
-//! What a source or a host does not take, how it says so, and that it goes on.
+//! Tests what a source and a host refuse, that they say why, and that they continue.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -18,7 +18,7 @@ fn host(place: &Place, options: &[&str], to: &Path) -> Waiting {
     Waiting::start(place.command(), "127.0.0.1:0", options, to)
 }
 
-/// Casts to one host; the exit code, and why it does not have it.
+/// Casts to one host: the exit code, and the host's failure.
 fn cast_to(place: &Place, host: &Waiting, source: &Path) -> (Option<i32>, String) {
     let hosts = [host.address.clone()];
     let (code, summary) = Casting::start(place.command(), &[], source, &hosts).end();
@@ -30,7 +30,7 @@ fn mkfifo(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
 }
 
-/// In a directory where others may make names, too: nothing of the receiver's is written through them.
+/// The directory lets others create names, too. The receiver must not write through them.
 #[test]
 fn partial__that_is_not_a_file_of_this_user_s_alone_is_refused() {
     let place = Place::new();
@@ -77,7 +77,7 @@ fn partial__that_is_not_a_file_of_this_user_s_alone_is_refused() {
     refused(&tree, "a FIFO in place of a directory");
 }
 
-/// It is replaced, not written.
+/// The list is replaced, not written through.
 #[test]
 fn list__that_is_a_link_or_a_fifo_is_not_followed() {
     let place = Place::new();
@@ -129,7 +129,7 @@ fn source__whose_name_is_not_utf_8_keeps_it() {
     assert_eq!(fs::read(place.target(0).join(name)).unwrap(), b"content");
 }
 
-/// Ends a source by a signal; it has `time` for that.
+/// Ends a source by a signal, within `time`.
 fn end_by(mut casting: Casting, signal: Signal, time: Duration) -> Option<i32> {
     kill(Pid::from_raw(casting.0.id().cast_signed()), signal).unwrap();
     let until = Instant::now() + time;
@@ -142,7 +142,7 @@ fn end_by(mut casting: Casting, signal: Signal, time: Duration) -> Option<i32> {
     }
 }
 
-/// Longer than any of it takes.
+/// Longer than any step takes.
 const LONG: Duration = Duration::from_secs(30);
 
 #[test]
@@ -166,7 +166,7 @@ fn fifo__as_a_source_is_read_to_its_end() {
     assert!(place.has(0, &bytes));
 }
 
-/// Whether it has a thread of this name.
+/// Whether the source has a thread of this name.
 fn has_thread(casting: &Casting, name: &str) -> bool {
     let threads = fs::read_dir(format!("/proc/{}/task", casting.0.id()));
     let names = threads.into_iter().flatten().flatten();
@@ -181,11 +181,11 @@ fn fifo__as_a_source_ends_by_a_signal() {
         let fifo = place.path("fifo");
         mkfifo(&fifo);
         let start = || Casting::start(place.command(), &[], &fifo, &["127.0.0.1:9".to_owned()]);
-        // Nothing writes. It listens to signals by then.
+        // The FIFO has no writer. By now the source handles signals.
         let waits = start();
         place.wait_until("it waits", || has_thread(&waits, "signals"));
         assert_eq!(end_by(waits, signal, LONG), Some(130));
-        // One writes, and does not end.
+        // A writer exists, and does not end.
         let reads = start();
         let mut input = OpenOptions::new().write(true).open(&fifo).unwrap();
         input.write_all(&[7; 300_000]).unwrap();
@@ -233,7 +233,7 @@ fn offer__that_is_refused_does_not_end_the_host() {
     assert_eq!(fs::read(directory.join("second")).unwrap(), b"second");
 }
 
-/// None can call it again.
+/// No other source can call the host.
 #[test]
 fn offer__that_is_refused_ends_a_host_whose_code_it_took() {
     let place = Place::new();
@@ -282,7 +282,7 @@ fn input__that_is_empty_is_not_cast() {
     );
 }
 
-/// As long as can be said: it is no limit.
+/// The longest time that can be written means no limit.
 #[test]
 fn times__beyond_all_limits_are_none() {
     let place = Place::new();
@@ -296,7 +296,7 @@ fn times__beyond_all_limits_are_none() {
     assert!(place.has(0, b"content"));
 }
 
-/// The owner's right alone, until the file has its own.
+/// Only the owner may read the partial file, until the complete file gets its mode.
 #[test]
 fn partial__is_its_owner_s_alone_until_the_file_is_complete() {
     let place = Place::new();

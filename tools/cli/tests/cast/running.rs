@@ -1,4 +1,4 @@
-//! Sources and hosts as processes.
+//! Runs sources and hosts of a cast as processes, for the tests.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// No cast of a test takes longer.
+/// Longer than any cast of a test takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A directory with all files of a test, and the keys of its processes.
@@ -54,7 +54,7 @@ impl Place {
         command
     }
 
-    /// How much of the target has come: blocks of its partial file.
+    /// How much of the target has arrived: allocated blocks of its partial file.
     pub(crate) fn partly(&self, index: usize) -> u64 {
         use std::os::unix::fs::MetadataExt;
         let partial = self.path(&format!(".target-{index}.zerolane-part"));
@@ -70,7 +70,7 @@ impl Place {
     }
 }
 
-/// A host that waits, or receives.
+/// A receiver that waits or receives.
 pub(crate) struct Waiting {
     child: Child,
     out: BufReader<ChildStdout>,
@@ -78,7 +78,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// `command` is one of [`Place::command`].
+    /// Starts a receiver. `command` comes from [`Place::command`].
     pub(crate) fn start(
         mut command: Command,
         listen: &str,
@@ -89,7 +89,7 @@ impl Waiting {
         Waiting::begin(command, listen, options)
     }
 
-    /// The same of one whose target is named already.
+    /// As [`Waiting::start`], for a command that already names the target.
     fn begin(mut command: Command, listen: &str, options: &[&str]) -> Waiting {
         command.args(["--json", "--listen", listen]).args(options);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -118,7 +118,7 @@ impl Waiting {
         }
     }
 
-    /// One that has a command of the shell read it.
+    /// Starts a receiver that pipes into a shell command.
     pub(crate) fn start_exec(mut command: Command, listen: &str, reads: &str) -> Waiting {
         command.args(["receive", "--exec", reads]);
         Waiting::begin(command, listen, &[])
@@ -129,7 +129,7 @@ impl Waiting {
         self.child.wait().unwrap();
     }
 
-    /// Its exit code, its last line, and what it said on standard error.
+    /// Waits for the end: exit code, last line, and standard error.
     pub(crate) fn end(mut self) -> (Option<i32>, String, String) {
         let mut text = String::new();
         self.out.read_to_string(&mut text).unwrap();
@@ -148,7 +148,7 @@ impl Waiting {
         )
     }
 
-    /// The same of one that is killed if it has not ended by then.
+    /// As [`Waiting::end`], but kills a receiver that has not ended by then.
     pub(crate) fn end_within(mut self, time: Duration) -> (Option<i32>, String, String) {
         let until = Instant::now() + time;
         while self.child.try_wait().unwrap().is_none() {
@@ -160,7 +160,7 @@ impl Waiting {
         self.end()
     }
 
-    /// The summary of one that has received.
+    /// The summary of a receiver that succeeded.
     pub(crate) fn summary(self) -> Value {
         let (code, last, why) = self.end();
         assert_eq!(code, Some(0), "{last} {why}");
@@ -175,7 +175,7 @@ impl Drop for Waiting {
     }
 }
 
-/// A source in progress.
+/// A cast in progress.
 pub(crate) struct Casting(pub(crate) Child);
 
 impl Casting {
@@ -194,7 +194,7 @@ impl Casting {
         Casting(command.spawn().unwrap())
     }
 
-    /// Its exit code and summary.
+    /// Waits for the end: exit code and summary.
     pub(crate) fn end(mut self) -> (Option<i32>, Value) {
         let (mut out, mut why) = (String::new(), String::new());
         self.0

@@ -1,4 +1,4 @@
-//! File systems that are made, filled and checked on a disk of another host, which `nbdfuse` shows as a file.
+//! Tests that file systems can be made, filled and checked on a remote disk that `nbdfuse` shows as a file.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -11,10 +11,10 @@ use crate::fuse;
 use crate::lab::{Between, Lab, put, run};
 use crate::programs;
 
-/// Small files, and the length of the large ones.
+/// The number of small files, and the length of large ones.
 const SMALL: usize = 200;
 const LARGE: usize = 12 << 20;
-/// mkfs.xfs makes none that is smaller than 300 MiB.
+/// mkfs.xfs requires at least 300 MiB.
 const DISK: u64 = 320 << 20;
 
 /// The disk as a file.
@@ -24,7 +24,7 @@ struct Fuse {
 }
 
 impl Fuse {
-    /// `None` if it cannot be, and why is said.
+    /// `None`, after printing the reason, if the disk cannot be shown.
     fn new(lab: &Lab) -> Option<Fuse> {
         if !fuse::is_there() {
             return None;
@@ -49,7 +49,7 @@ impl Fuse {
     }
 }
 
-/// It is unmounted, and has written all.
+/// Unmounts the file, after everything is written.
 impl Drop for Fuse {
     fn drop(&mut self) {
         let mut unmount = Command::new("fusermount3");
@@ -61,7 +61,7 @@ impl Drop for Fuse {
     }
 }
 
-/// Files to fill a file system with: their names and contents.
+/// Names and contents of the files for a file system.
 fn files() -> Vec<(String, Vec<u8>)> {
     let small = (0..SMALL).map(|it| (format!("small{it}"), content(it as u64, 1 + it * 97)));
     let large = (0..3).map(|it| {
@@ -80,7 +80,7 @@ fn fill(directory: &Path) {
     }
 }
 
-/// The disk, read back through the door, with holes where it has zeros.
+/// Reads the disk back through the door; zeros become holes.
 fn read_back(lab: &Lab) -> String {
     let copy = lab.path("copy");
     run("nbdcopy", &[&lab.uri, &copy]);
@@ -109,7 +109,7 @@ fn ext4__made_filled_and_checked_on_a_disk_of_another_host() {
         "mke2fs",
         &["-q", "-F", "-t", "ext4", "-d", from, fuse.path()],
     );
-    // Written as a file system in use is, and not in one go.
+    // Written later than the others, like a file system in use.
     put(&source.join("later"), &content(7, 3_000_001));
     let command = format!("write {from}/later later");
     run("debugfs", &["-w", "-R", &command, fuse.path()]);
@@ -127,7 +127,7 @@ fn ext4__made_filled_and_checked_on_a_disk_of_another_host() {
     }
 }
 
-/// A description of a file system for mkfs.xfs: the files of `directory` in its root.
+/// A prototype file for mkfs.xfs that puts the files of `directory` in the root.
 fn protofile(directory: &Path) -> String {
     let of = |(name, _): (String, Vec<u8>)| {
         format!("{name} ---644 0 0 {}\n", directory.join(&name).display())
@@ -136,7 +136,7 @@ fn protofile(directory: &Path) -> String {
     format!("/none\n0 0\nd--755 0 0\n{lines}$\n")
 }
 
-/// What xfs_db says to `commands`.
+/// The output of xfs_db for `commands`.
 fn xfs_db(image: &str, commands: &[&str]) -> String {
     let words = commands.iter().flat_map(|&it| ["-c", it]);
     let words: Vec<&str> = ["-r", "-f"]
@@ -147,14 +147,14 @@ fn xfs_db(image: &str, commands: &[&str]) -> String {
     run("xfs_db", &words)
 }
 
-/// The number behind `name = ` in what xfs_db prints.
+/// The number after `name = ` in the output of xfs_db.
 fn number(said: &str, name: &str) -> u64 {
     let mut lines = said.lines().filter_map(|it| it.strip_prefix(name));
     let value = lines.find_map(|it| it.strip_prefix(" = ")).unwrap();
     value.trim().parse().unwrap()
 }
 
-/// The content of a file of an XFS, by the extents that xfs_db names.
+/// The content of a file on XFS, by the extents that xfs_db lists.
 fn content_of(image: &str, inode: &str, (block, blocks): (u64, u64)) -> Vec<u8> {
     let inode = format!("inode {inode}");
     let length = number(&xfs_db(image, &[&inode, "print core.size"]), "core.size");
@@ -182,7 +182,7 @@ fn content_of(image: &str, inode: &str, (block, blocks): (u64, u64)) -> Vec<u8> 
 
 #[test]
 fn xfs__made_filled_and_checked_on_a_disk_of_another_host() {
-    // xfs_repair has no --version, and says so.
+    // xfs_repair exits with an error for --version.
     if !are_there(&["mkfs.xfs", "xfs_repair", "xfs_db"]) {
         return;
     }
@@ -206,7 +206,7 @@ fn xfs__made_filled_and_checked_on_a_disk_of_another_host() {
         let mut lines = names.lines().filter_map(|it| it.trim().split_once(' '));
         let inode = lines.find(|(_, it)| it.trim() == name);
         let (inode, _) = inode.unwrap_or_else(|| panic!("{name} is not in {names}"));
-        // What is short may be in the inode itself, without an extent: these are not.
+        // A short file may be stored in the inode, without an extent; these files are long enough.
         let found = content_of(&copy, inode, (geometry[0], geometry[1]));
         assert!(found == bytes, "{name}");
     }

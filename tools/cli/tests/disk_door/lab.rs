@@ -1,4 +1,4 @@
-//! `disk serve` at one host, which can be killed, and `disk attach` at another, or both at this one.
+//! Runs `disk serve` on one host, which can be killed, and `disk attach` on another or the same host, for the tests.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -14,7 +14,7 @@ use crate::running::Running;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_zerolane");
 
-/// A server that is killed as by kill -9. What it says is kept open, for it would end.
+/// A server that is killed by SIGKILL. Its output stays open, because closing it would end the server.
 struct Server {
     child: Child,
     _said: BufReader<ChildStdout>,
@@ -27,13 +27,13 @@ impl Drop for Server {
     }
 }
 
-/// What is between door and server.
+/// The connection between door and server.
 pub(crate) enum Between {
     /// Loopback.
     Nothing,
-    /// A relay, whose links can be anything.
+    /// A relay with impaired links.
     Relay,
-    /// Links of two hosts: the door is at a, the server at b.
+    /// Links between two hosts: the door is on a, the server on b.
     Hosts(Topology),
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// A sparse image of so many bytes, served and attached.
+    /// Serves and attaches a sparse image of `len` bytes.
     pub(crate) fn new(
         bytes: u64,
         between: Between,
@@ -131,21 +131,21 @@ impl Lab {
         self.server = Some(Server { child, _said: said });
     }
 
-    /// Closes the door and ends the server; nothing is in progress.
+    /// Closes the door, then ends the server, with nothing in progress.
     pub(crate) fn end(&mut self) {
         drop(self.door.take());
         drop(self.server.take());
     }
 }
 
-/// Closed in this order, for the door waits for a server that is gone.
+/// The order matters: the door would wait for a server that is gone.
 impl Drop for Lab {
     fn drop(&mut self) {
         self.end();
     }
 }
 
-/// What `program` says; it succeeds.
+/// The output of `program`, which must succeed.
 pub(crate) fn run(program: &str, words: &[&str]) -> String {
     let mut command = Command::new(program);
     let output = command.args(words).stdin(Stdio::null()).output().unwrap();
@@ -159,7 +159,7 @@ pub(crate) fn run(program: &str, words: &[&str]) -> String {
     said
 }
 
-/// A file with these bytes.
+/// Writes a file with these bytes.
 pub(crate) fn put(path: &Path, bytes: &[u8]) {
     std::fs::write(path, bytes).unwrap();
 }

@@ -1,5 +1,5 @@
-//! Disks of another host behind `zerolane disk attach`, used by programs that were not made for it: fio, which verifies
-//! what it wrote, and file systems.
+//! Tests that general programs can use remote disks through `zerolane disk attach`: fio, which verifies what it wrote,
+//! and file systems.
 
 #![allow(non_snake_case)]
 

@@ -1,4 +1,4 @@
-//! A disk over two links between two hosts, one of which dies.
+//! Tests that a disk over two links between two hosts survives the death of one link.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use crate::lab::{Between, Lab};
 use crate::programs;
 
 const DISK: u64 = 64 << 20;
-/// What a link has carried when it carries the disk, bytes.
+/// Bytes after which a link counts as used by the disk.
 const MUCH: u64 = 128 << 10;
 
-/// fio writes all of the disk, and finds it again; `seed` says what.
+/// Lets fio write the whole disk with the content of `seed`, and verify it.
 fn write_and_verify(lab: &Lab, seed: u32, meanwhile: impl FnOnce()) {
     let mut fio = Command::new("fio");
     fio.args([
@@ -62,7 +62,7 @@ fn paths__a_disk_over_two_links_goes_on_when_one_dies() {
     println!("{both:?} bytes by each");
     assert!(both.iter().all(|&it| it > MUCH), "{both:?} bytes by each");
 
-    // The first, by which it was opened, with requests in progress.
+    // The first link, over which the disk was opened, with requests in progress.
     write_and_verify(&lab, 2, || {
         std::thread::sleep(Duration::from_millis(100));
         hosts.a().set_up(0, false).unwrap();

@@ -1,5 +1,5 @@
-//! fio's verify jobs through the door, while the link loses, delays and repeats packets, goes down and up, and the
-//! target is killed and started anew.
+//! Tests the door with fio's verify jobs while the link loses, delays and duplicates packets and goes down, and the
+//! server restarts.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,11 +12,11 @@ use crate::lab::{Between, Lab};
 use crate::programs;
 
 const DISK: u64 = 64 << 20;
-/// How long the job runs, seconds. CI's is short.
+/// The variable with the job's duration in seconds. The default suits CI.
 const SECONDS: &str = "ZEROLANE_FIO_SECONDS";
 const SHORT: u64 = 10;
 
-/// A link that delays, loses singly or in bursts, repeats, and lets packets overtake.
+/// A link that delays, reorders, duplicates and loses packets, singly or in bursts.
 fn any_link(rng: &mut Rng) -> LinkConfig {
     let loss = rng.f64() * 0.03;
     LinkConfig {
@@ -31,7 +31,7 @@ fn any_link(rng: &mut Rng) -> LinkConfig {
     }
 }
 
-/// Does something to the link or the target; what it was.
+/// Disturbs the link or the server. Returns which disturbance it was.
 fn disturb(lab: &mut Lab, rng: &mut Rng) -> usize {
     let relay = lab.relay.as_ref().unwrap();
     match rng.u32(0..4) {

@@ -1,4 +1,4 @@
-//! `zerolane serve` started with a socket that is there already, as systemd does it.
+//! Tests that `zerolane serve` accepts a socket from systemd.
 
 use std::fs::{self, File};
 use std::net::{TcpListener, UdpSocket};
@@ -10,7 +10,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socket, so
 
 use super::lab::*;
 
-/// Starts the program with `variables` and this descriptor as the first behind the standard ones.
+/// Starts the program with `variables`, and with this descriptor right after the standard ones.
 fn with_passed(passed: impl Into<OwnedFd>, variables: &str) -> Command {
     let mut shell = Command::new("sh");
     let script = format!("{variables} exec \"$@\" 3<&0 </dev/null");
@@ -24,23 +24,23 @@ fn with_passed(passed: impl Into<OwnedFd>, variables: &str) -> Command {
 
 const ONE: &str = "LISTEN_PID=$$ LISTEN_FDS=1";
 
-/// A socket as systemd makes it.
+/// A socket as systemd creates it.
 fn bound() -> UdpSocket {
     let passed = UdpSocket::bind("127.0.0.1:0").unwrap();
     setsockopt(&passed, sockopt::ReuseAddr, &true).unwrap();
     passed
 }
 
-/// Serves on `passed`, which stays open here too, and copies there and back.
+/// Serves on `passed`, which also stays open here, and copies in both directions.
 fn serve_and_copy(passed: UdpSocket) {
     let address = passed.local_addr().unwrap().to_string();
     let mut lab = Lab::new(&[]);
     lab.server = None;
     fs::write(lab.local("a"), content(1, 3 * MIB)).unwrap();
-    // The one that is started again finds it as well.
+    // A restarted server finds the socket, too.
     for round in 0..2 {
         let program = with_passed(passed.try_clone().unwrap(), ONE);
-        // An address that is not this host's: it does not count.
+        // This address is not of this host, but the socket takes precedence.
         lab.start(program, &[], "192.0.2.1:1");
         assert_eq!(lab.address, address);
         let (there, back) = (format!("there{round}"), format!("back{round}"));
@@ -78,7 +78,7 @@ fn activation__who_knocked_before_the_start_is_heard() {
     let mut copy = lab.put(&["--server-key", &own_key()], "a", "a");
     let copy = copy.stdout(Stdio::null()).stderr(Stdio::piped());
     let mut client = Running(copy.spawn().unwrap());
-    // It waits in the socket, which is read here only to see it.
+    // The datagram waits in the socket, which is only peeked at here.
     passed.peek_from(&mut [0; 8]).unwrap();
     lab.start(with_passed(passed, ONE), &[], "127.0.0.1:1");
     let status = client.0.wait().unwrap();

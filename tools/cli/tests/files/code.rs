@@ -1,4 +1,4 @@
-//! Copies by a one-time code.
+//! Tests copies that authenticate by a one-time code.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -14,7 +14,7 @@ use super::lab::{Lab, content, fail, succeed, zerolane};
 struct Coded {
     lab: Lab,
     code: String,
-    /// Kept open: a program ends when its standard output is closed.
+    /// Kept open, because closing its standard output would end the program.
     _said: BufReader<std::process::ChildStdout>,
 }
 
@@ -43,7 +43,7 @@ impl Coded {
         }
     }
 
-    /// The same code but for its last digit.
+    /// The code with another last digit.
     fn wrong(&self) -> String {
         let (front, last) = self.code.split_at(self.code.len() - 1);
         format!("{front}{}", (last.parse::<u8>().unwrap() + 1) % 10)
@@ -53,7 +53,7 @@ impl Coded {
         self.lab.get(&["--code", code], "a", "")
     }
 
-    /// Waits for the server's end; what it said of it.
+    /// Waits for the server to end. Returns its status and output.
     fn ends(mut self) -> (ExitStatus, String) {
         let server: &mut Child = &mut self.lab.server.as_mut().unwrap().0;
         let errors = server.stderr.take().unwrap();
@@ -67,7 +67,7 @@ fn code__copies_for_one_client_that_has_it_and_ends() {
     let coded = Coded::new();
     let bytes = content(3, 3_000_000);
     fs::write(coded.lab.share("a"), &bytes).unwrap();
-    // As people write it.
+    // The code as people type it.
     succeed(coded.get(&coded.code.replace('-', " ")));
     assert!(fs::read(coded.lab.local("a")).unwrap() == bytes);
     let (status, said) = coded.ends();
@@ -80,7 +80,7 @@ fn code__a_wrong_one_gets_nothing_and_the_right_one_still_works() {
     fs::write(coded.lab.share("a"), b"theirs").unwrap();
     fail(coded.get(&coded.wrong()), 6, "does not know this code");
     assert!(!coded.lab.local("a").exists());
-    // Nor does one without a code, which is told.
+    // A client without a code is told that it needs one.
     fail(coded.lab.get(&[], "a", ""), 6, "wants a one-time code");
     succeed(coded.get(&coded.code));
     assert_eq!(fs::read(coded.lab.local("a")).unwrap(), b"theirs");
@@ -127,7 +127,7 @@ fn code__a_relay_without_it_gets_in_nowhere() {
         },
         ..Options::default()
     };
-    // To the client it is the server.
+    // Takes the server's part.
     let mut false_server = Endpoint::bind("127.0.0.1:0", options(&coded.wrong())).unwrap();
     let there = false_server.local_addr();
     let mut client = zerolane();
@@ -145,10 +145,10 @@ fn code__a_relay_without_it_gets_in_nowhere() {
     assert!(accepted.is_none(), "it let the client in");
     client.join().unwrap();
     assert_eq!(false_server.gate_counters().unwrap().wrong_codes, 1);
-    // To the server it is a client.
+    // Takes the client's part.
     let refused = Connection::connect(coded.lab.address.as_str(), &options(&coded.wrong()));
     assert!(refused.is_err());
-    // The two find each other all the same.
+    // The right client and server still find each other.
     succeed(coded.get(&coded.code));
     assert_eq!(fs::read(coded.lab.local("a")).unwrap(), b"theirs");
     assert!(coded.ends().0.success());

@@ -1,4 +1,4 @@
-//! The configuration files: what they set, what wins over them, and what they may not say.
+//! Tests configuration files: what they set, what overrides them, and which lines are errors.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use super::lab::*;
 
-/// A command with this configuration alone.
+/// A command with only this configuration.
 fn with(lab: &Lab, config: &str, arguments: &[&str]) -> Command {
     let file = config_file(lab);
     fs::write(&file, config).unwrap();
@@ -37,14 +37,14 @@ fn config__a_host_by_another_name_and_its_key() {
     let key = succeed(id);
     let listed = succeed(of(key.trim()));
     assert_eq!(listed, "a\n");
-    // It was named, so nothing is remembered.
+    // The configuration names the key, so no server is remembered.
     assert_eq!(names(known.path()), ["identity"]);
 }
 
 #[test]
 fn config__the_command_line_wins() {
     let mut lab = Lab::new(&[]);
-    // Where localhost is.
+    // The address of localhost.
     lab.start(zerolane(), &[], "127.0.0.1:0");
     fs::write(lab.share("a"), b"theirs").unwrap();
     let (_, port) = lab.address.split_once(':').unwrap();
@@ -52,7 +52,7 @@ fn config__the_command_line_wins() {
     let there = format!("localhost:{port}:");
     let listed = succeed(with(&lab, config, &["ls", &there]));
     assert_eq!(listed, "a\n");
-    // Nor does that of another host count.
+    // The section of another host does not count.
     let config = "[host.other]\nuser = 'me'\n[client]\nrsh = 'no-such-shell'\n";
     succeed(with(&lab, config, &["ls", &there]));
 }
@@ -162,7 +162,7 @@ fn config__says_what_holds_and_where_from() {
         assert!(said.contains(&line), "{said}");
     }
     assert!(!said.contains("[serve]"), "{said}");
-    // What it says is a configuration.
+    // The output is a valid configuration.
     succeed(with(&lab, &said, &["config"]));
 }
 

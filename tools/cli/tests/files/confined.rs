@@ -1,4 +1,4 @@
-//! What a server takes from itself.
+//! Tests that a server gives up rights: root, capabilities, and files outside its directory.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use super::lab::*;
 
-/// A line of what the kernel says of a process.
+/// A line of the kernel's status of a process.
 fn status(pid: u32, name: &str) -> String {
     let all = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = all.lines().find_map(|line| line.strip_prefix(name));
@@ -19,7 +19,7 @@ fn nobody() -> nix::unistd::User {
     nix::unistd::User::from_name("nobody").unwrap().unwrap()
 }
 
-/// Checks that process `pid` runs as user nobody, with the capabilities `kept`.
+/// Asserts that process `pid` runs as user nobody, with only the capabilities `kept`.
 fn assert_nobodys(pid: u32, kept: u64) {
     let ids = status(pid, "Uid:");
     let nobody = nobody().uid.to_string();
@@ -47,7 +47,7 @@ fn serve__confines_itself() {
     succeed(lab.get(&["--server-key", &key_of(home.path())], "a", ""));
     assert_eq!(fs::read(lab.local("a")).unwrap(), b"theirs");
     let pid = lab.server.as_ref().unwrap().0.id();
-    // The kernel confines only a process that has promised not to gain rights.
+    // Landlock requires that the process cannot gain privileges.
     assert_eq!(status(pid, "NoNewPrivs:"), "1");
 }
 
@@ -60,14 +60,14 @@ fn serve__binds_then_gives_up_root_and_reads_its_list_again() {
     let pid = lab.server.as_ref().unwrap().0.id();
     assert_nobodys(pid, 0);
     fs::write(lab.share("a"), b"theirs").unwrap();
-    // Put in the old one's place, as editors do.
+    // Replaces the file, as editors do.
     let list = home.path().join("allowed_keys");
     let new = home.path().join("new");
     fs::write(&new, format!("{} read\n", own_key())).unwrap();
     fs::rename(&new, &list).unwrap();
     succeed(lab.get(&["--server-key", &key_of(home.path())], "a", ""));
     assert_eq!(fs::read(lab.local("a")).unwrap(), b"theirs");
-    // Root could have read it.
+    // Only root could read this file.
     fs::write(lab.share("b"), b"root's").unwrap();
     fs::set_permissions(lab.share("b"), fs::Permissions::from_mode(0o600)).unwrap();
     fail(
@@ -89,7 +89,7 @@ fn serve__at_a_port_of_roots() {
     fs::write(lab.share("a"), b"theirs").unwrap();
     let mut program = zerolane();
     program.env("ZEROLANE_HOME", home.path());
-    // Another test that runs at the same time has another address.
+    // Concurrent runs of this test use different addresses.
     let [_, _, high, low] = std::process::id().to_be_bytes();
     let listen = format!("127.9.{high}.{low}:918");
     lab.start(program, &["--anyone", "--user", "nobody"], &listen);
@@ -126,7 +126,7 @@ fn serve__says_that_its_list_is_out_of_reach() {
     let out = server.0.stdout.take().unwrap();
     BufReader::new(out).read_line(&mut serving).unwrap();
     assert!(serving.contains("Serving"), "{serving:?}");
-    // By now it has said what is wrong.
+    // By now the server has printed what is wrong.
     let errors = server.0.stderr.take().unwrap();
     drop(server);
     let said = std::io::read_to_string(errors).unwrap();

@@ -1,4 +1,4 @@
-//! `cp --connections`.
+//! Tests `cp --connections`.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -11,7 +11,7 @@ use super::login::Login;
 
 const DIRECTORIES: [&str; 4] = ["", "a", "a/b", "c"];
 
-/// Files of all sizes in directories of two modes.
+/// Plants files of all sizes in directories of two modes.
 fn tree(at: &Path, seed: u64) {
     for directory in DIRECTORIES {
         let directory = at.join(directory);
@@ -29,7 +29,7 @@ fn tree(at: &Path, seed: u64) {
     fs::set_permissions(at.join("c"), Permissions::from_mode(0o750)).unwrap();
 }
 
-/// Modes and times of the tree, as `find` and `diff` see it.
+/// Asserts that `find` and `diff` see the same modes, times and contents.
 fn same(a: &Path, b: &Path) {
     let compare = Command::new("diff")
         .args(["-r", "--no-dereference"])
@@ -46,7 +46,7 @@ fn same(a: &Path, b: &Path) {
         let mut lines: Vec<_> = String::from_utf8(found.stdout)
             .unwrap()
             .lines()
-            // The target's own is not what this is about: it may be a directory that was there.
+            // Skips the target directory itself, which may have existed before.
             .filter(|line| !line.starts_with(' '))
             .map(str::to_owned)
             .collect();
@@ -128,7 +128,7 @@ fn cp__connections_killed_at_random_moments() {
         for directory in DIRECTORIES {
             for file in 0..20 {
                 let name = Path::new(directory).join(format!("f{file}"));
-                // All of it or nothing, under the right name.
+                // The target has the whole file or nothing under its name.
                 if let Ok(there) = fs::read(to.join(&name)) {
                     assert!(
                         there == fs::read(from.join(&name)).unwrap(),
@@ -138,7 +138,7 @@ fn cp__connections_killed_at_random_moments() {
             }
         }
     }
-    // What goes on without its client would change what is looked at.
+    // A server that continues after its client's death would change the directory.
     lab.start(zerolane(), &[], "127.0.0.1:0");
     let options = ["-r", "-f", "--resume", "--connections", "3"];
     eventually("a copy", || when_free(lab.put(&options, "tree", "")));

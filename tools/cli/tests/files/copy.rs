@@ -1,4 +1,4 @@
-//! What `cp` and `ls` do, and what goes wrong.
+//! Tests `cp` over loopback, and its failures.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
@@ -93,7 +93,7 @@ fn cp__exit_codes_and_words() {
     );
     let mut partial = lab.put(&[], "missing", "");
     partial.args([lab.local("a").as_os_str(), lab.there("").as_ref()]);
-    // SRC, HOST:, SRC, HOST: is no copy at all.
+    // SRC, HOST:, SRC, HOST: is not a valid list of locations.
     fail(partial, 2, "all sources must be local, or all at one host");
     let mut partial = zerolane();
     partial
@@ -137,7 +137,7 @@ fn cp__nothing_answers() {
     assert_eq!(code, 3);
     assert!(err.contains("cannot connect to 127.0.0.1"), "{err}");
     assert_eq!(err.matches("nothing listens there").count(), 1, "{err}");
-    // Something answers, but it is not Zerolane.
+    // Something answers, but it does not speak Zerolane.
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
     socket
@@ -178,7 +178,7 @@ fn serve__ends_cleanly_on_signals() {
     }
 }
 
-/// There is a temporary file for `big`, and nothing else.
+/// Asserts that the directory contains a temporary file for `big`, and nothing else.
 fn assert_left_over(directory: &Path) {
     let names = names(directory);
     assert!(
@@ -194,9 +194,9 @@ fn cp__client_killed_at_several_moments_then_resumed() {
     fs::write(lab.local("big"), &bytes).unwrap();
     for moment in [1, 70] {
         let enough = || part_bytes(&lab.share(""), "big") >= moment << 20;
-        // The server notices that its client has died, and gives the file free.
+        // The server notices the client's death, and releases the file.
         eventually("a copy that can be killed", || {
-            // Of a copy that was complete: with it there, none is made.
+            // An earlier copy was complete; with its file there, no temporary file is made.
             let _ = fs::remove_file(lab.share("big"));
             kill_when(lab.put(&["--resume"], "big", ""), enough).then_some(())
         });
@@ -321,7 +321,7 @@ fn cp__killed_at_random_moments_then_resumed() {
             lab.start(zerolane(), &[], &address);
         }
         copy.0.wait().unwrap();
-        // All of it or nothing, under the right name.
+        // The target has the whole file or nothing under its name.
         if let Ok(there) = fs::read(lab.share("big")) {
             assert!(there == bytes, "round {round}");
             fs::remove_file(lab.share("big")).unwrap();
@@ -332,7 +332,7 @@ fn cp__killed_at_random_moments_then_resumed() {
     assert_eq!(names(&lab.share("")), ["big"]);
 }
 
-/// What a copy says to whose server stops in the middle; `None` if it was complete before.
+/// The message of a copy whose server stops in the middle; `None` if the copy was complete before.
 fn copy_to_one_that_stops(lab: &Lab, server: Pid) -> Option<String> {
     let mut copy = Running(
         lab.put(&["-f", "--timeout", "0"], "big", "")
@@ -359,7 +359,7 @@ fn cp__server_that_stops_in_the_middle_is_given_up() {
     let bytes = content(7, 192 * MIB);
     fs::write(lab.local("big"), &bytes).unwrap();
     let server = Pid::from_raw(lab.server.as_ref().unwrap().0.id() as i32);
-    // On a busy machine the copy may be complete before it is looked at: then once more.
+    // On a busy machine the copy may complete before it is examined, so try again.
     let words = (0..20)
         .find_map(|_| copy_to_one_that_stops(&lab, server))
         .expect("complete before the server stopped, each time");
@@ -376,8 +376,8 @@ fn cp__source_that_may_not_be_read() {
         return;
     }
     let lab = Lab::new(&["--anyone"]);
-    // Where another user may start it. Not written by this process: children of other tests would have it open for
-    // writing, and then it cannot be started.
+    // In a place where another user may execute it. Written by another process: a file that this process has open for
+    // writing is inherited by children of other tests, and cannot be executed.
     let program = lab.base.path().join("zerolane");
     let copied = Command::new("cp")
         .args([env!("CARGO_BIN_EXE_zerolane").as_ref(), program.as_os_str()])
@@ -427,7 +427,7 @@ fn cp__slashes_and_dots_after_sources_as_cp_has_them() {
         fs::write(base.join("d/.hidden"), b"h").unwrap();
     }
     for (number, (source, into, made)) in [
-        // To a directory that is there.
+        // To an existing directory.
         ("d", true, "d/sub/f"),
         ("d/", true, "d/sub/f"),
         ("d/.", true, "sub/f"),
@@ -445,7 +445,7 @@ fn cp__slashes_and_dots_after_sources_as_cp_has_them() {
                 fs::create_dir(base).unwrap();
             }
         }
-        // Paths as written: joining them would lose nothing, but hide what is meant.
+        // Paths as written: `join` would hide the difference.
         let mut put = zerolane();
         put.args(["cp", "-r"])
             .arg(format!("{}/{source}", lab.local("").display()))
@@ -460,7 +460,7 @@ fn cp__slashes_and_dots_after_sources_as_cp_has_them() {
             );
         }
     }
-    // As the name of a file they are wrong.
+    // These are invalid as names of files.
     for source in ["d/sub/f/", "d/sub/f/."] {
         let mut put = zerolane();
         put.args(["cp", "-r"])
@@ -485,6 +485,6 @@ fn cp__events_that_cannot_be_written_are_a_failure() {
         words.contains("could be written to standard output"),
         "{words}"
     );
-    // What was to be copied is, nevertheless.
+    // The other sources are copied nevertheless.
     assert_eq!(fs::read(lab.share("a")).unwrap(), b"a");
 }

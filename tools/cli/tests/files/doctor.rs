@@ -1,4 +1,4 @@
-//! `zerolane doctor`, on this machine as it is.
+//! Tests `zerolane doctor` on this machine.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +15,7 @@ fn doctor(home: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// Runs it; its exit code, and its findings by check.
+/// Runs `doctor`. Returns its exit code, and its findings by check.
 fn findings(home: &Path, words: &[&str]) -> (i32, Vec<Value>) {
     let (code, out, _) = run(doctor(home, &[&["--json"], words].concat()));
     let findings = out.lines().map(|line| serde_json::from_str(line).unwrap());

@@ -1,4 +1,4 @@
-//! A server that has as many connections as it may have, of one address and in all.
+//! Tests that a server at its limit of connections, per address and in total, refuses more.
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::lab::*;
 
-/// Connections that a server has for clients of one address.
+/// The limit of connections from one address.
 const OF_ADDRESS: usize = 24;
 
 #[test]
@@ -24,7 +24,7 @@ fn ls__a_full_server_says_busy_until_a_client_goes() {
         lab.get(&LIMIT, "a", &client.to_string())
     });
     fail(list(), 8, "the peer is at its limit");
-    // Not even one that goes on when its connection breaks waits for the first.
+    // Even a client that could resume does not wait for the first connection.
     fail(lab.get(&[], "a", "last"), 8, "the peer is at its limit");
     still_there(clients);
     eventually("there is a place again", || {
@@ -32,7 +32,7 @@ fn ls__a_full_server_says_busy_until_a_client_goes() {
     });
 }
 
-/// So many clients, each of which receives by its own copy, under its number. Not started all at once: each has some
+/// Starts this many clients, each receiving its own copy under its number. Staggered, because each has only some
 /// seconds to connect.
 fn receiving(lab: &Lab, clients: usize, copy: impl Fn(usize) -> Command) -> Vec<Running> {
     let local = lab.local("");
@@ -48,20 +48,20 @@ fn receiving(lab: &Lab, clients: usize, copy: impl Fn(usize) -> Command) -> Vec<
     (0..clients).map(start).collect()
 }
 
-/// Ends clients none of which was turned away.
+/// Ends clients, asserting that none was refused.
 fn still_there(clients: Vec<Running>) {
     for mut client in clients {
         assert_eq!(client.0.try_wait().unwrap(), None, "one was turned away");
     }
 }
 
-/// Of which each copy takes minutes.
+/// With this rate each copy takes minutes.
 const LIMIT: [&str; 2] = ["--limit", "16KiB/s"];
 
-/// Connections that a server has in all.
+/// The limit of connections in total.
 const IN_ALL: usize = 32;
 
-/// Forwards between one client and the server, which takes it for another host, until nothing came for a while.
+/// Forwards between one client and the server, which sees another host, until the flow falls silent.
 fn from_elsewhere(server: SocketAddr) -> SocketAddr {
     let front = UdpSocket::bind("127.0.0.1:0").unwrap();
     let back = UdpSocket::bind("127.0.0.2:0").unwrap();
@@ -96,7 +96,7 @@ fn from_elsewhere(server: SocketAddr) -> SocketAddr {
 fn cp__a_server_with_32_connections_tells_the_next_one_so() {
     let lab = Lab::new(&["--anyone"]);
     fs::write(lab.share("a"), content(1, 8 * MIB)).unwrap();
-    // Every way there is a host of its own, and none of them is one that others know.
+    // Separate keys and known hosts, because each relay counts as another server.
     let home = tempfile::tempdir().unwrap();
     let server: SocketAddr = lab.address.parse().unwrap();
     let get = |client: usize, options: &[&str]| -> Command {
@@ -113,7 +113,7 @@ fn cp__a_server_with_32_connections_tells_the_next_one_so() {
     };
     let clients = receiving(&lab, IN_ALL, |client| get(client, &LIMIT));
     for options in [&LIMIT[..], &[]] {
-        // A server waits only a moment for the request of one that it turns away.
+        // A server waits only briefly for the request of a client that it refuses.
         eventually("it is told so", || {
             let (code, _, err) = run(get(IN_ALL, options));
             (code == 8 && err.contains("has all the connections")).then_some(())

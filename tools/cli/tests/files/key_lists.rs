@@ -1,4 +1,4 @@
-//! `zerolane keys`: the lists of keys, changed by command.
+//! Tests the lists of keys, and `zerolane keys`, which changes them.
 
 use std::fs;
 use std::path::Path;
@@ -115,7 +115,7 @@ fn keys__what_cannot_be_done_says_why() {
     }
 }
 
-/// A name is anything that a line may hold; a terminal gets none of its control characters.
+/// A name may contain anything that fits a line, but its control characters must not reach a terminal.
 #[test]
 fn keys__a_name_reaches_no_terminal_as_it_is() {
     let home = tempfile::tempdir().unwrap();

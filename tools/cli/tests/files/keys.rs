@@ -1,4 +1,4 @@
-//! Which clients are let in, and which servers are believed.
+//! Tests which clients a server lets in, and which servers a client trusts.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -17,7 +17,7 @@ fn keys__a_client_not_on_the_list_is_told_what_to_do() {
     assert_eq!(code, 6, "{err}");
     assert!(err.contains(&hint) && !err.contains("no answer"), "{err}");
 
-    // The owner adds it while the server runs.
+    // The owner adds the key while the server runs.
     let list = home.path().join("allowed_keys");
     fs::write(&list, format!("{own} read # a friend\n")).unwrap();
     succeed(lab.get(&[], "a", ""));
@@ -38,7 +38,7 @@ fn keys__where_none_can_be_kept_is_one_for_this_time() {
     let mut id = zerolane();
     id.arg("id").env("ZEROLANE_HOME", home.path());
     let key = succeed(id);
-    // No directory can be made there, whoever asks.
+    // No user can make a directory there.
     const NOWHERE: &str = "/proc/zerolane";
     let server = ["--server-key", key.trim()];
     for (options, says) in [(&server[..], None), (&[], Some("cannot be remembered"))] {
@@ -51,11 +51,11 @@ fn keys__where_none_can_be_kept_is_one_for_this_time() {
         assert!(says.is_none_or(|says| err.contains(says)), "{err}");
         fs::remove_file(lab.share("a")).unwrap();
     }
-    // One that was named must be had.
+    // A key file named by the user must be usable.
     let file = format!("{NOWHERE}/identity");
     let (code, _, err) = run(lab.put(&["--identity", &file], "a", ""));
     assert_eq!((code, err.matches(NOWHERE).count()), (1, 1), "{err}");
-    // So must one that is there, and is not to be replaced.
+    // So must an existing one, which is not replaced.
     let broken = tempfile::tempdir().unwrap();
     fs::write(broken.path().join("identity"), b"x").unwrap();
     fs::set_permissions(
@@ -94,7 +94,7 @@ fn keys__a_server_is_remembered_and_another_in_its_place_refused() {
     let (code, _, err) = run(ls(&lab));
     assert_eq!(code, 7, "{err}");
     assert!(err.contains("IS NOT WHO IT WAS"), "{err}");
-    // Named on the command line, no line of a file is to blame.
+    // The command line named the key, so no file is to blame.
     let mut named = ls(&lab);
     named.args(["--server-key", &own_key()]);
     let (code, _, err) = run(named);

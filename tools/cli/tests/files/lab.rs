@@ -1,4 +1,4 @@
-//! A server and its clients, each a process, and what they are to do.
+//! Runs a server and its clients as processes, for the tests.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -38,10 +38,10 @@ impl Lab {
         Lab::served_by(zerolane, options)
     }
 
-    /// With a server that `program` starts.
+    /// Starts the server by `program`.
     pub(crate) fn served_by(program: impl Fn() -> Command, options: &[&str]) -> Lab {
         let base = tempfile::tempdir_in("/dev/shm").unwrap();
-        // A server may be of another user.
+        // The server may run as another user.
         fs::set_permissions(base.path(), fs::Permissions::from_mode(0o755)).unwrap();
         for name in ["share", "local"] {
             fs::create_dir(base.path().join(name)).unwrap();
@@ -55,7 +55,7 @@ impl Lab {
         lab
     }
 
-    /// Starts `zerolane serve` instead of the server that runs; its output after the address.
+    /// Starts `zerolane serve`, replacing a running server. Returns its output after the address.
     pub(crate) fn serve(
         &mut self,
         mut program: Command,
@@ -78,7 +78,7 @@ impl Lab {
             .nth(1)
             .and_then(|rest| rest.split(' ').next());
         self.address = address.unwrap_or_else(|| panic!("{line:?}")).to_owned();
-        // A server of another test, with another key, may have had this port.
+        // The server of another test may have used this port with another key.
         let known = fs::read_to_string(Path::new(HOME).join("known_hosts"));
         if known.is_ok_and(|known| known.contains(&format!("{} ", self.address))) {
             let forget = zerolane().args(["keys", "forget", &self.address]).output();
@@ -91,7 +91,7 @@ impl Lab {
         program.stderr(Stdio::null());
         let mut out = self.serve(program, &[&["--listen", listen], options].concat());
         let mut line = String::new();
-        // The server's key, who may connect, and from where; the server goes on when all is read.
+        // Reads the server's key, who may connect, and from where, so that the server's writes do not block.
         for said in ["Its key: zl:", " connect", "Only this machine can"] {
             line.clear();
             out.read_line(&mut line).unwrap();
@@ -132,7 +132,7 @@ impl Lab {
     }
 }
 
-/// One that no other lab has: where a server is to be started again, no other program takes its port meanwhile.
+/// An address that no other lab has, so that no other program takes the port while the server restarts.
 fn own_address() -> String {
     static NEXT: AtomicU8 = AtomicU8::new(0);
     let [_, _, high, low] = std::process::id().to_be_bytes();
@@ -140,8 +140,8 @@ fn own_address() -> String {
     format!("127.{number}.{high}.{low}:0")
 }
 
-/// A place where nothing listens. As long as it is kept no other program gets its port, and it hears only one that is not
-/// there.
+/// A socket that ignores clients, because it is connected to an unused port. While it is open, no other program gets its
+/// port.
 pub(crate) fn silent_port() -> UdpSocket {
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     silent.connect("127.0.0.1:9").unwrap();
@@ -151,15 +151,15 @@ pub(crate) fn silent_port() -> UdpSocket {
 pub(crate) fn zerolane() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zerolane"));
     command.stdin(Stdio::null()).env("ZEROLANE_HOME", HOME);
-    // None of this machine's.
+    // Ignores the configuration files of this machine.
     command.env("ZEROLANE_CONFIG", "/dev/null");
     command
 }
 
-/// Keys of these tests' user, made by the first that needs one.
+/// Keys of the tests' user, made by the first test that needs one.
 pub(crate) const HOME: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/zerolane-home");
 
-/// Runs a command; its exit code, output and errors.
+/// Runs a command. Returns its exit code, output and errors.
 pub(crate) fn run(mut command: Command) -> (i32, String, String) {
     let Output {
         status,
@@ -170,7 +170,7 @@ pub(crate) fn run(mut command: Command) -> (i32, String, String) {
     (status.code().unwrap_or(-1), text(stdout), text(stderr))
 }
 
-/// Runs a command that must succeed, and say nothing on standard error but what a copy or a sync did.
+/// Runs a command that must succeed and print nothing on standard error but the summary of a copy or sync.
 pub(crate) fn succeed(command: Command) -> String {
     let (code, out, err) = run(command);
     let is_summary = |line: &&str| {
@@ -182,7 +182,7 @@ pub(crate) fn succeed(command: Command) -> String {
     out
 }
 
-/// Runs a command that must end with `code` and say `words`.
+/// Runs a command that must end with `code` and print `words`.
 pub(crate) fn fail(command: Command, code: i32, words: &str) {
     let (actual, out, err) = run(command);
     assert_eq!(actual, code, "{out}{err}");
@@ -196,7 +196,7 @@ pub(crate) fn names(path: &Path) -> Vec<String> {
     names.sort();
     names
 }
-/// A lab whose server is another user's, with its own keys.
+/// A lab whose server belongs to another user, with its own keys.
 pub(crate) fn strangers(options: &[&str]) -> (Lab, tempfile::TempDir) {
     let home = tempfile::tempdir().unwrap();
     fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -209,18 +209,18 @@ pub(crate) fn strangers(options: &[&str]) -> (Lab, tempfile::TempDir) {
 }
 
 pub(crate) fn own_key() -> String {
-    // The first use makes it.
+    // The first call makes the key.
     let _ = zerolane().arg("keygen").output().unwrap();
     let mut id = zerolane();
     id.arg("id");
     succeed(id).trim().to_owned()
 }
 
-/// Options of a copy that is to be interrupted. Without them a large file is there within a third of a second, and a test
-/// that does not run for as long is too late.
+/// Options for a copy that a test interrupts. Without them a large file arrives within a third of a second, too fast
+/// for a test that is not scheduled for as long.
 pub(crate) const UNHURRIED: [&str; 2] = ["--limit", "32MiB/s"];
 
-/// Starts a copy, and kills it as soon as it is `ready`; whether that was before it ended.
+/// Starts a copy, and kills it when `ready`. Returns whether it still ran.
 pub(crate) fn kill_when(mut copy: Command, ready: impl Fn() -> bool) -> bool {
     copy.args(UNHURRIED);
     let quiet = copy.stdout(Stdio::null()).stderr(Stdio::null());
@@ -248,7 +248,7 @@ pub(crate) fn part_bytes(directory: &Path, name: &str) -> u64 {
     part.map_or(0, |meta| meta.blocks() * 512)
 }
 
-/// Runs a copy; its output, or `None` while the one before it holds the target.
+/// Runs a copy. Returns its output, or `None` while the copy before it holds the target.
 pub(crate) fn when_free(command: Command) -> Option<String> {
     let (code, out, err) = run(command);
     if code == 0 {
@@ -261,7 +261,7 @@ pub(crate) fn when_free(command: Command) -> Option<String> {
     None
 }
 
-/// Tries until there is something, for a minute.
+/// Retries for a minute until `attempt` returns something.
 pub(crate) fn eventually<T>(what: &str, attempt: impl Fn() -> Option<T>) -> T {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {

@@ -1,4 +1,4 @@
-//! `--lane` and `zerolane lanes`.
+//! Tests `--lane` and `zerolane lanes`.
 
 use std::fs;
 use std::process::Command;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::lab::*;
 
-/// What `zerolane lanes` finds at an address.
+/// The output of `zerolane lanes` for an address.
 fn lanes(host: &str) -> Value {
     let mut command = zerolane();
     command.args(["lanes", "--json", host]);
@@ -20,7 +20,7 @@ fn in_words(host: &str) -> String {
     succeed(command)
 }
 
-/// There and back, and what is there then.
+/// Copies in both directions, and compares.
 fn both_ways(lab: &Lab, options: &[&str], seed: u64) {
     let bytes = content(seed, 5 * MIB + 17);
     fs::write(lab.local("a"), &bytes).unwrap();
@@ -40,7 +40,7 @@ fn lane__shared_memory_unless_something_else_is_said() {
     let mut listed = zerolane();
     listed.args(["ls", "--lane", "shm", &lab.there("")]);
     assert_eq!(succeed(listed), "b\n");
-    // A listener that does not answer within a second is there, and nothing else is known of it.
+    // A listener that does not answer within a second is found, but its abilities stay unknown.
     let found = eventually("the listener answers", || {
         let found = lanes(&lab.address);
         let answered = ["reads", "is_read"].map(|it| found["shm"][it].is_boolean());
@@ -89,13 +89,13 @@ fn lane__a_server_that_was_told_not_to_is_reached_by_udp() {
     assert!(words.starts_with("192.0.2.1:9181\n  shm: no: "), "{words}");
 }
 
-/// Over the loopback interface, which carries IP as all do.
+/// Uses the loopback interface, which carries any IP protocol.
 #[test]
 fn lane__ip118_where_this_process_may_and_words_where_not() {
     const NEEDS: &str = "IP protocol 118 needs CAP_NET_RAW";
     let found = lanes("127.0.0.1:7411");
     let without = |arguments: &[&str]| {
-        // Root, for one, has the right.
+        // Root has the right, so drop it.
         let mut command = Command::new("setpriv");
         command.args(["--bounding-set=-net_raw", "--inh-caps=-net_raw"]);
         let program = zerolane();

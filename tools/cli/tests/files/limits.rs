@@ -1,4 +1,4 @@
-//! `--limit`: what has arrived is never more than the limit let pass by then. And limits of the process.
+//! Tests `--limit`: no more arrives than the rate allows. Also tests limits of the process.
 
 use std::fs;
 use std::path::Path;
@@ -8,14 +8,15 @@ use std::time::{Duration, Instant};
 use super::lab::*;
 use super::login::Login;
 
-/// Bytes a second, as the options below have it.
+/// Bytes a second, as in the options below.
 const RATE: u64 = 4 * MIB as u64;
 const SLOW: [&str; 2] = ["--limit", "4MiB/s"];
-/// What may come at once, and far less than a copy without a limit brings until it is looked at.
+/// The burst at the start, far less than an unlimited copy transfers until the test looks.
 const SLACK: u64 = MIB as u64 / 4;
 const LEN: usize = 3 * MIB;
 
-/// Runs a copy of [`LEN`] bytes, looking at what has `arrived`. However slow this machine is: more time lets more pass.
+/// Runs a copy of [`LEN`] bytes, and checks `arrived` against the limit. A slow machine does not matter: more time
+/// allows more bytes.
 fn keeps_to_the_limit(mut command: Command, arrived: impl Fn() -> u64) {
     let started = Instant::now();
     let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -37,7 +38,7 @@ fn keeps_to_the_limit(mut command: Command, arrived: impl Fn() -> u64) {
     }
 }
 
-/// Bytes of the file `name` on disk, under a temporary name or its own.
+/// Bytes on disk of the file `name`, temporary or complete.
 fn on_disk(directory: &Path, name: &str) -> u64 {
     let whole = directory.join(name).metadata().map_or(0, |it| it.len());
     whole.max(part_bytes(directory, name))
@@ -133,7 +134,7 @@ fn limit__of_a_servers_configuration() {
     keeps_to_the_limit(lab.put(&[], "a", "t"), || on_disk(&lab.share(""), "t"));
 }
 
-/// Runs a command under a limit that `ulimit` of the shell sets.
+/// Runs a command under a limit of the shell's `ulimit`.
 fn under(limit: &str, command: Command) -> (i32, String, String) {
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("ulimit {limit} && exec \"$0\" \"$@\"")]);
@@ -150,7 +151,7 @@ fn ulimit__of_the_size_of_files_is_an_error_of_one_file() {
     fs::create_dir(lab.share("d")).unwrap();
     fs::write(lab.share("d/large"), content(1, 3 * MIB)).unwrap();
     fs::write(lab.share("d/small"), b"small").unwrap();
-    // 1 MiB, or half of that: shells differ in what a block is. Shared memory is files, too.
+    // 1 MiB or half of that, because shells differ in the block size. The limit also covers shared memory.
     let options = ["-r", "--lane", "udp"];
     let (code, _, err) = under("-f 1024", lab.get(&options, "d", "e"));
     assert_eq!(code, 5, "{err}");
@@ -182,7 +183,7 @@ fn ulimit__of_descriptors_is_named_where_it_ends_a_copy() {
     fs::write(lab.local("a"), b"a").unwrap();
     let silent = silent_port();
     let port = silent.local_addr().unwrap().port();
-    // With fewer the program may not be loaded at all.
+    // With fewer descriptors the program may not even load.
     for descriptors in 6..=14 {
         let mut put = zerolane();
         put.args(["cp", "--lane", "udp"]).arg(lab.local("a"));

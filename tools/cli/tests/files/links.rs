@@ -1,4 +1,4 @@
-//! Symbolic links where a copy goes to, and where one comes from. What is no file, as a source.
+//! Tests symbolic links at the target and at the source of a copy, and sources that are not files.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -21,7 +21,7 @@ fn cp__to_a_link_writes_what_it_leads_to() {
         assert!(fs::read(lab.local("far/away/file")).unwrap() == content(1, size));
         assert!(lab.local("first").is_symlink() && lab.local("far/second").is_symlink());
         assert_eq!(names(&lab.local("far/away")), ["file"]);
-        // What is the same already is not written again.
+        // A file that is the same is not written again.
         let before = lab.local("far/away/file").metadata().unwrap().ino();
         if size > MIB {
             succeed(lab.get(&["--resume"], "f", "first"));
@@ -38,7 +38,7 @@ fn cp__to_a_link_to_a_directory_goes_into_it() {
     fs::create_dir(lab.local("directory")).unwrap();
     fs::write(lab.local("victim"), b"precious").unwrap();
     symlink("directory", lab.local("link")).unwrap();
-    // Named on the command line is the directory; what is in it is replaced, not followed.
+    // Only the directory is named on the command line; a link in it is replaced, not followed.
     symlink("../victim", lab.local("directory/f")).unwrap();
     succeed(lab.get(&[], "f", "link"));
     assert!(
@@ -57,7 +57,7 @@ fn cp__to_what_is_no_file_is_refused_and_it_stays() {
     fs::write(lab.share("f"), b"new").unwrap();
     mkfifo(&lab.local("fifo"), Mode::S_IRWXU).unwrap();
     symlink("fifo", lab.local("to-fifo")).unwrap();
-    // As /dev/stdout is: what it leads to is this process's, whatever it is.
+    // Like /dev/stdout, this leads to a descriptor of this process, whatever it is.
     symlink("/proc/self/fd/1", lab.local("stdout")).unwrap();
     symlink("/dev/null", lab.local("null")).unwrap();
     for name in ["fifo", "to-fifo", "stdout", "null"] {
@@ -130,7 +130,7 @@ fn cp__links_below_a_served_directory_are_never_followed() {
     assert_eq!(names(&lab.share("")), ["d", "in", "inside", "none", "out"]);
 }
 
-/// A copy of what is named so, there or back.
+/// Copies `name` up or down. Returns exit code and errors.
 fn copied(lab: &Lab, put: bool, options: &[&str], name: &str) -> (i32, String) {
     let command = match put {
         true => lab.put(options, name, "to"),
@@ -233,7 +233,7 @@ fn cp__of_a_pipe_that_is_named_reads_it() {
     for script in [
         "printf content | \"$0\" cp /dev/stdin \"$1\"",
         "printf content | \"$0\" cp /proc/self/fd/0 \"$1\"",
-        // As `<(printf content)` of other shells.
+        // Like `<(printf content)` in other shells.
         "printf content | { exec 7<&0 </dev/null; \"$0\" cp /dev/fd/7 \"$1\"; }",
         "printf content >\"$2\"; \"$0\" cp /dev/stdin \"$1\" <\"$2\"",
     ] {
@@ -247,7 +247,7 @@ fn cp__of_a_pipe_that_is_named_reads_it() {
         );
         fs::remove_file(lab.share("new")).unwrap();
     }
-    // With others it has no name to go by.
+    // With other sources, the pipe has no name to use.
     fs::write(lab.local("a"), b"a").unwrap();
     let mut shell = zerolane_by("sh");
     let script = "printf content | \"$0\" cp /dev/stdin \"$2\" \"$1\"";

@@ -1,4 +1,4 @@
-//! `zerolane ls`.
+//! Tests `zerolane ls`.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -66,7 +66,7 @@ fn ls__recursive_and_several() {
         succeed(ls(&lab, &["-Ra"], &["d"])),
         ".dot\ndeep\ndeep/.hidden\ndeep/.hidden/x\ndeep/b\n"
     );
-    // What is no directory comes first, and links are not followed.
+    // Files come before directories, and links are not followed.
     assert_eq!(
         succeed(ls(&lab, &["-R"], &["d", "link", "f"])),
         "link\nf\n\nd:\ndeep\ndeep/b\n"
@@ -117,7 +117,7 @@ fn ls__json_is_one_object_for_each_entry() {
     );
 }
 
-/// A listing is not held: its beginning is there, and it ends with its reader, however much is left.
+/// A listing is streamed: its beginning arrives early, and it ends when its reader does, however long it is.
 #[test]
 fn ls__ends_with_its_reader() {
     let lab = Lab::new(&[]);

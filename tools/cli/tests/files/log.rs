@@ -1,4 +1,4 @@
-//! What a server says of its clients.
+//! Tests the log of a server.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -15,7 +15,7 @@ struct Logged {
     lab: Lab,
     home: tempfile::TempDir,
     lines: std::io::Lines<BufReader<ChildStderr>>,
-    /// Kept open: a program ends when its standard output is closed.
+    /// Kept open, because closing its standard output would end the program.
     _said: BufReader<ChildStdout>,
 }
 
@@ -37,7 +37,7 @@ impl Logged {
         }
     }
 
-    /// The next line that is not about the kernel's abilities.
+    /// The next line that is not about Landlock.
     fn line(&mut self) -> String {
         let line = self
             .lines
@@ -49,7 +49,7 @@ impl Logged {
         serde_json::from_str(&self.line()).unwrap()
     }
 
-    /// Puts a list into the place of the one before: the server reads either.
+    /// Replaces the list in one step, so that the server reads either the old or the new one.
     fn allow(&self, line: &str) {
         let new = self.home.path().join("new");
         fs::write(&new, line).unwrap();
@@ -82,7 +82,8 @@ fn log__who_asked_for_what_and_what_became_of_it() {
 
     logged.allow(&format!("{own} read # Ada\n"));
     succeed(logged.lab.get(&[], "a", ""));
-    // Whoever sees the change first, the loop or the client's handshake: it is told before the client's request.
+    // The change is logged before the client's request, whether the server's loop or the client's handshake notices it
+    // first.
     let line = logged.json();
     assert_eq!(line["event"], "keys", "{line}");
     let line = logged.json();
@@ -143,7 +144,7 @@ fn log__as_text_on_a_line_each() {
         line.contains(&format!(" {own} done: 0 files, 0 bytes, 0 failed, ")),
         "{line:?}"
     );
-    // What a server says of one client may come behind what it says of the next.
+    // Lines about one client may come after those about the next.
     let mut ls = zerolane();
     ls.arg("ls").arg(logged.lab.there(""));
     succeed(ls);

@@ -1,5 +1,4 @@
-//! `zerolane serve`, `cp`, `sync`, `ls`, `rm`, `mkdir` and `mv` as a user starts them: real files over loopback, and what goes
-//! wrong.
+//! Tests the file commands as processes, with real files over loopback.
 
 #![allow(non_snake_case)]
 

@@ -1,4 +1,4 @@
-//! `zerolane send` and `receive`, over loopback.
+//! Tests `zerolane send` and `receive` over loopback.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,10 +16,10 @@ use zerolane_files::limits::DISCOVERY_PORT;
 use super::lab::*;
 use super::words::of_terminal;
 
-/// Only loopback is asked.
+/// Asks only on loopback.
 const HERE: [&str; 2] = ["--interface", "lo"];
 
-/// A directory with what is sent and what is received, and the one who sends.
+/// A directory with files to send and received files, and the sender.
 pub(crate) struct Sender {
     base: tempfile::TempDir,
     child: Option<Running>,
@@ -92,13 +92,13 @@ impl Sender {
         command
     }
 
-    /// The code but for its last digit: the channel is right.
+    /// The code with another last digit. Its channel is right.
     fn wrong(&self) -> String {
         let (front, last) = self.code.split_at(self.code.len() - 1);
         format!("{front}{}", (last.parse::<u8>().unwrap() + 1) % 10)
     }
 
-    /// Waits for the sender's end.
+    /// Waits for the sender to end.
     pub(crate) fn ends(&mut self) -> (ExitStatus, String) {
         let mut child = self.child.take().unwrap();
         let mut words = String::new();
@@ -108,7 +108,7 @@ impl Sender {
     }
 }
 
-/// What a receiver ends with. One that had no answer in time is started again: it tries each sender that it finds once.
+/// Runs a receiver to its end. Restarts one that got no answer in time: each tries every sender once.
 fn received(receiver: impl Fn() -> Command) -> (i32, String, String) {
     eventually("it is answered", || {
         let done = run(receiver());
@@ -135,7 +135,7 @@ fn send__files_and_directories_to_the_one_with_the_code() {
     fs::write(from.join("new\nline"), content(2, 300_000)).unwrap();
     fs::write(from.join("not named"), b"stays").unwrap();
     let mut sender = Sender::new(base, &[], &["dir", "empty", "new\nline"]);
-    // As people say it.
+    // The code as people say it.
     let spoken = sender.code.replace('-', " ");
     let (code, out, err) = received(|| sender.receive_by(&spoken, &[]));
     assert_eq!((code, out.as_str()), (0, ""), "{err}");
@@ -158,7 +158,8 @@ fn send__files_and_directories_to_the_one_with_the_code() {
 fn send__confines_itself_to_its_sources() {
     let base = places();
     let from = base.path().join("from");
-    // A directory that may not be listed is no obstacle. What a link that is named leads to is sent, one below as a link.
+    // An unlistable parent directory does not matter. A link named on the command line is followed; one below is sent
+    // as a link.
     fs::create_dir_all(from.join("closed/tree/deep")).unwrap();
     fs::write(from.join("closed/tree/deep/a"), b"a").unwrap();
     std::os::unix::fs::symlink("/etc/passwd", from.join("link")).unwrap();
@@ -171,7 +172,7 @@ fn send__confines_itself_to_its_sources() {
     let mut sender = Sender::new(base, &[], &["closed/tree", "link"]);
     let pid = sender.child.as_ref().unwrap().0.id();
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    // The kernel confines only a process that has promised not to gain rights.
+    // Landlock requires that the process cannot gain privileges.
     assert!(status.contains("NoNewPrivs:\t1\n"), "{status}");
     succeed(sender.receive(&["--from", &sender.address]));
     assert!(sender.ends().0.success());
@@ -239,7 +240,7 @@ fn receive__asks_on_a_terminal_and_Ctrl_C_is_an_answer() {
             while !said.ends_with(b"[y/N] ") {
                 let mut byte = [0];
                 if shown.read(&mut byte).unwrap() == 0 {
-                    // It had no answer in time.
+                    // The receiver got no answer in time.
                     assert_eq!(child.0.wait().unwrap().code(), Some(3), "{key:?}");
                     return None;
                 }
@@ -291,7 +292,7 @@ fn send__wrong_codes_get_nothing_and_three_make_it_void() {
     );
     assert!(words.contains("the code is void"), "{words}");
     assert!(names(&sender.to("")).is_empty());
-    // Another channel finds nobody.
+    // No sender has this channel.
     fail(sender.receive_by("12", &[]), 2, "twelve digits");
 }
 
@@ -300,8 +301,8 @@ fn receive__false_answers_cost_the_right_sender_no_guess() {
     let base = places();
     fs::write(base.path().join("from/a"), content(1, 3 * MIB)).unwrap();
     let mut sender = Sender::new(base, &[], &["a"]);
-    // They hear the question, and say at once that they are the ones: one does not answer, one does not know the
-    // code, and the third is not what it says.
+    // Impostors that hear the question and answer at once: one then stays silent, one does not have the code, and one
+    // is not what it claims.
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let by_code = |code: &str| Options {
         security: Security {
@@ -362,7 +363,7 @@ fn receive__false_answers_cost_the_right_sender_no_guess() {
     assert!(!words.contains("wrong code"), "{words}");
 }
 
-/// Hears the questions of the receivers on this host.
+/// A socket that hears the questions of receivers on this host.
 fn eavesdropper() -> UdpSocket {
     use nix::sys::socket::{
         AddressFamily, SockFlag, SockType, SockaddrIn, bind, setsockopt, socket, sockopt,
@@ -394,7 +395,7 @@ fn receive__nothing_of_the_secret_is_said_in_the_open() {
     while let Ok((len, _)) = ear.recv_from(&mut question) {
         assert_eq!(len, 26);
         if question[6..8] == channel.to_le_bytes() {
-            // All but what was drawn for the question is the channel.
+            // Only the nonce and the channel vary.
             assert_eq!(&question[..6], b"ZLrv\x01\x01");
             assert_eq!(&question[24..26], &[0, 0]);
             nonces.push(question[8..24].to_vec());
@@ -428,7 +429,7 @@ fn receive__who_knows_the_code_and_breaks_the_protocol_gets_nothing() {
 fn receive__killed_and_sent_again_goes_on() {
     let base = places();
     fs::write(base.path().join("from/large"), content(1, 192 * MIB)).unwrap();
-    // Longer than either end may be kept from running.
+    // Longer than either end may be delayed.
     let mut sender = Sender::new(base, &["--timeout", "5"], &["large"]);
     let to = sender.to("");
     let midway = || part_bytes(&to, "large") > 24 * MIB as u64;

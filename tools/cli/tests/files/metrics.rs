@@ -1,4 +1,4 @@
-//! What a server publishes for Prometheus.
+//! Tests the metrics that a server publishes for Prometheus.
 
 use std::collections::HashMap;
 use std::fs;
@@ -16,7 +16,7 @@ use super::lab::*;
 struct Measured {
     lab: Lab,
     metrics: String,
-    /// Kept open: a program ends when its standard output is closed.
+    /// Kept open, because closing its standard output would end the program.
     _said: BufReader<ChildStdout>,
 }
 
@@ -41,10 +41,10 @@ impl Measured {
         }
     }
 
-    /// Sends a request; the answer's first line and body.
+    /// Sends a request. Returns the first line and the body of the answer.
     fn ask(&self, request: &[u8]) -> (String, String) {
         let mut client = TcpStream::connect(&self.metrics).unwrap();
-        // An answer may come before all was sent.
+        // The server may answer before it has read everything.
         let _ = client.write_all(request);
         let mut answer = Vec::new();
         let _ = client.read_to_end(&mut answer);
@@ -63,7 +63,7 @@ impl Measured {
     }
 }
 
-/// The numbers of a text in Prometheus' format: each of a metric that has a type and a help in front, none twice.
+/// Parses Prometheus' text format, asserting that each metric has a type and a help first, and occurs once.
 fn parse(text: &str) -> HashMap<String, f64> {
     let mut numbers = HashMap::new();
     let (mut helped, mut typed) = ("", "");
@@ -164,11 +164,11 @@ fn metrics__what_waits_for_a_slow_client_is_queued_until_it_has_gone() {
     );
 }
 
-/// Stops one thread of a server, and lets it run again.
+/// A stopped thread of a server, which dropping this resumes.
 struct Frozen(Pid);
 
 impl Frozen {
-    /// The thread in which the only connection's files are written.
+    /// The thread that writes the files of the only connection.
     fn files_of(server: &Running) -> Frozen {
         let threads = format!("/proc/{}/task", server.0.id());
         let is_files = |thread: &String| {
@@ -197,7 +197,7 @@ fn metrics__what_waits_for_slow_files_is_queued_until_it_is_taken() {
     let bytes = content(1, 64 * MIB);
     fs::write(lab.local("a"), &bytes).unwrap();
     let files = || measured.numbers()["zerolane_queue_bytes{queue=\"files\"}"];
-    // It takes a minute, and is looked at in the middle.
+    // The copy takes a minute, and is examined in the middle.
     let mut put = lab.put(&["--limit", "1MiB/s"], "a", "a");
     let quiet = put.stdout(Stdio::null()).stderr(Stdio::null());
     let client = Running(quiet.spawn().unwrap());
@@ -237,7 +237,7 @@ fn metrics__whatever_is_asked_is_bounded_and_answered_or_dropped() {
     ] {
         assert_eq!(measured.ask(request).0, status);
     }
-    // One that says nothing, and one that goes away: others are answered all the same.
+    // Other clients are answered although one stays silent and one disconnects.
     let silent = TcpStream::connect(&measured.metrics).unwrap();
     drop(TcpStream::connect(&measured.metrics).unwrap());
     measured.numbers();

@@ -1,4 +1,4 @@
-//! A copy whose connection breaks goes on by itself.
+//! Tests that a copy continues by itself after its connection breaks.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -14,7 +14,7 @@ use super::lab::*;
 /// Large enough to be killed in the middle.
 const LARGE: usize = 192 * MIB;
 
-/// What a running copy says is read from there.
+/// A running copy, and the file with its output.
 struct Copy {
     child: Running,
     out: std::path::PathBuf,
@@ -24,7 +24,7 @@ impl Copy {
     fn start(lab: &Lab, mut command: Command) -> Copy {
         let out = lab.base.path().join("out");
         let file = fs::File::create(&out).unwrap();
-        // Not over before it is looked at, on a busy machine.
+        // Slow enough to be examined in progress, on a busy machine.
         command.args(["--limit", "64MiB/s"]);
         let child: Child = command.stdout(file).stderr(Stdio::null()).spawn().unwrap();
         Copy {
@@ -33,7 +33,7 @@ impl Copy {
         }
     }
 
-    /// Waits until `ready`, or its end; whether it still runs.
+    /// Waits until `ready` or the end. Returns whether the copy still runs.
     fn until(&mut self, ready: impl Fn() -> bool) -> bool {
         let deadline = Instant::now() + Duration::from_secs(60);
         while !ready() && self.child.0.try_wait().unwrap().is_none() {
@@ -47,7 +47,7 @@ impl Copy {
         fs::read_to_string(&self.out).unwrap().contains(what)
     }
 
-    /// Its exit code and last event.
+    /// Waits for the end: exit code and last event.
     fn end(mut self) -> (Option<i32>, serde_json::Value) {
         let status = self.child.0.wait().unwrap();
         let out = fs::read_to_string(&self.out).unwrap();
@@ -56,7 +56,7 @@ impl Copy {
     }
 }
 
-/// Kills the server and starts it again, at the same address.
+/// Kills the server, and restarts it at the same address.
 fn restart(lab: &mut Lab) {
     drop(lab.server.take());
     let address = lab.address.clone();
@@ -79,13 +79,13 @@ fn same(a: &Path, b: &Path) {
     assert!(differ.status.success(), "{differ:?}");
 }
 
-/// Both directions at a time: it takes some seconds until the client knows that the server is another one. It knows by a
-/// connection that it made meanwhile, long before the transport is sure that the old one is dead, and says so.
+/// Both directions at a time, because the client takes seconds to learn that the server is another one. It learns that
+/// from a new connection, long before the transport gives up the old one, and says so.
 #[test]
 fn cp__goes_on_when_the_server_was_killed_in_a_large_file() {
     for_both_directions(|lab, from, to, put| {
         fs::write(from.join("large"), content(1, LARGE)).unwrap();
-        // By default one that is slow to be let in goes by UDP.
+        // By default, a client that is let in slowly falls back to UDP.
         let options = ["--json", "--lane", "shm"];
         let command = match put {
             true => lab.put(&options, "large", ""),
@@ -98,7 +98,7 @@ fn cp__goes_on_when_the_server_was_killed_in_a_large_file() {
         let out = copy.out.clone();
         let (code, summary) = copy.end();
         let said = fs::read_to_string(out).unwrap();
-        // Without the time that a silent one has: in shared memory the end of its process is seen.
+        // Without the idle timeout: in shared memory, the end of the peer's process is noticed.
         assert!(said.contains("the peer does not answer any more"), "{said}");
         assert_eq!(code, Some(0), "{summary}");
         assert_eq!(summary["files"], 1, "{summary}");
@@ -113,7 +113,7 @@ fn cp__goes_on_when_the_server_was_killed_in_a_large_file() {
     });
 }
 
-/// The large file of each of twenty directories, and another name of it, which comes first or after it.
+/// The large file of each of twenty directories, and another name of it, which sorts before or after it.
 fn two_names(base: &Path) -> impl Iterator<Item = (PathBuf, PathBuf)> {
     let large = |at| base.join(format!("d{}/deep/large", 19 - at));
     let other = |at| base.join(format!("d{at}/other"));
@@ -130,7 +130,7 @@ fn cp__goes_on_over_each_of_several_connections() {
     goes_on_in_a_tree(&["--connections", "3"], 0, 1..=4);
 }
 
-/// A copy with `options`, of so many hard links, that is taken up so often.
+/// A copy with `options` and this many hard links that must be continued this often.
 fn goes_on_in_a_tree(options: &[&str], hard_links: usize, taken_up: std::ops::RangeInclusive<u64>) {
     for_both_directions(|lab, from, to, put| {
         for directory in 0..20 {
@@ -190,7 +190,8 @@ fn for_both_directions(test: impl Fn(&mut Lab, &Path, &Path, bool) + Sync) {
     });
 }
 
-/// How `command`, which writes into `there`, ends and what it says when the server is killed in the middle of a large file.
+/// Kills the server in the middle of a large file. Returns how `command`, which writes into `there`, ends, and its
+/// output.
 fn until_the_server_is_killed(
     mut command: Command,
     lab: &mut Lab,
@@ -263,7 +264,7 @@ fn cp__gives_up_or_is_interrupted_when_the_server_stays_away() {
             kill(pid, Signal::SIGINT).unwrap();
             let asked = Instant::now();
             assert_eq!(copy.child.0.wait().unwrap().code(), Some(130));
-            // It had minutes left; a try alone takes seconds.
+            // The copy had minutes left; a single attempt takes seconds.
             assert!(asked.elapsed() < Duration::from_secs(60));
         });
     });
@@ -283,7 +284,7 @@ fn cp__does_not_go_on_with_another_server_or_as_one_refused() {
         assert!(child.0.try_wait().unwrap().is_none());
     }
     drop(lab.server.take());
-    // Another key, at the same address.
+    // A server with another key at the same address.
     fs::remove_file(home.path().join("identity")).unwrap();
     let mut another = zerolane();
     another.env("ZEROLANE_HOME", home.path());
@@ -296,7 +297,7 @@ fn cp__does_not_go_on_with_another_server_or_as_one_refused() {
     assert_ne!(child.0.wait().unwrap().code(), Some(0));
 }
 
-/// Both ends differ in all ways: what is new, changed, of another type, too much.
+/// The ends differ in every way: new, changed, another type, extra.
 #[test]
 fn sync__goes_on_when_the_server_was_killed() {
     for_both_directions(|lab, from, to, put| {
@@ -335,7 +336,7 @@ fn sync__goes_on_when_the_server_was_killed() {
             summary["bytes_kept"].as_u64().unwrap() > 16 * MIB as u64,
             "{summary}"
         );
-        // Each difference is told once.
+        // Each difference is reported once.
         let said = fs::read_to_string(out).unwrap();
         let changes = said.lines().filter(|it| it.contains("\"change\"")).count();
         assert_eq!(changes, 1001 + 10 + 7, "{said}");

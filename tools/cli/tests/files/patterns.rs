@@ -1,4 +1,4 @@
-//! Patterns in remote paths.
+//! Tests patterns in remote paths.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -23,7 +23,7 @@ fn tree() -> Lab {
     ] {
         fs::write(lab.share(name), name).unwrap();
     }
-    // A way out, for patterns that would follow it.
+    // An escape for patterns that would follow it.
     fs::create_dir(lab.base.path().join("outside")).unwrap();
     fs::write(lab.base.path().join("outside/secret.gz"), b"s").unwrap();
     symlink("../outside", lab.share("out")).unwrap();
@@ -47,7 +47,7 @@ fn cp__takes_what_a_pattern_matches() {
     assert_eq!(names(&lab.local("one")), ["a.gz", "b.gz"]);
     assert_eq!(fs::read(lab.local("one/b.gz")).unwrap(), b"logs/b.gz");
     into("all");
-    // A link that matches is named, as where a shell expands a pattern: this one leads outside.
+    // A matching link is used like a name that a shell expanded; this one points outside.
     fail(
         lab.get(&["-r"], "[!x]*", "all"),
         5,
@@ -63,7 +63,7 @@ fn cp__takes_what_a_pattern_matches() {
     into("hidden");
     succeed(lab.get(&[], "logs/.*", "hidden"));
     assert_eq!(names(&lab.local("hidden")), [".c.gz"]);
-    // It may match several: what is to take them is a directory.
+    // The pattern may match several files, so the target must be a directory.
     fail(
         lab.get(&[], "logs/*.gz", "new"),
         1,
@@ -79,13 +79,13 @@ fn cp__takes_what_a_pattern_matches() {
         1,
         "outside the served directory",
     );
-    // Two of one name: the second is not put over the first.
+    // Two matches have the same name; the second does not replace the first.
     into("two");
     let (code, _, err) = run(lab.get(&[], "*/a.gz", "two"));
     assert_eq!(code, 5);
     assert!(err.contains("another source has the same name"), "{err}");
     assert_eq!(fs::read(lab.local("two/a.gz")).unwrap(), b"logs/a.gz");
-    // One file by two patterns is copied once.
+    // A file that matches two patterns is copied once.
     let mut twice = zerolane();
     twice.args(["cp", &lab.there("logs/a*"), &lab.there("logs/*a.gz")]);
     twice.arg(lab.local("hidden"));
@@ -161,7 +161,7 @@ fn rm__removes_what_a_pattern_matches() {
     assert_eq!(names(&lab.base.path().join("outside")), ["secret.gz"]);
 }
 
-/// What filters leave alone is not copied, whichever end has it; rsync leaves out the same.
+/// Filtered files are not copied, whichever end has them, as with rsync.
 #[test]
 fn cp__filters_either_way() {
     let lab = Lab::new(&[]);
@@ -220,7 +220,7 @@ fn cp__filters_either_way() {
             Err(_) => println!("skipped: there is no rsync"),
         }
     }
-    // The total is of what goes over.
+    // The total counts only files to be sent.
     let out = succeed(lab.get(&["-r", "--json", "--exclude=*.o"], "a", "w"));
     assert!(out.contains("\"counted\",\"files\":4,"), "{out}");
     fs::write(lab.share("a/sub/.rsync-filter"), b"nonsense\n").unwrap();
@@ -242,7 +242,7 @@ fn cp__filters_either_way() {
     fail(stream, 2, "there is nothing to filter");
 }
 
-/// What there is below `base`, but its own name.
+/// Everything below `base`, without its own name.
 fn below(base: &Path) -> String {
     fn walk(base: &Path, below: &str, found: &mut Vec<String>) {
         for name in names(&base.join(below)) {

@@ -1,4 +1,4 @@
-//! What commands show and ask on a terminal, which is a pseudo-terminal here.
+//! Tests prompts and progress on a pseudo-terminal.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use nix::pty::{Winsize, openpty};
 use super::lab::*;
 use super::meet::{Sender, places};
 
-/// A process with a terminal, and what it showed there.
+/// A process with a terminal, and the terminal's output.
 struct Terminal {
     child: Running,
     keyboard: File,
@@ -41,7 +41,7 @@ impl Terminal {
             .stderr(slave(&ends.slave))
             .spawn()
             .unwrap();
-        // This process keeps none of the other end: then its reading ends with the child.
+        // Closes this process's copies of the other end, so that reading ends with the child.
         drop((command, ends.slave));
         let keyboard = File::from(ends.master);
         let mut screen = keyboard.try_clone().unwrap();
@@ -49,7 +49,7 @@ impl Terminal {
         let seen = Arc::clone(&shown);
         let reading = std::thread::spawn(move || {
             let mut bytes = [0; 4096];
-            // An error, where the other end is closed.
+            // Reading fails when the other end is closed.
             while let Ok(len @ 1..) = screen.read(&mut bytes) {
                 seen.lock().unwrap().extend_from_slice(&bytes[..len]);
             }
@@ -91,7 +91,7 @@ fn receive(sender: &Sender, options: &[&str]) -> Terminal {
     Terminal::start(sender.receive(&[&from, options].concat()))
 }
 
-/// A receiver that asks, and what it showed until then. One that had no answer in time is started again.
+/// Starts a receiver that asks. Returns it and its output so far. Restarts a receiver that got no answer in time.
 fn asks(sender: &Sender) -> (Terminal, String) {
     eventually("it asks", || {
         let mut terminal = receive(sender, &[]);
@@ -124,7 +124,7 @@ fn receive__shows_what_comes_and_asks() {
             assert!(shown.contains(words), "{words:?} is not in {shown:?}");
         }
         assert!(!shown.contains("a\x1b"), "{shown:?}");
-        // Nothing came before the answer.
+        // Nothing was received before the answer.
         assert_eq!(names(&sender.to("")), [""; 0]);
         terminal.types(answer.as_bytes());
         let (status, shown) = terminal.ends();
@@ -136,7 +136,7 @@ fn receive__shows_what_comes_and_asks() {
 
 #[test]
 fn receive__takes_nothing_else_for_a_yes() {
-    // Ctrl-D is the end of what is typed.
+    // Ctrl-D ends the input.
     for answer in ["\n", "n\n", "yy\n", "\x04"] {
         let mut sender = sender();
         let (mut terminal, _) = asks(&sender);
@@ -163,13 +163,13 @@ fn receive__asks_nothing_with_yes() {
     assert!(sender.ends().0.success());
 }
 
-/// The longest line that was drawn, without what moves the cursor and the like.
+/// The longest line drawn, without control sequences.
 fn widest(shown: &str) -> usize {
     let mut lines = vec![String::new()];
     let mut rest = shown.chars();
     while let Some(character) = rest.next() {
         match character {
-            // A sequence of parameters, up to a letter.
+            // A sequence with parameters, up to a letter.
             '\x1b' => drop(rest.find(char::is_ascii_alphabetic)),
             '\r' | '\n' => lines.push(String::new()),
             character => lines.last_mut().unwrap().push(character),

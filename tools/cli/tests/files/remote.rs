@@ -1,4 +1,4 @@
-//! `zerolane rm`, `mkdir` and `mv`.
+//! Tests `zerolane rm`, `mkdir` and `mv`.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -52,14 +52,14 @@ fn rm__files_links_and_trees() {
         "none: no such file or directory, at the server",
     );
     succeed(command(&lab, &["rm", "-f"], &["none"]));
-    // Some of it: told by name and by code.
+    // A partial failure, by message and by exit code.
     let (code, _, err) = run(command(&lab, &["rm"], &["none", "f"]));
     assert_eq!(code, 5);
     assert!(
         err.contains("none: no such file") && err.contains("1 failed, 1 removed"),
         "{err}"
     );
-    // A link goes, what it leads to stays; nothing behind one is reached.
+    // A link is removed, not its target; paths through links are refused.
     fail(
         command(&lab, &["rm", "-rf"], &["out/"]),
         1,
@@ -169,7 +169,7 @@ fn mkdir__with_and_without_parents() {
             assert!(code == 1 && told, "{path} {code} {err}");
         }
     }
-    // Patterns are names here.
+    // Here, pattern characters are part of names.
     succeed(command(&lab, &["mkdir"], &["*"]));
     assert!(lab.share("*").is_dir());
     assert_eq!(names(&lab.base.path().join("outside")), ["precious"]);
@@ -241,7 +241,7 @@ fn mv__replaces_files_as_told_and_no_directory() {
         1,
         "f: source and target are the same file",
     );
-    // No directory is replaced, not even an empty one, or one of its kind.
+    // A directory is never replaced, even if empty, or by another directory.
     for (from, to) in [("f", "into"), ("d", "into")] {
         fail(mv(&["-f"], from, to), 1, "into: is a directory");
     }
@@ -278,7 +278,7 @@ fn changes__want_the_right_to_write() {
             "this key may only read there",
         );
     }
-    // Below its directory, which is the top for it.
+    // The key sees only the files below its directory.
     fs::write(&list, format!("{} read-write below=in\n", own_key())).unwrap();
     fail(
         command(&lab, &["rm", "-r"], &[""]),

@@ -1,4 +1,4 @@
-//! Copies from standard input and to standard output.
+//! Tests copies from standard input and to standard output.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -28,13 +28,13 @@ fn from(lab: &Lab, options: &[&str], path: &str) -> Command {
     command
 }
 
-/// Runs `command` with `input` coming through a pipe.
+/// Runs `command` with `input` from a pipe.
 fn fed(mut command: Command, input: Vec<u8>) -> (i32, Vec<u8>, String) {
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut pipe = child.stdin.take().unwrap();
     let feeding = std::thread::spawn(move || {
-        // A command that fails does not read it all.
+        // A failing command does not read everything.
         let _ = pipe.write_all(&input);
     });
     let done = child.wait_with_output().unwrap();
@@ -234,7 +234,7 @@ fn stream__goes_on_to_standard_output_and_says_why_not_from_input() {
             let mut came = vec![0; 16 * MIB];
             let mut out = child.stdout.take().unwrap();
             out.read_exact(&mut came).unwrap();
-            // The pipe is full, and little else was taken.
+            // The pipe is full, and little else was read.
             drop(lab.server.take());
             let address = lab.address.clone();
             lab.start(zerolane(), &[], &address);
@@ -256,7 +256,7 @@ fn stream__goes_on_to_standard_output_and_says_why_not_from_input() {
                 part_bytes(&share, "s") >= 2 * MIB as u64
             });
             drop(lab.server.take());
-            // Kept open: the end of the input is not what ends it.
+            // Kept open, so that the end of the input does not end the copy.
             let input = child.stdin.take();
             let done = child.wait_with_output().unwrap();
             drop(input);
@@ -272,7 +272,7 @@ fn stream__goes_on_to_standard_output_and_says_why_not_from_input() {
 #[test]
 fn limit__a_copy_is_no_faster_either_way() {
     let lab = Lab::new(&[]);
-    // At 4 MiB/s: two seconds, but for what may leave at once.
+    // Two seconds at 4 MiB/s, apart from the burst at the start.
     fs::write(lab.local("a"), content(1, 8 * MIB)).unwrap();
     let least = Duration::from_millis(1800);
     let slow = ["--limit", "4MiB/s"];
@@ -286,7 +286,7 @@ fn limit__a_copy_is_no_faster_either_way() {
         assert!(started.elapsed() >= least, "{:?}", started.elapsed());
     }
     assert!(fs::read(lab.local("b")).unwrap() == content(1, 8 * MIB));
-    // A server's own limit counts for what it takes as well.
+    // A server's own limit also applies to uploads.
     let limited = Lab::new(&slow);
     fs::write(limited.local("a"), content(1, 8 * MIB)).unwrap();
     for command in [limited.put(&[], "a", "a"), limited.get(&[], "a", "b")] {

@@ -1,5 +1,4 @@
-//! Temporary files: told from the files of others, never given another's name, kept when the disk is
-//! full.
+//! Tests temporary files: they are not confused with users' files, and survive a full disk.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -12,10 +11,10 @@ use nix::unistd::Pid;
 
 use super::lab::*;
 
-/// Enough that a copy of it can be interrupted.
+/// Large enough to interrupt a copy.
 const BIG: usize = 192 * MIB;
 
-/// The name that the temporary file for `big` has, found out by killing a copy.
+/// The name of the temporary file for `big`, found by killing a copy.
 fn name_of_temporary(lab: &Lab) -> String {
     let place = lab.base.path().join("other");
     fs::create_dir(&place).unwrap();
@@ -37,7 +36,7 @@ fn cp__a_file_that_is_called_like_a_temporary() {
     let lab = Lab::new(&[]);
     let name = name_of_temporary(&lab);
     fs::create_dir(lab.local("tree")).unwrap();
-    // One that travels alone, and others whose temporary files would be in their way.
+    // One file alone, and others whose names collide with temporary files.
     for (file, seed) in [("big", 1), (&*name, 2), ("small", 3), (".small.zlpart", 4)] {
         fs::write(lab.local("tree").join(file), content(seed, 2 * MIB)).unwrap();
     }
@@ -56,7 +55,7 @@ fn cp__a_file_that_is_called_like_a_temporary() {
     }
 }
 
-/// What a user may have under a name, and how it is made.
+/// A kind of file that a user may have, and how to make it.
 type Kind = (&'static str, fn(&Path));
 
 #[test]
@@ -113,7 +112,7 @@ fn stopped_copy(lab: &Lab, source: &str, target: &str) -> Running {
                 return copy;
             }
         }
-        // On a busy machine it may be complete before it is looked at: then once more.
+        // On a busy machine the copy may be complete before it is examined, so try again.
         fs::remove_file(lab.local(target)).unwrap();
     }
     panic!("complete before it was stopped, each time");
@@ -123,7 +122,7 @@ fn signal(copy: &Running, signal: Signal) {
     kill(Pid::from_raw(copy.0.id() as i32), signal).unwrap();
 }
 
-/// Lets a stopped copy go on to its end; its exit code and what it says.
+/// Resumes a stopped copy. Returns its exit code and output.
 fn go_on(mut copy: Running) -> (Option<i32>, String) {
     signal(&copy, Signal::SIGCONT);
     let mut words = String::new();
@@ -213,8 +212,8 @@ fn cp__many_at_once_to_one_target() {
     }
 }
 
-/// A server that sees another file system, made by `mount` in a namespace that ends with it, where it
-/// serves from. `None` without root.
+/// A server that sees another file system at its directory, mounted by `mount` in a namespace that ends with the
+/// server. `None` without root.
 fn lab_on(mount: &str) -> Option<Lab> {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("skipped: mounting needs root");
@@ -349,8 +348,8 @@ fn cp__where_nothing_can_be_made_without_a_name() {
     killed_resumed_and_clean(&lab);
 }
 
-/// Copies small files and large ones; the large one is killed once and resumed, and a foreign
-/// file is where its temporary file would be.
+/// Copies small and large files. The large one is killed once and resumed, while a user's file has the name of its
+/// temporary file.
 fn killed_resumed_and_clean(lab: &Lab) {
     let share = share_of(lab);
     fs::create_dir(lab.local("tree")).unwrap();
@@ -368,7 +367,7 @@ fn killed_resumed_and_clean(lab: &Lab) {
     fs::write(lab.local("big"), &bytes).unwrap();
     let enough = || part_bytes(&share, "big") >= 70 << 20;
     eventually("a copy that can be killed", || {
-        // Of a copy that was complete: with it there, none is made.
+        // An earlier copy was complete; with its file there, no temporary file is made.
         let _ = fs::remove_file(share.join("big"));
         kill_when(lab.put(&["--resume"], "big", ""), enough).then_some(())
     });

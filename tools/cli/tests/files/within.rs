@@ -1,4 +1,4 @@
-//! `zerolane cp` and `sync` within one machine.
+//! Tests `zerolane cp` and `sync` within one machine.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use super::lab::*;
 
-/// A directory to work in, with keys, a configuration and a directory of the rendezvous of its own.
+/// A working directory, with separate keys, configuration and rendezvous.
 struct Place(tempfile::TempDir);
 
 impl Place {
@@ -41,7 +41,7 @@ impl Place {
         command
     }
 
-    /// `a`: files small and large, one with holes and one with two names, directories, links.
+    /// Plants `a`: small and large files, one with holes, one with two names, directories and links.
     fn tree(&self) {
         self.write("a/large", &content(1, 3 * MIB + 7));
         self.write("a/deep/er/small", b"small");
@@ -62,7 +62,7 @@ impl Place {
         assert_eq!(code, 0, "{out}{err}");
     }
 
-    /// Nothing but what was copied is left: no keys, no socket.
+    /// Asserts that nothing but the copy is left: no keys, no socket.
     fn clean(&self) {
         assert!(!self.path("keys").exists());
         assert_eq!(names(&self.path("run/zerolane")), [""; 0]);
@@ -87,7 +87,7 @@ fn cp__within_this_machine_keeps_what_it_does_between_hosts() {
     }
     let inode = |name| place.path(name).metadata().unwrap().ino();
     assert_eq!(inode("b/large"), inode("b/deep/again"));
-    // Into it, over several connections, some of it excluded, and with its events.
+    // Into an existing directory, over several connections, with filters and events.
     fs::create_dir(place.path("c")).unwrap();
     let words = [
         "cp",
@@ -198,11 +198,11 @@ fn cp__of_a_file_to_itself_is_refused() {
         assert_eq!(place.read("d/f"), large, "{words:?}");
         assert!(place.path("link").is_symlink());
     }
-    // The others are copied.
+    // The other sources are copied.
     place.write("e", b"e");
     fail(place.zerolane(&["cp", "d/f", "e", "d"]), 5, "same file");
     assert_eq!(place.read("d/e"), b"e");
-    // In a tree as well, where it would do harm.
+    // Also inside a tree, where it would do harm.
     fs::create_dir(place.path("linked")).unwrap();
     fs::hard_link(place.path("d/f"), place.path("linked/f")).unwrap();
     fail(
@@ -228,7 +228,7 @@ fn cp__of_a_directory_into_itself_is_refused() {
         );
         assert_eq!(names(&place.path("d")), ["f", "sub"]);
     }
-    // What is not in the way is copied.
+    // Other sources are copied.
     symlink("d/sub", place.path("link")).unwrap();
     fail(
         place.zerolane(&["cp", "-r", "d", "link"]),
@@ -244,7 +244,7 @@ fn cp__of_a_directory_into_itself_is_refused() {
     assert_eq!(names(&place.path("d/made")), ["f", "sub"]);
     succeed(place.zerolane(&["cp", "-r", "--exclude", "/made2", "d/.", "d/made2"]));
     assert_eq!(names(&place.path("d/made2")), ["f", "made", "sub"]);
-    // The other way round there is no circle.
+    // In the reverse direction there is no cycle.
     succeed(place.zerolane(&["cp", "-r", "d/made/.", "d"]));
 }
 
@@ -350,7 +350,7 @@ fn cp__within_this_machine_that_is_killed_goes_on() {
     assert!(!kept.starts_with("0,"), "{kept}");
     assert_eq!(place.read("out/large"), large);
     assert_eq!(names(&out), ["large"]);
-    // By a signal it ends in order.
+    // A signal ends the copy in order.
     let mut copy = place.zerolane(&["cp", "large", "again", "--limit", "1MiB/s"]);
     let mut copy = Running(copy.stderr(Stdio::null()).spawn().unwrap());
     eventually("it writes", || part(&place.path(""), "again"));
@@ -358,7 +358,7 @@ fn cp__within_this_machine_that_is_killed_goes_on() {
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
     assert_eq!(copy.0.wait().unwrap().code(), Some(130));
     assert!(!place.path("again").exists());
-    // The one that was killed left the name of its rendezvous, as every listener does.
+    // The killed copy left its rendezvous socket, as every killed listener does.
     assert!(names(&place.path("run/zerolane")).len() <= 1);
 }
 

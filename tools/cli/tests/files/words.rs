@@ -1,4 +1,4 @@
-//! What a copy says, and how.
+//! Tests the messages of a copy, and its output on terminals.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -43,7 +43,7 @@ fn cp__names_each_file_if_asked_to() {
     fail(lab.get(&["-q", "-v"], "d", "f"), 2, "cannot be used with");
 }
 
-/// What runs `command` on a terminal, of which this one's standard input is the keyboard.
+/// A command that runs `command` on a terminal, with this process's standard input as the keyboard.
 pub(crate) fn of_terminal(command: &Command) -> Command {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words: Vec<_> = words
@@ -56,11 +56,11 @@ pub(crate) fn of_terminal(command: &Command) -> Command {
     script
 }
 
-/// Runs a command on a terminal of this kind; what it wrote there.
+/// Runs a command on a terminal of this kind. Returns its output.
 fn on_terminal(command: &Command, settings: &[(&str, &str)]) -> String {
     let mut script = of_terminal(command);
     script.stdin(Stdio::null());
-    // What else says whether there are colours: where CI is set, also a dumb terminal has them.
+    // Other variables that decide on colours; with CI set, even a dumb terminal has them.
     for other in ["NO_COLOR", "CI", "CLICOLOR", "CLICOLOR_FORCE"] {
         script.env_remove(other);
     }
@@ -80,7 +80,7 @@ fn terminal__gets_no_more_than_it_can_show() {
         !said.contains('\x1b') && said.starts_with("1 files, "),
         "{said:?}"
     );
-    // It has a bar where that can be drawn.
+    // A capable terminal gets a bar.
     let said = on_terminal(&copy, &[("TERM", "xterm")]);
     assert!(
         said.contains('\x1b') && said.contains("1 files, "),

@@ -1,9 +1,9 @@
-//! A command that is waited for until it has said something.
+//! Starts a command, and waits for its first line.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-/// Starts `command`; its first line, without its end. What it says later is not heard.
+/// Starts `command`. Returns it and its first line, without the line end. Later output is ignored.
 pub(crate) fn started(command: &mut Command) -> (Child, String) {
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();

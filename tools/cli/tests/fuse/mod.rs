@@ -1,8 +1,8 @@
-//! Whether disks can be shown as files.
+//! Checks whether tests can mount by FUSE.
 
 use std::fs::File;
 
-/// Whether the kernel mounts by FUSE; if not, why is said.
+/// Whether the kernel supports FUSE; prints a message if not.
 pub(crate) fn is_there() -> bool {
     let device = File::options().read(true).write(true).open("/dev/fuse");
     if let Err(error) = &device {

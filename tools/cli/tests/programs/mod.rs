@@ -1,8 +1,8 @@
-//! Programs that may be missing.
+//! Checks whether the programs that a test needs are installed.
 
 use std::process::{Command, Stdio};
 
-/// Whether all of `programs` are installed; says which is not.
+/// Whether all `programs` are installed; prints a missing one.
 pub(crate) fn are_there(programs: &[&str]) -> bool {
     let missing = programs.iter().find(|program| {
         let mut command = Command::new(program);

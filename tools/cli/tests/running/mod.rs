@@ -1,17 +1,17 @@
-//! Commands that run beside a test.
+//! Runs commands in the background of a test.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// The command, with keys of its own.
+/// The command, with the keys in `home`.
 pub(crate) fn zerolane(home: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zerolane"));
     command.env("ZEROLANE_HOME", home).args(words);
     command
 }
 
-/// A command that runs until it is dropped, and what it says.
+/// A command that runs until it is dropped, and its output.
 pub(crate) struct Running(Child, BufReader<ChildStdout>);
 
 impl Running {
@@ -31,7 +31,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // As by Ctrl-C, so that what it started ends, too.
+        // Like Ctrl-C, so that the command also ends its children.
         let id = nix::unistd::Pid::from_raw(self.0.id() as i32);
         let _ = nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGTERM);
         let _ = self.0.wait();

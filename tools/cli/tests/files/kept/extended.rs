@@ -1,4 +1,4 @@
-//! `-X` and `-A`: extended attributes and access control lists.
+//! Tests `-X` and `-A`: extended attributes and access control lists.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use super::*;
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
 
-/// Whether it could be set.
+/// Sets an attribute. Returns whether that worked.
 fn set(path: &Path, name: &str, value: &[u8]) -> bool {
     let file = File::open(path).unwrap();
     fsetxattr(file, name, value, XattrFlags::empty()).is_ok()
@@ -21,7 +21,7 @@ fn remove(path: &Path, name: &str) {
     fremovexattr(File::open(path).unwrap(), name).unwrap();
 }
 
-/// Those of a file, but for what the system gives to all.
+/// The attributes of a file, except those that the system sets on all files.
 fn of(path: &Path) -> BTreeMap<String, Vec<u8>> {
     let (file, mut list) = (File::open(path).unwrap(), vec![0; 65536]);
     let len = flistxattr(&file, &mut list[..]).unwrap();
@@ -37,7 +37,7 @@ fn of(path: &Path) -> BTreeMap<String, Vec<u8>> {
     names.map(value).collect()
 }
 
-/// A list of access by which one more user may do this.
+/// An access control list that grants one more user these permissions.
 fn list(user: u32, may: u16) -> Vec<u8> {
     let none = u32::MAX;
     let mut bytes = 2_u32.to_le_bytes().to_vec();
@@ -65,7 +65,7 @@ fn tree(base: &Path) -> Vec<(BTreeMap<String, Vec<u8>>, u32)> {
     NAMES[1..].iter().map(|name| look(name)).collect()
 }
 
-/// Whether file systems here can.
+/// Plants files with attributes. Returns whether file systems here support them.
 fn plant(base: &Path) -> bool {
     let at = |name: &str| base.join(name);
     fs::create_dir_all(at("d")).unwrap();
@@ -84,7 +84,7 @@ fn plant(base: &Path) -> bool {
         && set(&at("d/small"), ACCESS, &list(4_000_003, 6));
     let mode = fs::Permissions::from_mode(0o444);
     fs::set_permissions(at("read-only"), mode).unwrap();
-    // What is this program's is not copied.
+    // Attributes of this program are not copied.
     let can = can && set(&at("none"), "user.zerolane.temporary", b"no");
     if !can {
         println!("skipped: no attributes here");
@@ -162,7 +162,7 @@ fn sync__attributes_that_differ_and_nothing_the_second_time() {
         assert_eq!(tree(&target), expected);
         let after = ["large", "none", "read-only", "d/small"].map(inode);
         assert_eq!(before, after, "only the attributes were set");
-        // In place, and where what is there is the same.
+        // In place, and where the target is the same.
         for option in ["--in-place", "--resume"] {
             assert!(set(&target.join("large"), "user.too-much", b"x"));
             let (large, there) = (from.clone() + "/large", to.clone() + "/large");
@@ -192,7 +192,7 @@ fn xattrs__others_than_user_for_root_but_not_from_clients() {
     let [(from, to, up), (there, here, down)] = ways(&lab);
     succeed(cp(&["-X"], there, here));
     assert_eq!(of(&down.join("one")).len(), 2);
-    // A server takes none of these from its clients, and says so once.
+    // A server accepts none of these attributes from clients, and reports it once.
     let (code, _, err) = run(cp(&["-X"], from, to));
     assert_eq!(code, 0, "{err}");
     assert_eq!(

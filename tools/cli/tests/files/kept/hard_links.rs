@@ -1,4 +1,4 @@
-//! `-H`: files with several names.
+//! Tests `-H`: files with several names.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 use super::super::login::Login;
 use super::*;
 
-/// Names of files, and others that are links of them: in one directory and across them, of small, large, empty and
-/// read-only ones.
+/// Names of files, and other names linked to them: in the same and in other directories, of small, large, empty and
+/// read-only files.
 const LINKED: [(&str, &str); 8] = [
     ("a/small", "a/small too"),
     ("a/small", "b/c/small"),
@@ -49,7 +49,7 @@ fn set_time(path: &Path, seconds: u64) {
     File::open(path).unwrap().set_modified(time).unwrap();
 }
 
-/// All files below `base` by their paths: what is in each, its permissions and time, and which of them are one.
+/// All files below `base`, by path: content, permissions, time, and the names of the same file.
 fn tree(base: &Path) -> BTreeMap<String, (String, u32, i64, Vec<String>)> {
     let mut names: BTreeMap<u64, Vec<String>> = BTreeMap::new();
     let mut left = vec![base.to_owned()];
@@ -83,7 +83,7 @@ fn tree(base: &Path) -> BTreeMap<String, (String, u32, i64, Vec<String>)> {
     tree
 }
 
-/// The end that has the tree.
+/// The directory of the tree at its source.
 fn source(lab: &Lab, from: &str) -> PathBuf {
     match from.contains(':') {
         true => lab.share("tree"),
@@ -99,7 +99,7 @@ fn planted() -> Lab {
     lab
 }
 
-/// The numbers of a command that succeeds, which did what was counted before.
+/// The summary of a command that must succeed. Its bytes must equal those counted before.
 fn numbers(mut command: Command) -> serde_json::Value {
     command.arg("--json");
     let out = succeed(command);
@@ -124,7 +124,7 @@ fn hard_links__as_rsync_has_them() {
     let lab = planted();
     for (from, to, target) in ways(&lab) {
         let source = source(&lab, &from);
-        // Without it each name is a file.
+        // Without -H each name becomes a file.
         succeed(cp(&[], from.clone(), to.clone()));
         assert!(tree(&target).values().all(|it| it.3.len() == 1));
         fs::remove_dir_all(&target).unwrap();
@@ -136,7 +136,7 @@ fn hard_links__as_rsync_has_them() {
         ] {
             let summary = numbers(command);
             assert_eq!(summary["hard_links"], LINKED.len(), "{summary}");
-            // What has several names goes over once.
+            // A file with several names is sent once.
             assert_eq!(summary["bytes"], 2 * MIB + 3 + 5 + 5 + 1 + 4, "{summary}");
             assert_eq!(tree(&target), tree(&source));
             let expected = lab.local("rsync");
@@ -149,7 +149,7 @@ fn hard_links__as_rsync_has_them() {
     }
 }
 
-/// What a sync that deletes and keeps hard links says.
+/// The summary of a sync with deletion and hard links.
 fn mirrored(options: &[&str], from: &str, to: &str) -> serde_json::Value {
     let options = [&["-H", "--delete"], options].concat();
     numbers(sync(&options, from.to_owned(), to.to_owned()))
@@ -172,7 +172,7 @@ fn sync__hard_links_nothing_the_second_time_and_missing_ones_again() {
             assert_eq!(summary["unchanged"], 15, "{summary}");
         }
         assert_eq!(inodes(&target), before);
-        // Files of their own again, one gone, and one that is a link of another.
+        // Three become separate files, one disappears, and one becomes a link of another file.
         for name in ["a/small too", "b/large", "b/read-only"] {
             let path = target.join(name);
             let (content, mode) = (fs::read(&path).unwrap(), path.metadata().unwrap().mode());
@@ -224,7 +224,7 @@ fn sync__hard_links_of_files_that_change() {
             assert_eq!(tree(&target), tree(&source), "{options:?}");
             assert_eq!(again(&[])["unchanged"], 15, "{options:?}");
         }
-        // Names that come, go, and are those of another file.
+        // Names appear, disappear, and move to another file.
         fs::remove_file(source.join("a/small")).unwrap();
         fs::hard_link(source.join("b/none"), source.join("a/small")).unwrap();
         fs::remove_file(source.join("b/large too")).unwrap();
@@ -242,7 +242,7 @@ fn sync__hard_links_where_something_else_was() {
     for (from, to, target) in ways(&lab) {
         let source = source(&lab, &from);
         fs::create_dir_all(&target).unwrap();
-        // Directories where files and links are to be, and files and links where directories are.
+        // Directories in the place of files and links, and the reverse.
         fs::create_dir_all(target.join("z/inside")).unwrap();
         fs::create_dir_all(target.join("b/large too")).unwrap();
         fs::write(target.join("a"), b"file").unwrap();
@@ -259,7 +259,7 @@ fn sync__hard_links_where_something_else_was() {
 #[test]
 fn sync__hard_links_over_more_than_one_request() {
     let lab = Lab::new(&[]);
-    // The steps of these are more than 1 MiB.
+    // The messages about these files exceed 1 MiB.
     let long = "x".repeat(200);
     for base in [lab.local("tree"), lab.share("tree")] {
         for directory in ["a", "b"] {
@@ -309,7 +309,7 @@ fn hard_links__of_several_sources_and_of_what_is_named() {
     expected.get_mut("b/read-only").unwrap().3 = vec!["b/read-only".into()];
     assert_eq!(tree(&lab.share("up")), expected);
     assert_eq!(tree(&lab.local("down")), expected);
-    // Also what is behind links, if these are followed.
+    // Also files behind links, if links are followed.
     symlink("../z", lab.local("tree/b/to-z")).unwrap();
     succeed(lab.put(&["-rHL"], "tree", "followed"));
     let followed = tree(&lab.share("followed"));

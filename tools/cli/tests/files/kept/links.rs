@@ -1,11 +1,11 @@
-//! `-L`: what links lead to.
+//! Tests `-L`: copies of the files that links point to.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 
 use super::*;
 
-/// Files, directories and links among them that stay inside, below `base`.
+/// Plants files, directories, and links that stay inside, below `base`.
 fn plant(base: &Path) {
     let at = |name: &str| base.join(name);
     fs::create_dir_all(at("sub/deep")).unwrap();
@@ -23,8 +23,8 @@ fn plant(base: &Path) {
     }
 }
 
-/// Path, kind, permissions and content of all below `base`, and the times of files and links: rsync leaves those of
-/// directories alone when anything failed.
+/// Path, kind, permissions and content of everything below `base`, and the times of files and links. rsync does not set
+/// the times of directories after a failure.
 fn tree(base: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut left = vec![base.to_owned()];
@@ -55,7 +55,7 @@ fn copy_links__as_rsync_has_it() {
     let lab = Lab::new(&[]);
     for base in [lab.local("tree"), lab.share("tree")] {
         plant(&base);
-        // They lead nowhere: each is a failure, and the others go over.
+        // Dangling links: each is a failure, and the other files are copied.
         symlink("missing", base.join("none")).unwrap();
         symlink("round", base.join("round")).unwrap();
     }
@@ -65,7 +65,7 @@ fn copy_links__as_rsync_has_it() {
         } else {
             lab.local("tree")
         };
-        // Without it they are links.
+        // Without -L links stay links.
         succeed(cp(&[], from.clone(), to.clone()));
         assert_eq!(tree(&target), tree(&source));
         fs::remove_dir_all(&target).unwrap();
@@ -110,7 +110,7 @@ fn sync__copy_links_nothing_the_second_time() {
         again.arg("-v");
         let out = succeed(again);
         assert!(!out.contains(r#""event":"change""#), "{out}");
-        // What a link leads to changed, and only its time.
+        // A link's target changed, and then only its time.
         let source = if from.contains(':') {
             lab.share("tree")
         } else {
@@ -133,7 +133,7 @@ fn sync__copy_links_nothing_the_second_time() {
         assert_eq!(fs::read(target.join("sub/twice")).unwrap(), b"FILE");
         assert_eq!(target.join("sub/deep/up").metadata().unwrap().mtime(), 0);
         assert_ne!(tree(&target), before);
-        // Links again.
+        // Back to links.
         succeed(sync(&["--delete"], from, to));
         assert_eq!(tree(&target), tree(&source));
     }
@@ -153,7 +153,7 @@ fn copy_links__in_a_circle_is_told() {
             cp(&["-L"], from.clone(), to.clone()),
             sync(&["-L"], from, to),
         ] {
-            // Also when it is counted first.
+            // Also with a count first.
             let (code, out, err) = run({
                 command.arg("--json");
                 command
@@ -196,7 +196,7 @@ fn copy_links__one_that_is_named() {
     assert_eq!(fs::read(lab.local("new")).unwrap(), b"file");
     succeed(lab.get(&["-rL"], "tree/to-directory", "named"));
     assert_eq!(fs::read(lab.local("named/twice")).unwrap(), b"file");
-    // A directory behind a link needs -r as any.
+    // A directory behind a link needs -r, like any directory.
     fail(lab.put(&["-L"], "tree/to-directory", "x"), 1, "-r takes it");
 }
 
@@ -221,7 +221,7 @@ fn copy_links__out_of_a_served_directory_is_refused() {
     ] {
         let (code, _, err) = run(command);
         assert_eq!(code, 5, "{err}");
-        // A directory by two ways has its links twice.
+        // A directory that is reached by two ways has its links twice.
         for name in [
             "out",
             "out-directory",
@@ -236,7 +236,7 @@ fn copy_links__out_of_a_served_directory_is_refused() {
         assert_eq!(fs::read(target.join("to-file")).unwrap(), b"file");
         fs::remove_dir_all(&target).unwrap();
     }
-    // One's own lead where they lead.
+    // Local links lead to their targets.
     plant(&lab.local("tree"));
     symlink("../private", lab.local("tree/out")).unwrap();
     succeed(lab.put(&["-rL"], "tree", "own"));

@@ -1,4 +1,4 @@
-//! What is copied besides content, permissions and time, and compared with what rsync makes of it.
+//! Tests which attributes a copy keeps, and compares with rsync.
 
 mod extended;
 mod hard_links;
@@ -27,7 +27,7 @@ fn text(path: &Path) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// What there is in both directions: where `tree` is copied from, where to, and where that is then.
+/// Both directions: source and target of `tree`, and the path where the copy ends up.
 fn ways(lab: &Lab) -> [(String, String, std::path::PathBuf); 2] {
     [
         (text(&lab.local("tree")), lab.there("up"), lab.share("up")),
@@ -39,7 +39,7 @@ fn ways(lab: &Lab) -> [(String, String, std::path::PathBuf); 2] {
     ]
 }
 
-/// Runs rsync; whether there is one.
+/// Runs rsync. Returns its exit code, or `None` if it is not installed.
 fn rsync(options: &[&str], from: &Path, to: &Path) -> Option<i32> {
     let mut rsync = Command::new("rsync");
     rsync.args(options).arg(format!("{}/", text(from))).arg(to);

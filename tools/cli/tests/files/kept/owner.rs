@@ -1,4 +1,4 @@
-//! `--owner`: users and groups by number.
+//! Tests `--owner`: users and groups by number.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown, lchown, symlink};
@@ -13,7 +13,7 @@ fn plant(base: &Path) {
     fs::write(base.join("large"), content(1, 2 * MIB + 3)).unwrap();
     fs::write(base.join("own"), b"own").unwrap();
     symlink("large", base.join("link")).unwrap();
-    // Numbers that have no names here.
+    // Numbers without names on this machine.
     chown(base.join("d"), Some(4_000_001), Some(4_000_002)).unwrap();
     chown(base.join("d/of-group"), None, Some(4_000_003)).unwrap();
     chown(base.join("d/small"), Some(4_000_001), None).unwrap();
@@ -21,7 +21,7 @@ fn plant(base: &Path) {
     lchown(base.join("link"), Some(4_000_005), Some(4_000_006)).unwrap();
 }
 
-/// Path and owner of all below `base`.
+/// Path and owner of everything below `base`.
 fn owners(base: &Path) -> Vec<(String, u32, u32)> {
     let of = |name: &str| {
         let meta = base.join(name).symlink_metadata().unwrap();
@@ -43,7 +43,7 @@ fn owner__as_rsync_has_it() {
     let before = owners(&lab.local("tree"));
     for (from, to, target) in ways(&lab) {
         for make in [cp, sync] {
-            // What nobody asked for is not kept.
+            // Without the option, owners are not kept.
             succeed(make(&[], from.clone(), to.clone()));
             let mut owners_now = owners(&target).into_iter();
             assert!(owners_now.all(|(_, uid, gid)| (uid, gid) == (0, 0)));
@@ -57,7 +57,7 @@ fn owner__as_rsync_has_it() {
             assert_eq!(owners(&expected), before);
             fs::remove_dir_all(expected).unwrap();
         }
-        // Of what is there already, only that differs; then nothing.
+        // For existing files, only the owner is set; then nothing.
         succeed(sync(&[], from.clone(), to.clone()));
         let large = target.join("large").metadata().unwrap().ino();
         for changes in [true, false] {
@@ -67,7 +67,7 @@ fn owner__as_rsync_has_it() {
             assert_eq!(owners(&target), before);
         }
         assert_eq!(target.join("large").metadata().unwrap().ino(), large);
-        // In place, and where what is there is the same.
+        // In place, and where the target is the same.
         for option in ["--in-place", "--resume"] {
             chown(target.join("large"), Some(0), Some(0)).unwrap();
             let all = from.clone() + "/.";
@@ -79,7 +79,7 @@ fn owner__as_rsync_has_it() {
 
 #[test]
 fn owner__where_it_may_not_be_set_is_told_once() {
-    // These are root's.
+    // Files of root.
     let sources = ["/etc/passwd", "/etc/group"];
     let root = nix::unistd::geteuid().is_root();
     let options: &[&str] = if root { &["--user", "nobody"] } else { &[] };

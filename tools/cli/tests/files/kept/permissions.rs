@@ -1,11 +1,11 @@
-//! Permissions that are changed on the way, or left alone.
+//! Tests changing permissions on the way, and leaving them alone.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 
-/// Permissions of what is below `base`, by path.
+/// Permissions of everything below `base`, by path.
 fn modes(base: &Path) -> Vec<(String, u32)> {
     fn walk(base: &Path, below: &str, found: &mut Vec<(String, u32)>) {
         for name in names(&base.join(below)) {
@@ -26,7 +26,7 @@ fn set(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Files and directories of odd permissions, a large file and a small one with each.
+/// Plants files and directories of unusual permissions, a large and a small file for each.
 fn plant(base: &Path) {
     fs::create_dir_all(base.join("d/e")).unwrap();
     for (name, mode) in [
@@ -44,7 +44,7 @@ fn plant(base: &Path) {
     set(&base.join("d"), 0o775);
 }
 
-/// What rsync makes of `a` with these options; `None` if there is no rsync.
+/// The result of rsync for `a` with these options; `None` if rsync is not installed.
 fn by_rsync(lab: &Lab, options: &[&str], target: &str) -> Option<Vec<(String, u32)>> {
     let target = lab.local(target);
     let mut rsync = Command::new("rsync");
@@ -97,7 +97,7 @@ fn chmod__either_way_and_as_rsync() {
             (lab.there("a").into(), lab.local(&w).into_os_string()),
         ] {
             assert_eq!(sync(&from, &to)["sent"], 5);
-            // The changed permissions are those that are compared.
+            // The changed permissions are compared.
             let again = sync(&from, &to);
             assert_eq!(
                 (&again["sent"], &again["attributes"]),
@@ -115,7 +115,7 @@ fn chmod__either_way_and_as_rsync() {
             assert_eq!(rsync, expected, "{options:?}");
         }
     }
-    // Only permissions that differ are set, without the file.
+    // If only permissions differ, they are set without sending the file.
     let mut sync = zerolane();
     sync.args(["sync", "--json", "--chmod=F600"])
         .arg(lab.there("a"))
@@ -183,7 +183,7 @@ fn no_perms__what_is_there_keeps_its_own_and_what_is_new_gets_what_a_new_file_ma
     };
     check();
     assert!(expected.contains(&("run".into(), 0o604)) && expected.contains(&("d".into(), 0o711)));
-    // However a file is written.
+    // For every way to write a file.
     for target in targets() {
         fs::write(target.join("d/large"), content(4, 3 * MIB)).unwrap();
     }
@@ -196,7 +196,7 @@ fn no_perms__what_is_there_keeps_its_own_and_what_is_new_gets_what_a_new_file_ma
         copy(options);
         check();
     }
-    // Permissions alone are no difference.
+    // Differing permissions alone do not count.
     set(&lab.share("v/run"), 0o640);
     let mut sync = zerolane();
     sync.args(["sync", "--json", "--no-perms"])

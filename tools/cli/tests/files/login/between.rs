@@ -1,4 +1,4 @@
-//! `USER@HOST:PATH` on both sides.
+//! Tests copies between two remote hosts, `USER@HOST:PATH` on both sides.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,7 +10,7 @@ use nix::unistd::{Pid, geteuid};
 use super::super::lab::*;
 use super::script::Login;
 
-/// A home for each host, `localhost` and `127.0.0.1`.
+/// The home directories of the hosts `localhost` and `127.0.0.1`.
 const HOMES: &str = "cd \"$base/$host\"\nexec sh -c \"exec $command\"";
 
 fn hosts(script: &str) -> Login {
@@ -21,7 +21,7 @@ fn hosts(script: &str) -> Login {
     login
 }
 
-/// `zerolane WORD... SOURCE TARGET`, from one to the other.
+/// `zerolane WORD... SOURCE TARGET`, from one host to the other.
 fn across(login: &Login, words: &[&str], source: &str, target: &str) -> Command {
     let sides = [
         format!("me@localhost:{source}"),
@@ -59,13 +59,13 @@ fn cp__from_one_host_to_another() {
     tree(&login, "localhost/tree");
     succeed(across(&login, &["cp", "-r"], "tree", "new"));
     same(&login, "localhost/tree", "127.0.0.1/new");
-    // No key and no path is on a command line, and no key is kept.
+    // Command lines contain no key and no path, and no key is stored.
     assert_eq!(
         ran(&login),
         "-l|me|localhost|zerolane|between|\n-l|me|127.0.0.1|zerolane|serve|--stdio|\n"
     );
     assert_eq!(names(&login.path("keys")), [""; 0]);
-    // What it says is said here.
+    // The source's output is printed here.
     let (code, out, err) = run(across(&login, &["cp", "-r", "--json"], "tree", "again"));
     assert_eq!((code, &*err), (0, ""));
     let lines: Vec<_> = out.lines().collect();
@@ -182,7 +182,7 @@ fn cp__between_hosts_says_what_fails_and_where() {
     let both = login.zerolane(&["cp", "me@localhost:a", "me@localhost:none", "me@127.0.0.1:"]);
     fail(both, 5, "1 failed, 1 copied");
     login.all_ended();
-    // A login at either that fails, or has no program.
+    // A login at either host that fails, or finds no program.
     for (status, host, says) in [
         (255, "127.0.0.1", "no login at 127.0.0.1"),
         (255, "localhost", "no login at localhost"),
@@ -196,7 +196,7 @@ fn cp__between_hosts_says_what_fails_and_where() {
         fail(across(&login, &["cp"], "a", "b"), 3, says);
         login.all_ended();
     }
-    // One of another version.
+    // A program of another version.
     let script = format!(
         "[ \"$host\" = localhost ] && {{ echo 'zerolane-answer 1 0.0.1'; exit 1; }}\n{HOMES}"
     );
@@ -262,7 +262,7 @@ fn cp__between_hosts_that_do_not_reach_each_other_names_both() {
     login.all_ended();
 }
 
-/// A copy of which some has arrived.
+/// A copy in progress.
 fn running(login: &Login) -> Running {
     fs::write(login.path("localhost/large"), content(1, 48 * MIB)).unwrap();
     if let Some(left) = part(&login.path("127.0.0.1"), "large") {
@@ -290,7 +290,7 @@ fn cp__between_hosts_ends_with_any_of_the_three_and_goes_on() {
         login.all_ended();
         assert!(!login.path("127.0.0.1/large").exists());
     }
-    // The login at the source; that at the target is the last that began.
+    // The login at the source. The login at the target began last.
     let mut copy = running(&login);
     let pids = login.pids();
     kill(Pid::from_raw(pids[pids.len() - 2]), Signal::SIGKILL).unwrap();

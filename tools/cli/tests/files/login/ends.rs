@@ -1,4 +1,4 @@
-//! One end goes: killed, interrupted, or out of reach for a while.
+//! Tests that either end of a login may be killed, interrupted, or unreachable for a while.
 
 use std::fs;
 use std::process::Stdio;
@@ -12,7 +12,7 @@ use super::script::Login;
 /// Large enough to be interrupted in the middle.
 const LARGE: usize = 192 * MIB;
 
-/// A copy there of a large file, of which some has arrived; what it says is in `said`.
+/// Starts a copy of a large file to the other host, and waits until some has arrived. Its output is in `said`.
 fn running(login: &Login, options: &[&str]) -> Running {
     fs::write(login.path("local/large"), content(1, LARGE)).unwrap();
     let all = [&["cp", "local/large", "me@localhost:"], options].concat();
@@ -61,7 +61,7 @@ fn client__interrupted_the_other_end_ends_at_once() {
         "{}",
         said_by(&login)
     );
-    // It waited for it.
+    // The client waited for the other end.
     login.all_ended();
 }
 
@@ -83,7 +83,7 @@ fn other_end__takes_its_client_back_after_an_outage() {
     let mut copy = running(&login, &["--json"]);
     let pid = login.pids()[0];
     signal(pid, Signal::SIGSTOP);
-    // Until the client is sure that the connection is lost.
+    // Until the client detects that the connection is lost.
     eventually("interrupted", || {
         said_by(&login).contains("\"interrupted\"").then_some(())
     });

@@ -1,4 +1,4 @@
-//! Logins that fail, and what they say.
+//! Tests the messages and exit codes of logins that fail.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -8,7 +8,7 @@ use std::process::{Child, Stdio};
 use super::super::lab::*;
 use super::script::Login;
 
-/// A copy over this login fails so.
+/// Asserts that a copy over this login fails with this code and these words.
 fn fails(script: &str, code: i32, words: &[&str]) {
     let login = Login::with(script);
     fs::write(login.path("home/a"), b"a").unwrap();
@@ -48,7 +48,7 @@ fn login__that_fails_says_why() {
         &["ended with 1", "\"this account is closed\""],
     );
     fails("kill -9 $$", 3, &["was killed"]);
-    // An older one, to which the option is new.
+    // An older program that does not know the option.
     fails(
         "exec zerolane serve --stdin-and-out",
         3,
@@ -63,7 +63,7 @@ fn login__that_fails_says_why() {
 
 #[test]
 fn login__whose_start_file_reads_the_call_is_told_so() {
-    // As `read answer` in a .bashrc does.
+    // Like `read answer` in a .bashrc.
     let script = "read answer; exec sh -c \"$command\"";
     let words = ["no call came", ".bashrc", "did not start zerolane"];
     fails(script, 3, &words);
@@ -126,7 +126,7 @@ fn login__nothing_of_a_location_becomes_an_option() {
         fail(login.without_rsh(&get), 2, words);
     }
     assert!(!login.path("ran").exists());
-    // Paths are not on the command line there at all.
+    // The command line on the host contains no path.
     fs::write(login.path("home/-rf; x"), b"odd").unwrap();
     succeed(login.zerolane(&["cp", "me@localhost:-rf; x", "local/a"]));
     assert_eq!(fs::read(login.path("local/a")).unwrap(), b"odd");
@@ -180,7 +180,7 @@ fn login__the_remote_program_is_a_command_of_the_shell_there() {
 
 #[test]
 fn login__udp_that_does_not_come_through_is_told() {
-    // An address that takes datagrams and answers none.
+    // A socket that answers no datagram.
     let deaf = UdpSocket::bind("127.0.0.1:0").unwrap();
     let (key, address) = (own_key(), deaf.local_addr().unwrap());
     let version = version();
@@ -206,7 +206,7 @@ fn version() -> String {
         .to_owned()
 }
 
-/// `serve --stdio` that is told this, and then the end of the channel.
+/// Runs `serve --stdio` with `told` as its whole input.
 fn stdio(told: &str) -> (i32, String, String) {
     let mut child = start_stdio();
     let mut input = child.stdin.take().unwrap();
@@ -261,7 +261,7 @@ fn stdio__takes_no_call_but_a_right_one() {
     ] {
         let mut child = start_stdio();
         let mut input = child.stdin.take().unwrap();
-        // It may have seen enough before the end.
+        // The program may end before it has read everything.
         let _ = input.write_all(wrong.as_bytes());
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(1));
@@ -303,7 +303,7 @@ fn stdio__lets_in_the_one_key_and_no_other() {
 fn stdio__listens_where_it_is_told() {
     let login = Login::new();
     fs::write(login.path("home/a"), b"theirs").unwrap();
-    // A port that is free, and one that is not.
+    // A free port and a taken one.
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let first = taken.local_addr().unwrap().port();
     let range = format!("127.0.0.1:{first}-{}", first.saturating_add(20));

@@ -1,4 +1,4 @@
-//! `USER@HOST:PATH`: the other end started by a login.
+//! Tests `USER@HOST:PATH`, where a login starts the other end.
 
 mod between;
 mod ends;
@@ -49,14 +49,14 @@ fn cp__both_ways_from_home_and_by_absolute_paths() {
         succeed(login.zerolane(&["cp", "-r", &there, &back]));
         same(&login, "local/tree", &back);
     }
-    // What it ran there: no key, no path.
+    // The command that it ran on the host contains no key and no path.
     let expected = "-l|me|localhost|zerolane|serve|--stdio|";
     let ran = fs::read_to_string(login.path("ran")).unwrap();
     assert!(
         ran.lines().count() == 8 && ran.lines().all(|it| it == expected),
         "{ran}"
     );
-    // Neither end kept any.
+    // Neither end stored a key.
     assert_eq!(names(&login.path("keys")), [""; 0]);
     login.all_ended();
 }
@@ -69,7 +69,7 @@ fn cp__without_a_user_goes_over_a_remote_shell_that_is_named() {
     assert_eq!(fs::read(login.path("local/b")).unwrap(), b"theirs");
     let ran = fs::read_to_string(login.path("ran")).unwrap();
     assert_eq!(ran, "localhost|zerolane|serve|--stdio|\n");
-    // By its variable, with a user and ssh's port.
+    // The variable names the shell; with a user and a port of ssh.
     let mut command = login.without_rsh(&["cp", "me@localhost:2222:a", "local/c"]);
     command.env("ZEROLANE_RSH", login.shell());
     succeed(command);
@@ -86,7 +86,7 @@ fn cp__links_are_those_of_the_login() {
     symlink("real/old", login.path("home/to-file")).unwrap();
     symlink("nothing", login.path("home/to-nothing")).unwrap();
     fs::write(login.path("local/a"), b"new").unwrap();
-    // Through a link, into what one leads to, and over the file at the end of one.
+    // Through a link, into a directory that a link points to, and over the file that a link points to.
     succeed(login.zerolane(&["cp", "local/a", &login.there("link/by-path")]));
     succeed(login.zerolane(&["cp", "local/a", &login.there("link")]));
     succeed(login.zerolane(&["cp", "local/a", &login.there("to-file")]));
@@ -132,7 +132,7 @@ fn sync__backups_over_a_remote_shell_go_where_the_login_may() {
     fs::create_dir_all(login.path("elsewhere/t")).unwrap();
     symlink("../elsewhere/t", login.path("home/t")).unwrap();
     let absolute = login.path("absolute/new").display().to_string();
-    // From DST, which a link leads to: its parent is the one where it really is.
+    // Relative to DST, which is a link: the parent is that of the link's target.
     for (directory, at) in [("../old", "elsewhere/old"), (&*absolute, "absolute/new")] {
         fs::write(login.path("home/t/extra"), directory).unwrap();
         let directory = format!("--backup-dir={directory}");
@@ -197,7 +197,7 @@ fn patterns_rm_mkdir_mv__over_a_remote_shell_reach_what_the_login_does() {
     assert_eq!(fs::read(login.path("home/in/d")).unwrap(), b"c");
     succeed(login.zerolane(&["mv", &login.there("in/d"), &login.there("link")]));
     assert_eq!(fs::read(login.path("beside/d")).unwrap(), b"c");
-    // A link is removed, and not what it leads to; neither home nor what has no name.
+    // A link is removed, not its target. The home directory and paths without a name are refused.
     succeed(login.zerolane(&["rm", "-r", &login.there("link")]));
     succeed(login.zerolane(&["rm", &absolute("beside/*.gz")]));
     assert_eq!(names(&login.path("beside")), ["d", "new"]);
@@ -213,7 +213,7 @@ fn patterns_rm_mkdir_mv__over_a_remote_shell_reach_what_the_login_does() {
 
 #[test]
 fn serve__stdio_with_a_directory_keeps_to_it() {
-    // As the command of a key in ssh's authorized_keys has it.
+    // Like a forced command in ssh's authorized_keys.
     let login = Login::with("exec zerolane serve --stdio --read-only inside");
     fs::create_dir(login.path("home/inside")).unwrap();
     fs::write(login.path("home/inside/a"), b"a").unwrap();

@@ -1,4 +1,4 @@
-//! A remote shell that is a script: it runs the command on this machine, in a home of its own.
+//! Replaces ssh by a script that runs the remote command on this machine, in a separate home.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,12 +6,12 @@ use std::process::Command;
 
 use super::super::lab::*;
 
-/// `home` of the user there, `local`, `keys` (which stays empty), and the script.
+/// The remote user's `home`, `local`, `keys` (which stays empty), and the script.
 pub(crate) struct Login {
     base: tempfile::TempDir,
 }
 
-/// Runs what it is asked to.
+/// Runs the remote command.
 const OBEY: &str = "exec sh -c \"exec $command\"";
 
 impl Login {
@@ -19,7 +19,8 @@ impl Login {
         Login::with(OBEY)
     }
 
-    /// With a script that notes its arguments, goes home, and does `script`: `$command` is what it is asked to run.
+    /// A script that records its arguments, changes to the home, and runs `script`, where `$command` is the remote
+    /// command.
     pub(crate) fn with(script: &str) -> Login {
         let base = tempfile::tempdir_in("/dev/shm").unwrap();
         for name in ["home", "local", "keys", "bin"] {
@@ -53,7 +54,8 @@ impl Login {
         format!("me@localhost:{path}")
     }
 
-    /// Not as a program: children of other tests may have it open for writing, and then it cannot be started.
+    /// Run by `sh`, because children of other tests may have the script open for writing, and then it cannot be
+    /// executed.
     pub(crate) fn shell(&self) -> String {
         format!("sh '{}'", self.path("rsh").display())
     }
@@ -74,13 +76,13 @@ impl Login {
         command
     }
 
-    /// The processes that the script became.
+    /// The process IDs that the script's runs had.
     pub(crate) fn pids(&self) -> Vec<i32> {
         let pids = fs::read_to_string(self.path("pids")).unwrap_or_default();
         pids.lines().map(|pid| pid.parse().unwrap()).collect()
     }
 
-    /// Waits until none of them is left.
+    /// Waits until all of them have ended.
     pub(crate) fn all_ended(&self) {
         for pid in self.pids() {
             eventually("the other end ends", || (!runs(pid)).then_some(()));
@@ -88,7 +90,7 @@ impl Login {
     }
 }
 
-/// Whether the process is there, and no zombie.
+/// Whether the process exists and is not a zombie.
 fn runs(pid: i32) -> bool {
     fs::read_link(format!("/proc/{pid}/exe")).is_ok()
 }

@@ -1,4 +1,4 @@
-//! A real sshd, run by the test as its own user, on loopback.
+//! Tests logins over a real sshd, which runs as the test's user on loopback.
 
 use std::fs;
 use std::net::TcpListener;
@@ -21,7 +21,7 @@ struct Sshd {
 }
 
 impl Sshd {
-    /// `None`, said aloud, where there can be none.
+    /// `None`, after printing the reason, where sshd cannot run.
     fn start(options: &str) -> Option<Sshd> {
         let user = User::from_uid(geteuid()).unwrap();
         let why = match &user {
@@ -35,7 +35,7 @@ impl Sshd {
             return None;
         };
         if user.uid.is_root() {
-            // As the service of the package does.
+            // Like the service of the package.
             fs::create_dir_all("/run/sshd").unwrap();
         }
         let base = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -85,7 +85,7 @@ impl Sshd {
         Some(sshd)
     }
 
-    /// At a port that was free a moment ago.
+    /// Listens at a port that was free a moment ago.
     fn listen(&mut self) {
         for _ in 0..10 {
             let port = TcpListener::bind("127.0.0.1:0")
@@ -127,7 +127,7 @@ impl Sshd {
         format!("{}@127.0.0.1:{}:{path}", self.user.name, self.port)
     }
 
-    /// ssh, of which nothing is in the home of this user, with these options first.
+    /// The ssh command with these options first. It uses nothing from this user's home.
     fn ssh(&self, options: &str) -> String {
         let at = |name: &str| self.path(name).display().to_string();
         format!(
@@ -276,7 +276,7 @@ fn sshd__a_copy_outlives_its_ssh() {
 
 #[test]
 fn sshd__cast_starts_its_hosts() {
-    // What a login finds: no zerolane, wherever this host has one.
+    // A login finds no zerolane, even if this host has one.
     let programs = tempfile::tempdir_in("/dev/shm").unwrap();
     for name in ["sh", "uname", "mktemp", "head", "chmod", "rm"] {
         symlink(format!("/bin/{name}"), programs.path().join(name)).unwrap();
@@ -289,7 +289,7 @@ fn sshd__cast_starts_its_hosts() {
     let bytes = content(1, 3 * MIB);
     fs::write(sshd.path("local/weights"), &bytes).unwrap();
     let there = format!("{}@127.0.0.1:{}", sshd.user.name, sshd.port);
-    // One that there is, and one that lets nobody in.
+    // A host that runs sshd, and an address where nothing listens.
     let closed = {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         taken.local_addr().unwrap().to_string()
@@ -304,7 +304,7 @@ fn sshd__cast_starts_its_hosts() {
         "{out}{err}"
     );
     assert!(fs::read(sshd.path("home/it's here")).unwrap() == bytes);
-    // By a second login, where the first finds none.
+    // A second login carries the program, if the first one finds none.
     let mut brought = zerolane();
     brought
         .args(["cast", "--ssh", "-e", &ssh, "local/weights", &there])
@@ -316,16 +316,16 @@ fn sshd__cast_starts_its_hosts() {
     let ran = fs::read_to_string(sshd.path("ran")).unwrap();
     let begins: Vec<_> = ran.lines().filter(|it| it.contains("cast")).collect();
     assert_eq!(begins.len(), 3, "{ran}");
-    // The keys of the cast were said over the logins: none is remembered.
+    // The keys of the cast were exchanged over the logins, and none is remembered.
     assert!(!fs::exists(sshd.path("keys/known_hosts")).unwrap());
-    // Nor is one made that outlives it.
+    // Nor is a key stored.
     assert!(!fs::exists(sshd.path("keys/identity")).unwrap());
 }
 
 #[test]
 fn sshd__cp_and_sync_between_two_hosts() {
     let Some(sshd) = Sshd::start("") else { return };
-    // The other name is not in the list of hosts.
+    // The other name is not a known host.
     let ssh = sshd.ssh("-o BatchMode=yes -o StrictHostKeyChecking=no");
     fs::create_dir_all(sshd.path("home/tree/deep")).unwrap();
     fs::write(sshd.path("home/tree/deep/large"), content(1, 5 * MIB)).unwrap();

@@ -1,4 +1,4 @@
-//! `--backup`, `--backup-dir` and `--suffix`: nothing that a sync replaces or deletes is lost.
+//! Tests `--backup`, `--backup-dir` and `--suffix`: a sync keeps everything that it replaces or deletes.
 
 use std::process::Stdio;
 
@@ -8,7 +8,8 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).unwrap()
 }
 
-/// `a` here: what is new, changed, in place of another type. `t` there: the old of it, and what is too much.
+/// Plants `new` with new and changed files and files of another type, and `old` with their earlier versions and extra
+/// files.
 fn old_and_new(old: &Path, new: &Path) {
     for (name, content) in [
         ("same", "same"),
@@ -40,7 +41,7 @@ fn old_and_new(old: &Path, new: &Path) {
     symlink("old", old.join("link")).unwrap();
 }
 
-/// What the backups of these are, below their directory or beside what took their place.
+/// Asserts the content of the backups, below their directory or beside their replacements.
 fn check_backups(backups: &Path, suffix: &str) {
     let at = |name: &str| backups.join(format!("{name}{suffix}"));
     assert_eq!(read(at("d/small")), "old");
@@ -68,7 +69,7 @@ fn sync__backup_dir_keeps_what_was_replaced_and_deleted() {
     let pushed = numbers(push(&lab, &options, "a", "t"));
     let pulled = numbers(pull(&lab, &options, "s", "b"));
     for done in [&planned, &pushed, &pulled] {
-        // The directories gone, gone/deep, to file and to file/was have no content of their own.
+        // The directories gone, gone/deep, to file and to file/was contain no files themselves.
         assert_eq!(
             (&done["backed_up"], &done["deleted"]),
             (&8.into(), &7.into()),
@@ -82,11 +83,11 @@ fn sync__backup_dir_keeps_what_was_replaced_and_deleted() {
     ] {
         assert_eq!(tree(base, false), tree(source, false));
         check_backups(&backups, "");
-        // By the name that it had, not the one that it had when it was emptied.
+        // Under its original name, not the one it had while it was emptied.
         assert_eq!(read(backups.join("to file/was/a")), "old below");
         assert_eq!(names(&backups).len(), 8, "{:?}", names(&backups));
     }
-    // The next of the same name takes the place of the first, and nothing is backed up that stays.
+    // The next backup of the same name replaces the first. Files that stay get no backup.
     write(&a.join("d/small"), b"newer than new");
     let again = numbers(push(&lab, &options, "a", "t"));
     assert_eq!(
@@ -120,7 +121,7 @@ fn sync__backup_beside_what_takes_its_place() {
         assert!(out.contains(line), "{out}");
     }
     let pulled = numbers(pull(&lab, &["--delete", "-b", "--suffix=.old"], "s", "b"));
-    // Of `gone/deep/er` a backup stays, and with it both directories. `earlier~` has another suffix there.
+    // `gone/deep/er` leaves a backup, so both directories stay. `earlier~` has another suffix there.
     assert_eq!(
         (&pulled["backed_up"], &pulled["deleted"]),
         (&9.into(), &3.into()),
@@ -132,7 +133,7 @@ fn sync__backup_beside_what_takes_its_place() {
         (read(t.join("earlier~")), read(b.join("earlier~.old"))),
         ("a backup".into(), "a backup".into())
     );
-    // They stay, whatever else is deleted, unless a rule or --delete-excluded takes them.
+    // Backups survive deletions, except by a rule or --delete-excluded.
     let again = numbers(push(&lab, &["--delete", "--backup"], "a", "t"));
     assert_eq!(
         (&again["deleted"], &again["backed_up"]),
@@ -144,7 +145,7 @@ fn sync__backup_beside_what_takes_its_place() {
     let all = ["--delete-excluded", "--backup"];
     assert_eq!(numbers(push(&lab, &all, "a", "t"))["backed_up"], 0);
     assert_eq!(tree(&a, false), tree(&t, false));
-    // A directory that only files with backups beside them are in does not make way for a file.
+    // A directory is not replaced by a file if it contains only files with backups beside them.
     write(&t.join("same was a directory/x"), b"old");
     write(&a.join("same was a directory"), b"a file");
     let (code, _, err) = run(push(&lab, &["--delete", "--backup"], "a", "t"));
@@ -170,7 +171,7 @@ fn sync__a_directory_of_backups_below_the_destination_stays() {
         write(&t.join("extra"), b"extra");
     }
     assert_eq!(read(t.join("old/1/file")), "old 1");
-    // What is beside the directory goes into it as anything else; with another one, all of it does.
+    // Backups beside the directory move into it like other files; with another directory, all do.
     let all = ["--delete", "--backup-dir=../u"];
     assert_eq!(numbers(push(&lab, &all, "a", "t"))["failed"], 0);
     assert_eq!(paths(&t), ["file"]);
@@ -212,7 +213,7 @@ fn sync__backups_that_cannot_be_are_refused() {
         2,
         "--in-place",
     );
-    // A backup that cannot get its name fails its file alone, which stays.
+    // A backup that cannot be made fails only its file, which stays.
     write(&lab.local("a/new"), b"new");
     fs::create_dir_all(lab.share("old/file/full")).unwrap();
     let (code, _, err) = run(push(&lab, &["--backup-dir=../old"], "a", "t"));
@@ -228,7 +229,7 @@ fn sync__backups_that_cannot_be_are_refused() {
     assert_eq!(read(lab.share("t/file")), "old");
 }
 
-/// The same trees, once by rsync.
+/// The same trees, synced by rsync.
 #[test]
 fn sync__backups_as_rsync_makes_them() {
     if Command::new("rsync").arg("--version").output().is_err() {
@@ -255,7 +256,7 @@ fn sync__backups_as_rsync_makes_them() {
             old_and_new(&old, &lab.local(&source));
             write(&old.join("earlier~"), b"a backup");
         }
-        // Where rsync and this program differ on purpose: without --delete, and for what replaces a directory.
+        // Intended differences from rsync: without --delete, and for replaced directories.
         fs::remove_file(lab.local(&source).join("to file")).unwrap();
         succeed(push(&lab, options, &source, &there));
         let mut rsync = Command::new("rsync");
@@ -265,7 +266,7 @@ fn sync__backups_as_rsync_makes_them() {
         let (code, out, err) = run(rsync);
         assert_eq!(code, 0, "{out}{err}");
         let files = |base: PathBuf| -> BTreeMap<_, _> {
-            // Files by their content alone: the old ones have the times at which they were made.
+            // Compares only content, because old files have the times at which they were made.
             let all = tree(&base, false).into_iter();
             all.map(|(path, words)| (path, words.rsplit(' ').next().unwrap().to_owned()))
                 .filter(|(_, word)| !word.ends_with(')'))
@@ -292,7 +293,7 @@ fn sync__backups_as_rsync_makes_them() {
     }
 }
 
-/// Whatever is killed at whatever moment, what was there is at its place or in its backup.
+/// Whatever is killed, at any moment, each old file is in its place or in its backup.
 #[test]
 fn sync__backups_of_a_killed_sync() {
     let mut lab = Lab::new(&[]);
@@ -301,9 +302,9 @@ fn sync__backups_of_a_killed_sync() {
         let path = format!("d{}/{number}", number % 7);
         let size = if number % 50 == 0 { 2 * MIB } else { 2000 };
         match number % 4 {
-            // One in four only the target has.
+            // One in four exists only at the target.
             0 => {}
-            // And of one in four a directory of the source takes the place.
+            // For one in four, a directory of the source takes its place.
             1 => write(
                 &lab.local("a").join(&path).join("in it"),
                 &content(number, 300),
@@ -326,7 +327,7 @@ fn sync__backups_of_a_killed_sync() {
         let micros = u64::from(content(round, 1)[0]) * 300;
         std::thread::sleep(Duration::from_micros(micros));
         killed += u32::from(running.0.try_wait().unwrap().is_none());
-        // The client, and with it what it asked for.
+        // Ends the client, and with it the sync.
         drop(running);
         for (path, content) in &old {
             assert!(is_kept(path, content), "round {round}: {path}");

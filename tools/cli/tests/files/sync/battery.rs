@@ -1,11 +1,12 @@
-//! Copies of all kinds, of which one end is killed at a random moment: nothing is wrong, lost or deleted wrongly.
+//! Tests copies of all kinds while one end is killed at a random moment: no content is wrong, lost or deleted too
+//! early.
 
 use super::*;
 use std::io;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a round copies, and how.
+/// The kind of copy of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Copy,
@@ -13,20 +14,20 @@ enum Kind {
     InPlace,
 }
 
-/// Which end is killed.
+/// The end that is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Victim {
     Client,
-    /// And the client, when it notices nothing.
+    /// The server, and the client if it notices nothing.
     Server,
-    /// And it comes again: the client goes on.
+    /// The server, which restarts, so that the client continues.
     ServerForAWhile,
 }
 
 /// Content of every file, by path; `None` is a directory.
 type Files = BTreeMap<String, Option<[u8; 32]>>;
 
-/// All below `base`. A server whose client was killed may still rename something: then it is looked at anew.
+/// All files below `base`. A server whose client was killed may still rename files, so this retries.
 fn files(base: &Path) -> Files {
     fn walk(base: &Path, below: &str, files: &mut Files) -> io::Result<()> {
         for entry in fs::read_dir(base.join(below))? {
@@ -53,12 +54,12 @@ fn files(base: &Path) -> Files {
     })
 }
 
-/// Two states of a tree; the second is `from`'s, the first `to`'s.
+/// Plants two states of a tree: the new one in `from`, the old one in `to`.
 fn plant_two(from: &Path, to: &Path, seed: u64, kind: Kind) {
     for number in 0..3 {
         let mut bytes = content(seed + number, (6 + 5 * number as usize) * MIB + 77);
         write(&to.join(format!("large{number}")), &bytes);
-        // Large parts stay.
+        // Most of the file stays the same.
         let middle = bytes.len() / 2;
         bytes[middle..].reverse();
         write(&from.join(format!("large{number}")), &bytes);
@@ -82,7 +83,7 @@ fn plant_two(from: &Path, to: &Path, seed: u64, kind: Kind) {
         write(&to.join("d2/was"), b"file");
         write(&from.join("d2/was/f"), b"directory");
     }
-    // What is new is newer, however fast this was.
+    // New files are newer, however fast the test runs.
     let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     for (path, digest) in files(to) {
         if digest.is_some() {
@@ -162,7 +163,7 @@ impl Round {
         }
     }
 
-    /// Whether it was in time.
+    /// Runs the copy. Returns whether the kill was in time.
     fn run(mut self, seed: u64) -> bool {
         let (from, to) = self.ends();
         fs::create_dir_all(&to).unwrap();
@@ -197,11 +198,11 @@ impl Round {
         }
         let status = client.0.wait().unwrap();
         if self.victim == Victim::ServerForAWhile && status.code() != Some(0) {
-            // It had no connection yet.
+            // The client had no connection yet.
             assert_eq!(files(&to), old, "{what}: {status}");
         }
         self.check(&what, &new, &old);
-        // A server may have noticed nothing yet.
+        // The server may not have noticed yet.
         eventually("it is copied", || {
             let (code, out, err) = run(self.command());
             let said = out + &err;
@@ -229,12 +230,12 @@ impl Round {
         ended.is_none()
     }
 
-    /// Every file under its name is the old or the new one, or one that no copy reads; what is too much went only
-    /// when all was copied.
+    /// Asserts that each file is the old one, the new one, or one that no copy reads, and that extra files were deleted
+    /// only after everything was copied.
     fn check(&self, what: &str, new: &Files, old: &Files) {
         let (_, to) = self.ends();
         let now = eventually("nothing changes", || {
-            // A server whose client was killed may go on for a while.
+            // A server whose client was killed may continue for a while.
             let before = files(&to);
             (files(&to) == before).then_some(before)
         });
@@ -260,7 +261,7 @@ impl Round {
             .all(|(path, digest)| now.get(path) == Some(digest));
         for path in old.keys() {
             let gone = !now.contains_key(path) && !new.contains_key(path);
-            // It is below what has another name until the end, where it is of another type now.
+            // These files lie below a directory that is renamed until the end, because its type changes.
             let replaced = path.starts_with("d0/was") || path.starts_with("d2/was");
             assert!(
                 !gone || all_copied || replaced,
@@ -272,8 +273,8 @@ impl Round {
     }
 }
 
-/// Runs rounds until so many ends were `killed` in time, some rounds at once: those whose server is killed wait most of
-/// the time.
+/// Runs rounds until `killed` ends were killed in time. Runs some at once, because rounds that kill the server mostly
+/// wait.
 fn rounds(killed: u64) {
     let given = std::env::var("ZEROLANE_SEED").ok();
     let first: u64 = given.map_or(1, |seed| seed.parse().unwrap());
@@ -300,7 +301,7 @@ fn rounds(killed: u64) {
     println!("{} killed, {rounds} rounds", in_time.into_inner());
 }
 
-/// Run with `ZEROLANE_KILLS=200` for more of them.
+/// `ZEROLANE_KILLS=200` runs more of them.
 #[test]
 fn battery__twenty_kills() {
     let given = std::env::var("ZEROLANE_KILLS").ok();

@@ -1,4 +1,4 @@
-//! What goes over, and what is left as it is.
+//! Tests what a sync sends, and what it leaves unchanged.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn sync__there_and_back_and_nothing_the_second_time() {
     assert_eq!(blocks(&lab.share("copy/sparse")), 4096);
     numbers(pull(&lab, &["--delete"], "copy", "b"));
     assert_eq!(tree(&lab.local("a"), false), tree(&lab.local("b"), false));
-    // A slash at the end means nothing.
+    // A trailing slash means nothing.
     let before = (tree(&lab.share(""), true), tree(&lab.local(""), true));
     for (source, target) in [("a", "copy"), ("a/", "copy/")] {
         for again in [
@@ -53,7 +53,7 @@ fn sync__only_what_differs() {
     plant(&lab);
     numbers(push(&lab, &[], "a", ""));
     let before = tree(&lab.share(""), true);
-    // By size, by time, by permissions; something new; a link that leads elsewhere.
+    // Changes of size, time and permissions, a new file, and a link with another target.
     write(&lab.local("a/sub/small"), b"SMALL");
     write(&lab.local("a/sub/none"), b"some");
     write(&lab.local("a/new"), b"new");
@@ -82,7 +82,7 @@ fn sync__only_what_differs() {
     assert_eq!(tree(&lab.local("a"), false), tree(&lab.share(""), false));
     let after = tree(&lab.share(""), true);
     assert_eq!(before["sparse"], after["sparse"]);
-    // Permissions change where the file is.
+    // Permissions are changed without replacing the file.
     let inode = |words: &str| words.rsplit(' ').next().unwrap().to_owned();
     assert_eq!(inode(&before["large"]), inode(&after["large"]));
 }
@@ -98,7 +98,7 @@ fn sync__checksum_compares_contents() {
     let time = lab.local("a/other").metadata().unwrap().modified().unwrap();
     let file = File::options().write(true).open(lab.share("other"));
     file.unwrap().set_modified(time).unwrap();
-    // Files written within one tick of the kernel's clock have one time.
+    // Files written within one tick of the kernel's clock have the same time.
     make_older(&lab.share("same"));
     let without = numbers(push(&lab, &["-n"], "a", ""));
     assert_eq!(
@@ -113,7 +113,7 @@ fn sync__checksum_compares_contents() {
     assert_eq!(again["unchanged"], 2);
 }
 
-/// It has told all, and closes, long before what is here was looked at.
+/// The server has sent its whole listing, and closes, long before the local tree is scanned.
 #[test]
 fn sync__goes_on_when_the_server_has_told_all_that_it_has() {
     const FILES: u32 = 20_000;

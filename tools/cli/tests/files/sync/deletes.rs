@@ -1,4 +1,4 @@
-//! What goes: what is too much, and what stands in the way.
+//! Tests what a sync deletes: extra files, and files in the way.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn sync__delete_removes_what_is_too_much() {
     plant(&lab);
     write(&lab.local("outside"), b"outside");
     numbers(push(&lab, &[], "a", "t"));
-    // What leads outside goes as a link, and nothing behind it is touched.
+    // A link that points outside is deleted as a link, and its target stays.
     write(&lab.share("outside/file"), b"outside");
     symlink("../outside", lab.share("t/out")).unwrap();
     write(&lab.share("t/extra/deep/er"), b"x");
@@ -31,7 +31,7 @@ fn sync__delete_removes_what_is_too_much() {
     assert_eq!((&done["deleted"], &done["failed"]), (&5.into(), &0.into()));
     assert_eq!(tree(&lab.local("a"), false), tree(&lab.share("t"), false));
     assert_eq!(fs::read(lab.share("outside/file")).unwrap(), b"outside");
-    // And the other way.
+    // And in the other direction.
     numbers(pull(&lab, &[], "t", "b"));
     symlink(lab.local("outside"), lab.local("b/out")).unwrap();
     write(&lab.local("b/extra/deep/er"), b"x");
@@ -49,14 +49,14 @@ fn sync__delete_is_refused() {
     let words = "nothing was deleted: the source is empty (--allow-empty-source";
     fail(push(&lab, &["--delete"], "empty", "t"), 1, words);
     fail(push(&lab, &["-n", "--delete"], "empty", "t"), 1, words);
-    // Also if filters leave nothing of it.
+    // Also if filters leave nothing of the source.
     write(&lab.local("filtered/a.o"), b"x");
     fail(
         push(&lab, &["--delete", "--exclude=*.o"], "filtered", "t"),
         1,
         words,
     );
-    // A source that is not there is none.
+    // A missing source is an error.
     fail(
         push(&lab, &["--delete"], "missing", "t"),
         1,
@@ -67,7 +67,7 @@ fn sync__delete_is_refused() {
         1,
         "missing: no such file or directory",
     );
-    // Something that does not go over keeps everything.
+    // A file that fails to copy prevents all deletions.
     write(&lab.local("a/d"), b"a file");
     write(&lab.local("a/new"), b"new");
     write(&lab.share("t/d/stays.o"), b"x");
@@ -110,10 +110,10 @@ fn sync__another_type_takes_the_place() {
     fs::create_dir(t.join("to large")).unwrap();
     write(&t.join("to link/was/a"), b"directory");
     symlink("nowhere", t.join("link to file")).unwrap();
-    // Nothing is written through it.
+    // Nothing is written through the link.
     write(&lab.share("outside/file"), b"outside");
     symlink("../outside", t.join("link out")).unwrap();
-    // Directories that are not empty stay without --delete, and are named.
+    // Without --delete, directories that are not empty stay, and are reported.
     let (code, _, err) = run(push(&lab, &[], "a", "t"));
     assert_eq!(code, 5, "{err}");
     for path in ["to file", "to large", "to link"] {
@@ -124,7 +124,7 @@ fn sync__another_type_takes_the_place() {
     numbers(push(&lab, &["--delete"], "a", "t"));
     assert_eq!(tree(&a, false), tree(&t, false));
     assert_eq!(fs::read(lab.share("outside/file")).unwrap(), b"outside");
-    // The same here.
+    // The same for a local target.
     let b = lab.local("b");
     write(&b.join("to directory"), b"was a file");
     write(&b.join("to file/was/a"), b"directory");
@@ -145,7 +145,7 @@ fn sync__special_files_are_told_and_kept() {
         "{out}"
     );
     assert_eq!(paths(&lab.share("t")), ["fifo", "file"]);
-    // A FIFO over there makes way, as anything else.
+    // A FIFO at the target is replaced like other files.
     nix::unistd::mkfifo(&lab.share("t/file2"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     write(&lab.local("a/file2"), b"x");
     succeed(push(&lab, &[], "a", "t"));
@@ -168,7 +168,7 @@ fn sync__directories_that_may_not_be_written_to() {
     fs::remove_file(lab.local("a/closed/extra")).unwrap();
     write(&lab.local("a/closed/file"), b"another");
     close(&lab.local("a/closed"), 0o555);
-    // Its owner may always change that, and does for as long as it takes.
+    // The owner may always change these permissions, and the program does for the time it needs.
     close(&lab.share("t/closed/hidden"), 0);
     let done = numbers(push(&lab, &["--delete"], "a", "t"));
     assert_eq!((&done["sent"], &done["deleted"]), (&2.into(), &1.into()));
@@ -180,7 +180,7 @@ fn sync__directories_that_may_not_be_written_to() {
     close(&lab.share("t/closed"), 0o755);
 }
 
-/// What cannot be read might hold anything: of all that is too much, nothing goes.
+/// An unreadable directory might contain anything, so nothing is deleted.
 #[test]
 fn sync__delete_of_a_source_that_cannot_be_read_whole_deletes_nothing() {
     if nix::unistd::geteuid().is_root() {
@@ -224,7 +224,7 @@ fn sync__delete_of_a_source_that_cannot_be_read_whole_deletes_nothing() {
     }
 }
 
-/// Up to the limit, in the order in which it is told; rsync ends with the same code.
+/// Deletions stop at the limit, in the order of the report. rsync exits with the same code.
 #[test]
 fn sync__max_delete() {
     let lab = Lab::new(&[]);
@@ -257,7 +257,7 @@ fn sync__max_delete() {
         let words = format!("{over} more should be deleted, and stay: --max-delete");
         assert_eq!(err.contains(&words), over > 0, "{err}");
     }
-    // What fails is worse. And the same here.
+    // A failure takes precedence. The same for a local target.
     write(&lab.share("t/d/x"), b"x");
     fs::create_dir(lab.local("b")).unwrap();
     for extra in ["b/1", "b/2"] {

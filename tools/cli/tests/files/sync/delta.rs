@@ -1,8 +1,8 @@
-//! `--delta`: only the parts that differ.
+//! Tests `--delta`, which sends only the parts that differ.
 
 use super::*;
 
-/// Bytes that were not kept of what was sent.
+/// Bytes that were sent.
 fn sent(summary: &serde_json::Value) -> u64 {
     summary["bytes"].as_u64().unwrap() - summary["bytes_kept"].as_u64().unwrap()
 }
@@ -45,7 +45,7 @@ fn delta__sends_the_units_that_differ() {
                 };
                 write(&from.join("f"), &new);
                 write(&to.join("f"), &old);
-                // Files written within one tick of the kernel's clock have one time.
+                // Files written within one tick of the kernel's clock have the same time.
                 make_older(&to.join("f"));
                 let inode = fs::metadata(to.join("f")).unwrap().ino();
                 let summary = numbers(match push_it {
@@ -92,7 +92,7 @@ fn delta__of_sparse_files_keeps_the_holes() {
         let blocks = fs::metadata(&old).unwrap().blocks() * 512;
         assert!(blocks <= 4 * mib, "{options:?}: {blocks}");
         if options.contains(&"--delta") {
-            // A page of the file system has the three bytes.
+            // A page of the file system contains the three bytes.
             let holes = summary["bytes_in_holes"].as_u64().unwrap();
             assert!(sent(&summary) - holes <= 64 << 10, "{summary}");
         }
@@ -118,7 +118,7 @@ fn cp__delta_sends_the_units_that_differ() {
         assert_eq!(sent(&summary), MIB as u64, "{summary}");
         assert!(fs::read(&to).unwrap() == bytes);
     }
-    // Nothing differs but the permissions, which were more.
+    // Only the permissions differ.
     fs::set_permissions(lab.local("a"), fs::Permissions::from_mode(0o600)).unwrap();
     fs::set_permissions(lab.share("b"), fs::Permissions::from_mode(0o644)).unwrap();
     fs::copy(lab.local("a"), lab.share("b")).unwrap();

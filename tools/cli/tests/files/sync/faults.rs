@@ -1,10 +1,10 @@
-//! File systems that are full, or take two names for one.
+//! Tests syncs to full file systems and to those that ignore case.
 
 use super::*;
 use nix::unistd::geteuid;
 
-/// Runs a script in a mount namespace of its own, where it may mount what it likes; `None` if this user, or this
-/// machine, cannot. `$ZL` is the program, `$THERE` what is served, `$BASE` a directory of its own.
+/// Runs a script in a separate mount namespace; `None` if this user or machine cannot. `$ZL` is the program, `$THERE`
+/// the served directory, `$BASE` a scratch directory.
 fn alone(lab: &Lab, script: &str) -> Option<String> {
     if !geteuid().is_root() {
         println!("skipped: only root mounts");
@@ -70,7 +70,7 @@ fn sync__hard_links_that_the_target_refuses_are_failures_as_with_rsync() {
     fs::create_dir(from.join("sub")).unwrap();
     fs::hard_link(from.join("one"), from.join("sub/two")).unwrap();
     fs::hard_link(from.join("one"), from.join("three")).unwrap();
-    // A link cannot be made from one file system to another.
+    // Links between file systems are impossible.
     let script = format!(
         r#"
         for it in t r; do
@@ -169,7 +169,7 @@ fn sync__a_directory_that_cannot_be_read_fails_once() {
         let mut command = push(&lab, &[], "a", to);
         command.env("ZEROLANE_HOME", keys.path());
         if geteuid().is_root() {
-            // Root may read it.
+            // Root may read the keys.
             chown(keys.path(), Some(NOBODY), Some(NOBODY)).unwrap();
             command.uid(NOBODY).gid(NOBODY);
         }

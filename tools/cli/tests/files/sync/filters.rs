@@ -1,4 +1,4 @@
-//! Filters, and whether rsync has the same.
+//! Tests filters, also against rsync.
 
 use super::*;
 
@@ -45,7 +45,7 @@ fn sync__patterns_from_files() {
     let and = [&*option("include-from", "includes"), "--exclude=d"];
     succeed(push(&lab, &and, "a", "u"));
     assert_eq!(paths(&lab.share("u")), ["c"]);
-    // From standard input, and one that is not there.
+    // Rules from standard input, and from a missing file.
     let mut from_input = push(&lab, &["--exclude-from=-"], "a", "v");
     from_input.stdin(fs::File::open(lab.local("excludes")).unwrap());
     succeed(from_input);
@@ -133,7 +133,7 @@ fn sync__filter_files_of_the_tree_either_way() {
     let mut copied = vec!["b.o", "c", "d", "d/e", "d/e/y", "d/x.o", "kept"];
     succeed(push(&lab, &["-FF", "--delete"], "a", "t"));
     succeed(pull(&lab, &["-FF", "--delete"], "b", "u"));
-    // Without the rules nothing is left alone.
+    // Without the rules nothing is excluded.
     for target in [lab.share("t"), lab.local("u")] {
         assert_eq!(paths(&target), ["c", "d", "d/e", "d/e/y", "d/x.o"]);
         for name in ["b.o", "kept"] {
@@ -147,7 +147,7 @@ fn sync__filter_files_of_the_tree_either_way() {
     for target in [lab.share("t"), lab.local("u")] {
         assert_eq!(paths(&target), copied);
     }
-    // One that cannot be used keeps what is there.
+    // An unusable rule deletes nothing.
     for bad in [
         lab.local("a/d/.rsync-filter"),
         lab.share("b/d/.rsync-filter"),
@@ -162,7 +162,7 @@ fn sync__filter_files_of_the_tree_either_way() {
     fail(pull(&lab, &["-F", "--delete"], "b", "u"), 5, words);
 }
 
-/// Numbers that follow from a seed.
+/// Random numbers from a seed.
 pub(super) struct Random(Vec<u8>);
 
 impl Random {
@@ -188,7 +188,7 @@ impl Random {
         }
     }
 
-    /// Filter files in a tree that is there.
+    /// Plants filter files in an existing tree.
     fn filter_files(&mut self, base: &Path) {
         let directories = tree(base, false).into_iter();
         let directories = directories.filter(|(_, words)| words.starts_with("directory"));
@@ -204,7 +204,7 @@ impl Random {
         }
     }
 
-    /// A tree with few names, so that patterns match.
+    /// Plants a tree with few different names, so that patterns match.
     fn tree(&mut self, base: &Path) {
         for _ in 0..24 {
             let mut path = base.to_owned();
@@ -212,7 +212,7 @@ impl Random {
                 path.push(self.pick(&["a", "b", "ab", "c"]));
             }
             path.push(self.pick(&["a", "b", "ab", "c", "x.o", "*"]));
-            // A file may be in the way, or a directory.
+            // A file or directory may be in the way.
             if fs::create_dir_all(path.parent().unwrap()).is_ok() && !path.exists() {
                 fs::write(&path, &[0; 5][..self.below(5)]).unwrap();
             }
@@ -232,7 +232,7 @@ impl Random {
     }
 }
 
-/// Run with `ZEROLANE_SEED` to repeat what failed.
+/// `ZEROLANE_SEED` repeats a failed run.
 #[test]
 fn sync__filters_as_rsync_has_them() {
     if Command::new("rsync").arg("--version").output().is_err() {
@@ -248,7 +248,7 @@ fn sync__filters_as_rsync_has_them() {
         fs::create_dir(lab.local("a")).unwrap();
         random.tree(&lab.local("a"));
         random.tree(&lab.share("t"));
-        // Each second one has rules in the trees.
+        // Every second run has filter files in the trees.
         let files = seed % 2 == 1;
         if files {
             random.filter_files(&lab.local("a"));
@@ -294,19 +294,18 @@ fn sync__filters_as_rsync_has_them() {
             options.push("--delete-excluded");
         }
         let mut rsync = Command::new("rsync");
-        // Rules of the source's files count once these are there.
+        // The rules of the source's filter files apply after they are copied.
         rsync.args(["-a", "--delete-after"]).args(&options);
         rsync.arg(lab.local("a/")).arg(lab.local("r"));
         let (code, _, err) = run(rsync);
         options.push("--allow-empty-source");
         let (own_code, out, own_err) = run(push(&lab, &options, "a", "t"));
-        // Rules for an end in a file whose rules are all for one.
+        // Both programs refuse a rule that names an end in a file whose rules are all for one end.
         if own_err.contains("is no filter rule") {
             assert!(code == 1 && own_code != 0, "{err}{own_err}");
             continue;
         }
-        // A directory that filters leave alone stands where a file belongs, or the other way round. rsync
-        // removes what is in the way, or other things all the same.
+        // An excluded directory stands where a file belongs, or the reverse. rsync then removes it, or other files.
         let in_the_way = [
             ": a directory stands in the way",
             ": is a directory",

@@ -1,4 +1,4 @@
-//! `--in-place`: files and devices that are written where they are.
+//! Tests `--in-place` for files and block devices.
 
 use super::*;
 use nix::unistd::geteuid;
@@ -22,7 +22,7 @@ fn in_place__keeps_the_file_itself() {
     }
 }
 
-/// Kills a copy in place of `large`, somewhere in the middle.
+/// Kills an in-place copy of `large` in the middle.
 fn kill_in_the_middle(lab: &Lab, put: bool) -> std::path::PathBuf {
     let (from, to) = match put {
         true => (lab.local("a"), lab.share("t")),
@@ -54,7 +54,7 @@ fn in_place__killed_leaves_a_file_that_no_copy_reads_until_it_is_repaired() {
         let lab = Lab::new(&[]);
         let large = kill_in_the_middle(&lab, put);
         if !put {
-            // The end that wrote it is gone, but the one that read it may not know.
+            // The writing end is gone, but the reading end may not have noticed.
             fs::rename(lab.local("t"), lab.local("b")).unwrap();
             fs::create_dir(lab.share("b")).unwrap();
             fail(
@@ -72,7 +72,7 @@ fn in_place__killed_leaves_a_file_that_no_copy_reads_until_it_is_repaired() {
             assert!(fs::read(&large).unwrap() == content(1, 192 * MIB));
             succeed(lab.put(&[], "t/large", "x"));
         } else {
-            // Until the server knows that its client is gone.
+            // Until the server notices that its client is gone.
             eventually("it is refused", || {
                 let (code, out, err) = run(lab.get(&[], "t/large", "x"));
                 assert_eq!(code, 1, "{out}{err}");
@@ -177,7 +177,7 @@ fn in_place__a_block_device_that_is_named() {
     };
     let expected = [&image[..], &content(3, 8 * MIB)[6 * MIB..]].concat();
     assert!(read() == expected, "the device has something else");
-    // Changed parts only.
+    // Only parts change.
     image[5 * MIB] ^= 1;
     fs::write(lab.share("image"), &image).unwrap();
     let summary = numbers(get(&["--in-place", "--delta"], "image"));
@@ -186,7 +186,7 @@ fn in_place__a_block_device_that_is_named() {
     fs::write(lab.share("image"), content(4, 8 * MIB + 1)).unwrap();
     fail(get(&["--in-place"], "image"), 1, "no space left");
     assert!(read()[..6 * MIB] == image);
-    // The same device below the served directory.
+    // The same device, below the served directory.
     let there = lab.share("device");
     let number = fs::metadata(&device.0).unwrap().rdev();
     let (major, minor) = (nix::sys::stat::major(number), nix::sys::stat::minor(number));
@@ -204,7 +204,7 @@ fn in_place__a_block_device_that_is_named() {
     );
     succeed(lab.put(&["--in-place"], "image", "device"));
     assert!(read()[..image.len()] == image);
-    // One that is only met on the way is not written.
+    // A device that is found inside a directory is not written.
     fs::create_dir(lab.local("dir")).unwrap();
     fs::write(lab.local("dir/device"), content(6, MIB)).unwrap();
     fail(

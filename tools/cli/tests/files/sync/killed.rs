@@ -1,4 +1,4 @@
-//! Ends that are killed.
+//! Tests syncs of which either end is killed.
 
 use std::process::Stdio;
 
@@ -14,7 +14,7 @@ fn sync__killed_and_run_again() {
             &lab.local("a").join(&directory).join(number.to_string()),
             &content(number, size),
         );
-        // Some of it is there, of another content or another type; and there is more.
+        // Part of the tree exists with other content or types, and there are extra files.
         let there = lab.share("t").join(&directory);
         match number % 5 {
             0 => write(&there.join(number.to_string()), b"old"),
@@ -26,7 +26,7 @@ fn sync__killed_and_run_again() {
     let source = tree(&lab.local("a"), false);
     let mut killed = 0;
     for round in 0..40_u64 {
-        // A server keeps a killed client's connection for a while.
+        // A server keeps the connection of a killed client for a while.
         lab.server = None;
         lab.start(zerolane(), &[], "127.0.0.1:0");
         let mut sync = push(&lab, &["--delete", "--resume"], "a", "t");
@@ -36,14 +36,14 @@ fn sync__killed_and_run_again() {
         std::thread::sleep(Duration::from_micros(micros));
         let ended = running.0.try_wait().unwrap();
         killed += u32::from(ended.is_none());
-        // Either end goes first.
+        // Either end is killed first.
         if round % 2 == 0 {
             lab.server = None;
         }
         drop(running);
-        // What goes on without its client would change what is looked at.
+        // A server that continues after its client's death would change the tree.
         lab.server = None;
-        // Whatever stands under a name of the source is what it was or what it is to be.
+        // Each path of the source has its old or its new content.
         for (path, words) in tree(&lab.share("t"), false) {
             let Some(expected) = source.get(&path) else {
                 continue;

@@ -1,9 +1,9 @@
-//! `--link-dest`: what an earlier copy has is linked, not sent, and the earlier copy stays as it is.
+//! Tests `--link-dest`, which links files of an earlier copy and leaves that copy unchanged.
 
 use super::*;
 use rustix::fs::{XattrFlags, fsetxattr};
 
-/// A tree of which there is a copy, and what changes in it until the next.
+/// Plants files to copy, which [`change`] changes before the next copy.
 fn plant_more(a: &Path) {
     for directory in 0..3 {
         for file in 0..20 {
@@ -28,14 +28,14 @@ fn change(a: &Path) {
     touched.set_modified(SystemTime::UNIX_EPOCH).unwrap();
 }
 
-/// A file of one time, whenever it is written.
+/// Writes a file with a fixed time.
 fn write_old(path: &Path, bytes: &[u8]) {
     write(path, bytes);
     let file = File::options().write(true).open(path).unwrap();
     file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
 }
 
-/// Which files of `tree` are the same file as in `other`.
+/// The files of `tree` that are the same inode in `other`.
 fn shared(tree: &Path, other: &Path) -> Vec<String> {
     let inode = |base: &Path, path: &String| {
         let meta = base.join(path).symlink_metadata().ok()?;
@@ -76,7 +76,7 @@ fn sync__link_dest_links_what_is_the_same_and_leaves_it_as_it_is() {
     for (done, base) in [(&pushed, lab.share("s")), (&pulled, lab.local("s"))] {
         assert_eq!(tree(&base.join("2"), false), tree(&lab.local("a"), false));
         let linked = shared(&base.join("2"), &base.join("1"));
-        // 19 and 19 of two directories, and the large one. Names that changed are no longer there.
+        // 19 files in each of two directories, and the large one. Renamed files are not linked.
         assert_eq!(linked.len(), 39, "{linked:?}");
         assert_eq!(
             (&done["hard_links"], &planned["hard_links"]),
@@ -90,7 +90,7 @@ fn sync__link_dest_links_what_is_the_same_and_leaves_it_as_it_is() {
     }
     let after = || [lab.share("s/1"), lab.local("s/1")].map(|it| tree(&it, true));
     assert_eq!(after(), before);
-    // Nothing is left to do; and what changes in the second later does not change in the first.
+    // Nothing is left to do. Later changes in the second copy do not affect the first.
     assert_eq!(numbers(push(&lab, &option, "a", "s/2"))["sent"], 0);
     let a = lab.local("a");
     let time = SystemTime::UNIX_EPOCH + Duration::from_secs(5);
@@ -107,7 +107,7 @@ fn sync__link_dest_links_what_is_the_same_and_leaves_it_as_it_is() {
         assert_eq!(tree(&base, false), tree(&a, false));
     }
     assert_eq!(after(), before);
-    // Only permissions and time, in the place of what both have: from here, not sent.
+    // Only permissions and time differ, so the file is copied at the target, not sent.
     fs::set_permissions(a.join("d0/e/f4"), fs::Permissions::from_mode(0o604)).unwrap();
     let settled = numbers(push(&lab, &["--checksum"], "a", "s/2"));
     assert_eq!(
@@ -142,7 +142,7 @@ fn sync__link_dest_of_several_directories_and_with_contents_compared() {
         }
     }
     numbers(push(&lab, &[], "a", "now"));
-    // One that is not there has nothing.
+    // A missing directory contributes nothing.
     let all = [
         "--checksum",
         "--link-dest=../none",
@@ -163,7 +163,7 @@ fn sync__link_dest_of_several_directories_and_with_contents_compared() {
         assert_eq!(shared(&base.join("3"), &base.join("2")), ["two"]);
         assert_eq!(tree(&base.join("3"), false), tree(&a, false));
     }
-    // Attributes count, too, where they are kept.
+    // Attributes count, too, if they are kept.
     let all = [&["-X"][..], &all].concat();
     let mark = |path: &Path| {
         let file = File::open(path).unwrap();
@@ -174,7 +174,7 @@ fn sync__link_dest_of_several_directories_and_with_contents_compared() {
         true => assert_eq!(numbers(push(&lab, &all, "a", "s/5"))["hard_links"], 2),
         false => println!("skipped: the file system has no extended attributes"),
     }
-    // By size and time alone it looks the same, as everywhere.
+    // By size and time alone it looks the same.
     let quick = ["--link-dest=../2"];
     assert_eq!(numbers(push(&lab, &quick, "a", "s/4"))["hard_links"], 3);
 }
@@ -212,7 +212,7 @@ fn sync__link_dest_that_cannot_be_is_refused() {
     );
 }
 
-/// Where no link can be, what is the same is copied at the target.
+/// Where a link is impossible, an equal file is copied at the target.
 #[test]
 fn sync__link_dest_on_another_file_system_copies_from_there() {
     let lab = Lab::new(&[]);
@@ -270,7 +270,7 @@ fn sync__link_dest_with_hard_links_and_backups() {
     assert_eq!(lab.share("2/one").metadata().unwrap().nlink(), 4);
 }
 
-/// Which file is linked with which, by rsync and here.
+/// Compares which files are linked with each other, here and by rsync.
 #[test]
 fn sync__link_dest_as_rsync_has_it() {
     if Command::new("rsync").arg("--version").output().is_err() {

@@ -1,4 +1,4 @@
-//! `sync`: what it copies, what it leaves, what it removes, and what goes wrong.
+//! Tests `zerolane sync`.
 
 mod backups;
 mod battery;
@@ -21,7 +21,7 @@ use std::time::{Duration, SystemTime};
 
 use super::lab::*;
 
-/// `zerolane sync` of the tree `source` here to `path` there.
+/// `zerolane sync` from the local tree `source` to the remote `path`.
 fn push(lab: &Lab, options: &[&str], source: &str, path: &str) -> Command {
     let mut command = zerolane();
     command.arg("sync").args(options);
@@ -29,7 +29,7 @@ fn push(lab: &Lab, options: &[&str], source: &str, path: &str) -> Command {
     command
 }
 
-/// `zerolane sync` of `path` there to `target` here.
+/// `zerolane sync` from the remote `path` to the local `target`.
 fn pull(lab: &Lab, options: &[&str], path: &str, target: &str) -> Command {
     let mut command = zerolane();
     command.arg("sync").args(options);
@@ -37,7 +37,7 @@ fn pull(lab: &Lab, options: &[&str], path: &str, target: &str) -> Command {
     command
 }
 
-/// The numbers of a sync that succeeds.
+/// The summary of a sync that must succeed.
 fn numbers(mut command: Command) -> serde_json::Value {
     command.arg("--json");
     last(&succeed(command))
@@ -47,7 +47,7 @@ fn last(out: &str) -> serde_json::Value {
     serde_json::from_str(out.lines().last().unwrap()).unwrap()
 }
 
-/// Everything below `base`: path, and all that a sync keeps. `inodes`: also which file it is.
+/// Everything below `base`: the path, and all attributes that a sync keeps; with `inodes`, also the inode number.
 fn tree(base: &Path, inodes: bool) -> BTreeMap<String, String> {
     fn walk(base: &Path, below: &str, inodes: bool, tree: &mut BTreeMap<String, String>) {
         for entry in fs::read_dir(base.join(below)).unwrap() {
@@ -91,14 +91,14 @@ fn write(path: &Path, content: &[u8]) {
     fs::write(path, content).unwrap();
 }
 
-/// Dates a file back, by a second.
+/// Sets a file's time back by a second.
 fn make_older(path: &Path) {
     let file = File::options().write(true).open(path).unwrap();
     let time = file.metadata().unwrap().modified().unwrap();
     file.set_modified(time - Duration::from_secs(1)).unwrap();
 }
 
-/// A tree of all kinds below `a`.
+/// Plants a tree of all kinds of files below `a`.
 fn plant(lab: &Lab) {
     let at = |name: &str| lab.local("a").join(name);
     write(&at("large"), &content(1, 3 * MIB + 5));

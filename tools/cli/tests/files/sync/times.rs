@@ -1,10 +1,9 @@
-//! Times of change that clocks which are wrong, or apart, leave behind. rsync has the last word.
+//! Tests modification times from clocks that are wrong or differ, against rsync.
 
 use super::filters::Random;
 use super::*;
 
-/// Seconds and nanoseconds since 1970, of whatever clock. None is another one cut to a coarser unit: that is the same
-/// time here, and another one for rsync.
+/// Seconds and nanoseconds since 1970. No time is another one truncated: that is equal here, and different for rsync.
 const TIMES: [(i64, u32); 13] = [
     // Before 1970, and the second around it.
     (-4_000_000_000, 7),
@@ -12,11 +11,11 @@ const TIMES: [(i64, u32); 13] = [
     (-1, 1),
     (-1, 999_999_999),
     (0, 0),
-    // An hour and a day apart: summer time, and a clock that is wrong.
+    // An hour and a day apart: daylight saving time, and a wrong clock.
     (1_700_000_000, 5),
     (1_700_003_600, 5),
     (1_700_086_400, 5),
-    // To come, beyond what 31 and 32 bits hold.
+    // In the future, beyond 31 and 32 bits.
     (2_147_483_647, 1),
     (2_147_483_648, 1),
     (4_294_967_296, 3),
@@ -35,7 +34,7 @@ fn set_time(path: &Path, (seconds, nanoseconds): (i64, u32)) {
     file.set_modified(time).unwrap();
 }
 
-/// The files of two trees, of which each has been changed, or not, by a clock of its own.
+/// Plants two trees whose files were changed, or not, by different clocks.
 fn plant_apart(from: &Path, to: &Path, random: &mut Random) {
     for number in 0..40 {
         let name = format!("f{number}");
@@ -58,7 +57,7 @@ fn plant_apart(from: &Path, to: &Path, random: &mut Random) {
     }
 }
 
-/// What rsync does to files, comparing times to the nanosecond.
+/// What rsync changes, comparing times to the nanosecond.
 fn rsync(options: &[&str], from: &Path, to: &Path) -> Vec<String> {
     let mut rsync = Command::new("rsync");
     rsync.args(["-rt", "--modify-window=-1", "--out-format=%i %n"]);
@@ -86,7 +85,7 @@ fn files(changes: &str) -> Vec<String> {
     files
 }
 
-/// Run with `ZEROLANE_SEED` to repeat what failed.
+/// `ZEROLANE_SEED` repeats a failed run.
 #[test]
 fn sync__times_of_clocks_that_are_apart_as_rsync_has_them() {
     if Command::new("rsync").arg("--version").output().is_err() {
@@ -116,13 +115,13 @@ fn sync__times_of_clocks_that_are_apart_as_rsync_has_them() {
             assert!(!expected.is_empty());
             let synced = numbers(sync(&[]));
             assert_eq!(synced["sent"], expected.len(), "{synced}");
-            // With the times of the source, whatever they are. What was left has its own content.
+            // The times are those of the source. Files that were skipped keep their content.
             let (here, there) = (tree(&from, false), tree(&to, false));
             for (file, words) in &here {
                 let is_sent = expected.contains(file);
                 assert_eq!(there[file] == *words, is_sent, "{file}: {words}");
             }
-            // Neither finds more to do, whatever the clocks say now.
+            // Neither program finds more to do, whatever the clocks show.
             assert_eq!(rsync(&["-n"], &from, &to), [""; 0]);
             assert_eq!(numbers(sync(&[]))["sent"], 0);
         }
