@@ -14,6 +14,14 @@ pub fn say(line: impl Display) -> Result<()> {
         .context("standard output is closed")
 }
 
+/// A number and its noun: "1 file", "2 files".
+pub(crate) fn counted<N: Display + From<u8> + PartialEq>(number: N, noun: &str) -> String {
+    match number == N::from(1) {
+        true => format!("1 {noun}"),
+        false => format!("{number} {noun}s"),
+    }
+}
+
 /// Prints a line about the progress of the command on standard error.
 pub fn note(line: impl Display) {
     let _ = writeln!(stderr().lock(), "{line}");

@@ -427,7 +427,7 @@ impl Caution {
                          another server. Ask for the one that `zerolane serve --code` shows there now"
                     ),
                     false => format!(
-                        "{host} wants a one-time code: ask there for it, and say --code CODE"
+                        "{host} wants a one-time code: ask for it there, and use --code CODE"
                     ),
                 })
             }
@@ -438,8 +438,8 @@ impl Caution {
                 }),
                 Some(own),
             ) => Some(format!(
-                "{host} does not let you in. Its owner can: by `zerolane keys add {own} read` (or read-write), \
-                 which is the line '{own} read' in its allowed_keys"
+                "{host} does not let you in. Its owner can, by `zerolane keys add {own} read` (or read-write) \
+                 or the line '{own} read' in allowed_keys there"
             )),
             _ => None,
         }
@@ -541,12 +541,12 @@ pub(crate) fn tell_news(news: Result<usize, String>) {
     console::note(match news {
         Ok(count) => format!("The list of keys was read again: {count} may connect."),
         Err(why) => {
-            format!("WARNING: the list of keys stays as it was, for it cannot be used: {why}")
+            format!("WARNING: the list of keys stays as it was, because it cannot be used: {why}")
         }
     });
 }
 
 fn words(path: &Path, others: usize) -> String {
-    let path = path.display();
-    format!("Who may connect: its own key and {others} others, from {path}.")
+    let (path, others) = (path.display(), console::counted(others, "other"));
+    format!("Who may connect: its own key and {others}, from {path}.")
 }

@@ -291,7 +291,7 @@ fn disk_serve__an_image_that_is_served_already_is_refused_with_words() {
     // Readers are allowed.
     let reader = [&serve[..], &["--read-only", image]].concat();
     let mut reader = Running::new(zerolane(lab.home.path(), &reader));
-    assert!(reader.line().starts_with("Serving 1 disks"));
+    assert!(reader.line().starts_with("Serving 1 disk on"));
 }
 
 /// A block device, until it is dropped.

@@ -9,6 +9,7 @@ use zerolane::Security;
 use zerolane::keys::Access;
 use zerolane::security::{Code, Identity, PublicKey, Trust};
 
+use crate::console;
 use crate::security::{self, Doors};
 
 /// Options of a host that waits for a cast.
@@ -58,11 +59,11 @@ impl DoorArgs {
         };
         let own = identity.as_ref().map(|identity| identity.public());
         let (trust, words): (Arc<dyn Trust>, String) = if !self.allow_key.is_empty() {
-            let count = self.allow_key.len();
+            let others = console::counted(self.allow_key.len(), "other");
             let keys: HashSet<PublicKey> = self.allow_key.into_iter().chain(own).collect();
             (
                 Arc::new(keys),
-                format!("Who may cast: its own key and {count} others."),
+                format!("Who may cast: its own key and {others}."),
             )
         } else if self.anyone {
             (

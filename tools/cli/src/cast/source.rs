@@ -143,7 +143,7 @@ pub(super) fn run(args: CastArgs) -> Result<()> {
     ensure!(
         args.ssh || (args.to.is_none() && !args.force),
         anyhow!(
-            "--to and --force are for hosts that --ssh starts: one that waits has said itself where the content goes, by \
+            "--to and --force are for hosts that --ssh starts: a host that waits already knows where the content goes, by \
              `zerolane cast receive --to PATH` there"
         )
         .context(Exit::Usage)

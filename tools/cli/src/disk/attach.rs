@@ -30,8 +30,8 @@ With --file the disk is a file for any program, by FUSE, until Ctrl-C or `fuserm
 nbdfuse (Debian's package libnbd-bin).
 
 With --iscsi it is an iSCSI target instead. What is printed is the URL for initiators: \
-iscsi-inq URL, qemu with its iSCSI driver. iSCSI as it is here has no encryption and no authentication: whoever reaches the port \
-reads and writes the disk. So it listens on this machine alone, unless an address is given.")]
+iscsi-inq URL, qemu with its iSCSI driver. This target has no encryption and no authentication: anyone who reaches the \
+port can read and write the disk. So it listens on this machine alone, unless an address is given.")]
 pub(super) struct Args {
     /// Where `disk serve` runs, and which of its disks: HOST[:PORT]/LUN
     place: Place,

@@ -59,7 +59,7 @@ pub(super) fn run(
     console::note("iSCSI is not encrypted, and no initiator is authenticated here.");
     if !address.ip().is_loopback() {
         console::note(format_args!(
-            "Whoever reaches {address} reads and writes the disk."
+            "Anyone who reaches {address} can read and write the disk."
         ));
     }
     console::say(format_args!("iscsi://{address}/{url}"))?;

@@ -178,8 +178,8 @@ pub(super) fn run(args: Args) -> Result<()> {
     let endpoint = endpoint.with_context(|| format!("cannot listen on {}", args.listen))?;
     let (address, key) = server.endpoint(endpoint).context("it listens")?;
     console::say(format_args!(
-        "Serving {} disks on {}.",
-        shown.len(),
+        "Serving {} on {}.",
+        console::counted(shown.len(), "disk"),
         address_shown(address, lane)
     ))?;
     for line in shown {

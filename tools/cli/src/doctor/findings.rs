@@ -98,7 +98,7 @@ pub(super) fn offload(name: &str, used: bool, since: &str) -> Finding {
         false => Finding::bad(
             name,
             State::Slow,
-            "the kernel, or what stands between it and this process, does not have it",
+            "the kernel, or a sandbox around this process, does not have it",
             format!("Linux {since} or later; not in a sandbox that emulates sockets"),
         ),
     }
@@ -201,7 +201,7 @@ pub(super) fn mtu(host: IpAddr, mtu: u32, found: Option<u32>) -> Finding {
             &check,
             State::Slow,
             format!(
-                "packets of {found} bytes pass, and of those of {mtu}, which this machine sends, nothing on the way says that they do not"
+                "packets of {found} bytes pass; those of {mtu}, which this machine sends, are dropped without an ICMP message"
             ),
             format!(
                 "let ICMP \"fragmentation needed\" through, or: ip route add {host} mtu {found} via GATEWAY"
@@ -234,7 +234,7 @@ pub(super) fn answer(host: &str, tried: Result<(), &zerolane::Error>) -> Finding
         }
         zerolane::Error::Closed(CloseReason::Unreachable) => (
             format!(
-                "the host, or one on the way, says that nothing is to be reached there: {error}"
+                "the host, or a router on the way, reports that nothing is reachable there: {error}"
             ),
             "start `zerolane serve --listen` there, and compare the port",
         ),

@@ -116,7 +116,7 @@ fn ask(
     let changed = change(&client);
     let unanswered = matches!(changed, Err(Error::Unanswered { .. }));
     guarded.explain(changed).map_err(|error| match unanswered {
-        true => error.context("look with 'zerolane ls' what is there now"),
+        true => error.context("check with 'zerolane ls' what is there now"),
         false => error,
     })
 }

@@ -42,10 +42,10 @@ USER@HOST:PATH needs no server: zerolane is started there over ssh, and ends wit
 what USER may reach, absolute or from USER's home; USER@HOST:PORT:PATH names the port of ssh.
 
 Every file is written under a temporary name, verified end to end, then renamed. With \
---resume, what a killed copy left is hashed at both ends and only what differs is sent.
+--resume, what a killed copy left is hashed at both ends, and only the parts that differ are sent.
 
-When the connection breaks, another one goes on with what is there: once the network, or the server, \
-is back, and for as long as --timeout says.")]
+When the connection breaks, the copy continues over a new one once the network, or the server, is back. \
+--timeout says how long it tries.")]
 pub struct Args {
     /// What to copy, then where to: a directory, or a new name for one source
     #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"],

@@ -18,12 +18,12 @@ const OPTIONS: [(&str, &str, &str); 6] = [
     (
         "exclude",
         "PATTERN",
-        "Leave alone what PATTERN matches. Of all rules, the first that matches decides",
+        "Leave files alone that match PATTERN. Of all rules, the first that matches decides",
     ),
     (
         "include",
         "PATTERN",
-        "Do not leave alone what PATTERN matches, whatever a later rule says",
+        "Include files that match PATTERN, whatever later rules say",
     ),
     (
         "exclude-from",
@@ -38,10 +38,14 @@ const OPTIONS: [(&str, &str, &str); 6] = [
     (
         "filter",
         "RULE",
-        "A rule as rsync has it: '- PATTERN', '+ PATTERN', 'P PATTERN' (protect: copied to, but not deleted), 'R' (risk), \
+        "A rule in rsync's syntax: '- PATTERN', '+ PATTERN', 'P PATTERN' (protect: copied to, but not deleted), 'R' (risk), \
          'H' (hide: not copied), 'S' (show), ': NAME' (from the file NAME of each directory)",
     ),
-    ("filter-from", "FILE", "Such rules from FILE, one a line"),
+    (
+        "filter-from",
+        "FILE",
+        "Rules for --filter from FILE, one a line",
+    ),
 ];
 
 /// The rules that `-F` stands for, the first time and the second.
@@ -68,7 +72,7 @@ impl clap::Args for Filters {
                 .num_args(0)
                 .default_missing_value("")
                 .value_parser(value_parser!(OsString))
-                .help("As --filter ': .rsync-filter'; said twice, also --filter '- .rsync-filter'"),
+                .help("As --filter ': .rsync-filter'; twice, also --filter '- .rsync-filter'"),
         )
     }
 

@@ -27,7 +27,7 @@ const ORDER: Duration = Duration::from_secs(400);
 pub(crate) fn serve() -> Result<Exit> {
     if stdin().is_terminal() {
         let why = anyhow!(
-            "this is for a login: `zerolane cp USER@HOST:PATH USER@HOST:PATH` starts it so"
+            "this is for a login: `zerolane cp USER@HOST:PATH USER@HOST:PATH` starts it"
         );
         return Err(why.context(Exit::Usage));
     }

@@ -253,7 +253,8 @@ impl Repeated {
         ] {
             let more = count.load(Ordering::Relaxed).saturating_sub(1);
             if more > 0 {
-                console::note(format_args!("{more} more files: {cause}"));
+                let files = console::counted(more, "more file");
+                console::note(format_args!("{files}: {cause}"));
             }
         }
     }
@@ -307,8 +308,8 @@ fn summary(totals: &Totals, elapsed: Duration, taken_up: u64) -> Summary {
 fn in_words(totals: &Totals, elapsed: Duration, taken_up: u64) -> String {
     let rate = totals.bytes as f64 / elapsed.as_secs_f64().max(1e-9);
     let mut words = format!(
-        "{} files, {}, {:.2} s, {}/s, verified",
-        totals.files,
+        "{}, {}, {:.2} s, {}/s, verified",
+        console::counted(totals.files, "file"),
         HumanBytes(totals.bytes),
         elapsed.as_secs_f64(),
         HumanBytes(rate as u64)
@@ -320,7 +321,7 @@ fn in_words(totals: &Totals, elapsed: Duration, taken_up: u64) -> String {
         words += &format!("; {} of them are hard links of others", totals.hard_links);
     }
     if totals.links > 0 {
-        words += &format!("; {} links", totals.links);
+        words += &format!("; {}", console::counted(totals.links, "link"));
     }
     if totals.skipped > 0 {
         words += &format!("; {} devices, sockets or FIFOs skipped", totals.skipped);
@@ -408,7 +409,7 @@ impl Observer for Progress {
         if self.json {
             return self.emit(&Event::Skipped { path: &path });
         }
-        let line = format_args!("{path}: skipped, for it is a device, socket or FIFO");
+        let line = format_args!("{path}: skipped (device, socket or FIFO)");
         self.above(line);
     }
 

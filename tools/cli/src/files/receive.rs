@@ -27,10 +27,10 @@ use crate::input::Input;
 /// Arguments of `zerolane receive`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
-The sender is looked for by broadcasts on this host's networks; --from names it where those do not reach. What it sends \
-is verified, and belongs to nobody else: the code proves each to the other.
+Finds the sender by broadcasts on this host's networks; where they do not reach, --from names it. The code \
+authenticates both ends, and all data is verified.
 
-Without -f, a name that is there already is refused. On a terminal it shows what comes, and asks.")]
+Without -f, names that exist already are refused. On a terminal the command shows the offer, and asks.")]
 pub struct Args {
     /// The code that `zerolane send` shows
     #[arg(value_name = "CODE")]
@@ -116,7 +116,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let broke = received.as_ref().err().is_some_and(is_broken);
     let totals = received.map_err(with_exit_code).map_err(|error| match broke {
         true => error.context(
-            "not all of it came: have it sent again, and say --resume -f, to go on with what is there",
+            "the transfer is not complete: have it sent again, and use --resume -f to continue",
         ),
         false => error,
     })?;
@@ -128,7 +128,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
 fn advise(error: Error) -> anyhow::Error {
     let advice = match &error {
         Error::NoSender(_) => {
-            "check that `zerolane send` runs there; where broadcasts do not reach, say --from HOST:PORT, as it shows"
+            "check that `zerolane send` runs there; where broadcasts do not reach, use --from HOST:PORT, as it shows"
         }
         Error::Connect { source, .. } if Exit::of_connecting(source) == Exit::Refused => {
             "the sender does not know this code: it was mistyped, or is used up"
@@ -161,8 +161,9 @@ fn show(offer: &Offer) {
     if more > 0 {
         console::note(format_args!("  and {more} more"));
     }
+    let files = console::counted(offer.files, "file");
     let bytes = HumanBytes(offer.bytes);
-    console::note(format_args!("{} files, {bytes}", offer.files));
+    console::note(format_args!("{files}, {bytes}"));
 }
 
 /// Most names to print on a terminal, so that the first ones do not scroll away.

@@ -27,12 +27,12 @@ use crate::exit::Exit;
 /// Arguments of `zerolane send`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
-Whoever says the code to `zerolane receive` on the same network gets the files, once. They find each other by \
-broadcasts (UDP port 9182, IPv4), which no router passes on: where that is in the way, the receiver names this host \
-with --from. It does not go through NAT.
+Anyone who gives the code to `zerolane receive` on the same network gets the files, once. The two ends find each \
+other by broadcasts (UDP port 9182, IPv4), which routers do not forward: from other networks, the receiver names this \
+host with --from. It does not work through NAT.
 
-The first four digits of the code are no secret. Of the other eight nothing is sent: an attacker can guess three times, \
-then the code is void. It cannot be tried out elsewhere.")]
+The first four digits of the code are not secret. The other eight are never sent: an attacker can guess three times, \
+then the code is void. Guesses cannot be checked offline.")]
 pub struct Args {
     /// Files to send, and directories with everything in them
     #[arg(required = true, value_name = "FILE")]
@@ -76,10 +76,9 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let invitation = invitation.map_err(with_exit_code)?;
     let (files, bytes) = (invitation.offer().files, invitation.offer().bytes);
     let (code, at) = (invitation.code(), invitation.local_addr());
-    console::say(format_args!(
-        "To be sent: {files} files, {}.",
-        HumanBytes(bytes)
-    ))?;
+    let offered = console::counted(files, "file");
+    let size = HumanBytes(bytes);
+    console::say(format_args!("To be sent: {offered}, {size}."))?;
     console::say(format_args!("There: zerolane receive {code}"))?;
     let host = match at.ip().is_unspecified() {
         true => format!("THIS-HOST:{}", at.port()),
@@ -89,12 +88,12 @@ pub(crate) fn run(args: Args) -> Result<()> {
         Some(why) => console::note(format_args!(
             "It cannot be found by broadcasts ({why}). There: zerolane receive {code} --from {host}"
         )),
-        None => console::say(format_args!("If that finds nobody: add --from {host}"))?,
+        None => console::say(format_args!("If that finds no sender: add --from {host}"))?,
     }
     let mut server = invitation
         .wait(&stop, |left| {
             console::note(format_args!(
-                "Somebody tried a wrong code; {left} more make it void."
+                "Someone tried a wrong code; {left} more make it void."
             ));
         })
         .map_err(with_exit_code)?;

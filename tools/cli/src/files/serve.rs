@@ -256,14 +256,12 @@ fn confine(server: &Server, list: Option<&AllowFile>, log: &Log) -> Result<()> {
     let why = match confined.context("confining this process to what it serves")? {
         Confinement::Full => None,
         Confinement::Partial => {
-            Some("This kernel is older than Linux 6.12 and does so in part only")
+            Some("Landlock confines this process only in part: this kernel is older than 6.12.")
         }
-        Confinement::None => Some("This kernel does not (no Landlock)"),
+        Confinement::None => Some("This kernel has no Landlock to confine this process."),
     };
     if let Some(why) = why {
-        log.note(format_args!(
-            "The kernel is to keep this process to the directory even if it goes wrong. {why}."
-        ));
+        log.note(why);
     }
     if let Some(list) = list {
         // Checks that the list is still readable.

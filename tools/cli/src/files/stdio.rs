@@ -57,7 +57,7 @@ pub(super) struct Terms<'a> {
 /// Serves only the client at the other end of standard input and output.
 pub(super) fn run(terms: Terms<'_>) -> Result<Exit> {
     if stdin().is_terminal() {
-        let why = anyhow!("--stdio is for a login: `zerolane cp USER@HOST:PATH` starts it so");
+        let why = anyhow!("--stdio is for a login: `zerolane cp USER@HOST:PATH` uses it");
         return Err(why.context(Exit::Usage));
     }
     let stop = stop_on_signals()?;
@@ -147,7 +147,7 @@ pub(super) fn hear_line(stop: &Stop) -> Result<Vec<u8>> {
             Err(error) => return Err(error).context("reading from the client"),
         }
     }
-    bail!("the client went, or is none: nothing that it calls with came over standard input")
+    bail!("no call came over standard input: the client is gone, or is not zerolane")
 }
 
 /// The local address of the login.

@@ -53,7 +53,7 @@ impl OwnServer {
         let server = Server::bind_login((Ipv4Addr::LOCALHOST, 0), options);
         let mut server = server.map_err(|error| match error {
             Error::Listen { source, .. } => anyhow!(
-                "a copy within this machine needs its loopback interface, which cannot be had ({source}): `ip link set lo up`"
+                "a copy within this machine needs the loopback interface, which is not available ({source}): `ip link set lo up`"
             )
             .context(Exit::Failure),
             error => super::with_exit_code(error),

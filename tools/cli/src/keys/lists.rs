@@ -211,7 +211,7 @@ fn revoke(args: RevokeArgs) -> Result<()> {
     let gone = AllowFile::revoke(&path, &key).map_err(in_file(&path))?;
     let gone = gone.ok_or_else(|| none_of(&args.who, &path))?;
     console::note(format_args!(
-        "Removed from {}. A server that runs finds out by itself:",
+        "Removed from {}. Running servers notice by themselves:",
         path.display()
     ));
     console::say(words(&gone))

@@ -504,7 +504,7 @@ fn ended(
             program.remote()
         ),
         Some(2) => format!(
-            "the zerolane at {name} does not know how to be started so: install the same version at both ends"
+            "the zerolane at {name} does not know this way to start it: install the same version at both ends"
         ),
         Some(255) => format!("no login at {name}: {shell} failed"),
         _ => format!(

@@ -140,8 +140,8 @@ fn own_address() -> String {
     format!("127.{number}.{high}.{low}:0")
 }
 
-/// A socket that ignores clients, because it is connected to an unused port. While it is open, no other program gets its
-/// port.
+/// A socket that ignores clients, because it is connected to an unused port. While it is open, no other program gets
+/// its port.
 pub(crate) fn silent_port() -> UdpSocket {
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     silent.connect("127.0.0.1:9").unwrap();
@@ -174,7 +174,7 @@ pub(crate) fn run(mut command: Command) -> (i32, String, String) {
 pub(crate) fn succeed(command: Command) -> String {
     let (code, out, err) = run(command);
     let is_summary = |line: &&str| {
-        line.contains(" files, ") && line.contains("/s, verified")
+        line.contains(" file") && line.contains("/s, verified")
             || line.contains(" listed, ") && line.contains(" failed; ")
     };
     let said: Vec<_> = err.lines().filter(|line| !is_summary(line)).collect();

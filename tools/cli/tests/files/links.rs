@@ -157,19 +157,19 @@ fn cp__of_a_link_that_is_named_copies_what_it_leads_to() {
         mkfifo(&from.join("fifo"), Mode::S_IRWXU).unwrap();
 
         let (code, err) = copied(&lab, put, &[], "latest");
-        assert!(code == 0 && err.starts_with("1 files, 7 B"), "{err}");
+        assert!(code == 0 && err.starts_with("1 file, 7 B"), "{err}");
         assert!(!to.is_symlink() && fs::read(&to).unwrap() == b"content");
         fs::remove_file(&to).unwrap();
 
         let (code, err) = copied(&lab, put, &[], "current");
         assert!(code == 1 && err.contains("-r takes it"), "{err}");
         let (code, err) = copied(&lab, put, &["-r"], "current");
-        assert!(code == 0 && err.contains("verified; 1 links"), "{err}");
+        assert!(code == 0 && err.contains("verified; 1 link"), "{err}");
         assert!(!to.is_symlink() && to.join("link").is_symlink());
         fs::remove_dir_all(&to).unwrap();
 
         let (code, err) = copied(&lab, put, &["-P"], "latest");
-        assert!(code == 0 && err.contains("verified; 1 links"), "{err}");
+        assert!(code == 0 && err.contains("verified; 1 link"), "{err}");
         assert_eq!(fs::read_link(&to).unwrap().to_str(), Some("tree/big"));
         fs::remove_file(&to).unwrap();
 
@@ -209,11 +209,11 @@ fn cp__skips_and_counts_devices_sockets_and_fifos_of_a_tree() {
         let (code, _, err) = run(copy);
         assert_eq!(code, 0, "{err}");
         for name in ["fifo", "socket"] {
-            let line = format!("{name}: skipped, for it is a device, socket or FIFO");
+            let line = format!("{name}: skipped (device, socket or FIFO)");
             assert_eq!(err.matches(&line).count(), 1, "{err}");
         }
         let summary = err.lines().last().unwrap();
-        assert!(summary.starts_with("1 files, "), "{err}");
+        assert!(summary.starts_with("1 file, "), "{err}");
         assert!(
             summary.contains("; 2 devices, sockets or FIFOs skipped"),
             "{err}"

@@ -287,7 +287,7 @@ fn send__wrong_codes_get_nothing_and_three_make_it_void() {
     let (status, words) = sender.ends();
     assert_eq!(status.code(), Some(1), "{words}");
     assert!(
-        words.contains("Somebody tried a wrong code; 2 more"),
+        words.contains("Someone tried a wrong code; 2 more"),
         "{words}"
     );
     assert!(words.contains("the code is void"), "{words}");

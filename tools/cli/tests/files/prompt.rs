@@ -188,7 +188,7 @@ fn cp__draws_a_bar_that_the_terminal_has_room_for() {
         put.env("TERM", "xterm");
         let (status, shown) = Terminal::of_columns(columns, put).ends();
         assert!(status.success(), "{shown}");
-        let (drawn, _) = shown.rsplit_once("1 files, ").unwrap();
+        let (drawn, _) = shown.rsplit_once("1 file, ").unwrap();
         let widest = widest(drawn);
         assert!(
             drawn.contains('%') || drawn.contains(" of 3.00 MiB"),

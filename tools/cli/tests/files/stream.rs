@@ -66,7 +66,7 @@ fn stream__there_and_back_of_any_length() {
         let (code, out, err) = fed(to(&lab, &[], "s"), bytes.clone());
         assert_eq!((code, out.len()), (0, 0), "{len}: {err}");
         assert!(
-            err.contains("1 files, ") && err.contains("verified"),
+            err.contains("1 file, ") && err.contains("verified"),
             "{err}"
         );
         assert!(fs::read(lab.share("s")).unwrap() == bytes, "{len}");

@@ -12,7 +12,7 @@ fn cp__says_what_it_did_off_a_terminal_too() {
     let (code, out, err) = run(lab.put(&[], "a", "a"));
     assert_eq!((code, out.as_str()), (0, ""));
     assert!(
-        err.starts_with("1 files, 2.00 KiB, ") && err.ends_with("/s, verified\n"),
+        err.starts_with("1 file, 2.00 KiB, ") && err.ends_with("/s, verified\n"),
         "{err:?}"
     );
     assert_eq!(err.lines().count(), 1);
@@ -77,13 +77,13 @@ fn terminal__gets_no_more_than_it_can_show() {
     let copy = lab.put(&[], "a", "a");
     let said = on_terminal(&copy, &[("TERM", "dumb")]);
     assert!(
-        !said.contains('\x1b') && said.starts_with("1 files, "),
+        !said.contains('\x1b') && said.starts_with("1 file, "),
         "{said:?}"
     );
     // A capable terminal gets a bar.
     let said = on_terminal(&copy, &[("TERM", "xterm")]);
     assert!(
-        said.contains('\x1b') && said.contains("1 files, "),
+        said.contains('\x1b') && said.contains("1 file, "),
         "{said:?}"
     );
 

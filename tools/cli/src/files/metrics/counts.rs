@@ -200,7 +200,7 @@ impl Counts {
         );
         text.counter(
             "handshakes_retried",
-            "Strangers told to return with a cookie.",
+            "Unauthenticated peers told to return with a cookie.",
             gate.retried,
         );
         let listener = &self.listener;
@@ -218,7 +218,7 @@ impl Counts {
         ];
         text.counters(
             "strangers_turned_away",
-            "Datagrams of strangers that led to no connection.",
+            "Datagrams of unauthenticated peers that led to no connection.",
             "reason",
             &turned_away
                 .map(|(reason, count)| (reason.to_owned(), count))

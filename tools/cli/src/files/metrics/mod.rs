@@ -50,7 +50,7 @@ impl Metrics {
 pub(super) fn listen(address: SocketAddr) -> Result<TcpListener> {
     if !address.ip().is_loopback() {
         let words = format!(
-            "--metrics {address}: anybody could read them there; name a loopback address such as 127.0.0.1:{}",
+            "--metrics {address}: anyone could read them there; name a loopback address such as 127.0.0.1:{}",
             address.port()
         );
         return Err(anyhow!(words).context(Exit::Usage));

@@ -34,12 +34,12 @@ use shown::{Shown, Summary, in_words};
 #[derive(Debug, clap::Args)]
 #[command(group = ArgGroup::new(DELETING).multiple(true))]
 #[command(after_long_help = "\
-Makes the content of the directory DST that of the directory SRC; a '/' at the end means nothing. One \
+Makes the content of the directory DST equal to that of the directory SRC; a '/' at the end means nothing. One \
 of the two may be remote: HOST:PATH, HOST:PORT:PATH, or [IPV6]:PATH; or one or both are USER@HOST:PATH, where \
-zerolane is started over ssh. DST is made if it is not there.
+zerolane is started over ssh. DST is made if it does not exist.
 
-A file of the same size and time at both ends is unchanged. What differs is copied as by 'cp -r', and \
-what is too much stays unless --delete is given: then it is removed when all else succeeded.")]
+A file of the same size and time at both ends is unchanged. Files that differ are copied as by 'cp -r'. Extra files \
+stay, unless --delete is given: then they are removed after everything else succeeded.")]
 pub struct Args {
     /// The directory to copy from
     #[arg(value_name = "SRC", value_parser = OsStringValueParser::new().try_map(parse_location))]
