@@ -141,7 +141,7 @@ impl Between {
         let _ = rest.join();
         match status.code() {
             Some(255) | None => bail!(
-                "the login at {host} ended before the copy did: say it again, with --resume to go on with what is there"
+                "the login at {host} ended before the copy did: run it again, with --resume to continue where it stopped"
             ),
             Some(_) => Ok(Exit::of_command(status)),
         }

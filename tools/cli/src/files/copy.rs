@@ -382,8 +382,7 @@ pub(super) fn side_of(location: Location) -> (Side, Vec<u8>) {
 const STREAM: &str = "-";
 
 /// What the user can do after a copy that ended early.
-const LEFT: &str =
-    "the copy is not complete: say it again with --resume, to go on with what is there";
+const LEFT: &str = "the copy is not complete: run it again with --resume to continue";
 
 /// Whether the connection broke after copying had begun.
 pub(super) fn is_broken(error: &Error) -> bool {

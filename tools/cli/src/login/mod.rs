@@ -232,7 +232,7 @@ impl RemoteEnd {
                 words_of(status)
             );
             return match connecting && was_connected {
-                true => anyhow!("{gone}: say it again with --resume, to go on with what is there"),
+                true => anyhow!("{gone}: run it again with --resume to continue"),
                 false => error.context(gone),
             };
         }

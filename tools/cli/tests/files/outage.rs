@@ -223,7 +223,7 @@ fn sync__that_gives_up_says_how_to_go_on() {
     assert_eq!(code, Some(1), "{words}");
     for said in [
         "the sync is not complete",
-        "say it again, with --resume",
+        "run it again, with --resume",
         "nothing could be copied for 1 s",
     ] {
         assert!(words.contains(said), "{words}");

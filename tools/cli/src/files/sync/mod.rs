@@ -98,8 +98,8 @@ fn parse_location(text: OsString) -> Result<Location, LocationError> {
 }
 
 /// What the user can do after a sync that ended early.
-const LEFT: &str = "the sync is not complete, and nothing that is there is lost: say it again, with --resume to go on \
-                    with large files, too";
+const LEFT: &str = "the sync is not complete, and nothing that is there is lost: run it again, with --resume to continue \
+                    large files, too";
 
 /// Syncs. The exit code says whether everything, something or nothing was done.
 pub(crate) fn run(args: Args) -> Result<Exit> {
