@@ -31,7 +31,7 @@ use zerolane::options::LaneChoice;
 It ends when everything is in place. If it ends earlier, what has arrived stays beside the target in a hidden partial \
 file. Start it again, and a cast that still runs sends what is missing.")]
 pub(super) struct Args {
-    /// Where to put it: a path that does not exist, a directory for its name there, or - for standard output
+    /// Where to put the content: a path that does not exist, a directory for its name there, or - for standard output
     #[arg(
         long,
         value_name = "PATH",
@@ -39,10 +39,10 @@ pub(super) struct Args {
         conflicts_with = "exec"
     )]
     to: PathBuf,
-    /// Pipe it into this shell command as it arrives
+    /// Pipe the content into this shell command as it arrives
     #[arg(long, value_name = "CMD")]
     exec: Option<String>,
-    /// Replace what is there, in one step at the end. Needed to write a block device
+    /// Replace an existing target, in one step at the end. Needed to write a block device
     #[arg(long)]
     force: bool,
     /// Address or host name to listen on, with or without a port (port 0: any free one)

@@ -94,7 +94,7 @@ pub(super) struct CastArgs {
         conflicts_with = "code"
     )]
     identity: Option<PathBuf>,
-    /// The one-time code that all hosts wait with, in place of keys
+    /// The one-time code that all hosts wait with, instead of keys
     #[arg(long, value_name = "CODE", help_heading = "Security")]
     code: Option<Code>,
     /// Send at most this much content a second to each host: 10MiB/s, 100mbit
