@@ -237,7 +237,7 @@ fn start_stdio() -> Child {
 fn stdio__ends_when_its_channel_does_before_the_client_came() {
     let (code, out, err) = stdio("");
     assert_eq!((code, &*out), (1, ""), "{err}");
-    assert!(err.contains("the client went"), "{err}");
+    assert!(err.contains("the client is gone"), "{err}");
     let call = format!("zerolane-call {} {} 300 -\n", version(), own_key());
     let (code, out, err) = stdio(&call);
     assert!(
