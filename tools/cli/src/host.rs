@@ -1,4 +1,4 @@
-//! Listens for and connects to servers of memory or disks.
+//! Sets up the listening and the connecting ends of the memory and disk commands.
 
 use std::fmt;
 use std::sync::Arc;

@@ -68,7 +68,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
     let usage = |words: &'static str| anyhow::Error::new(Exit::Usage).context(words);
     ensure!(
         args.overwrite || !args.pattern.writes(),
-        usage("this pattern writes: use --overwrite if its content may be lost")
+        usage("this pattern writes: use --overwrite if the disk's content may be lost")
     );
     let options = Options {
         depth: args.queue,
