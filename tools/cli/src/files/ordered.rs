@@ -26,9 +26,8 @@ const ORDER: Duration = Duration::from_secs(400);
 /// Runs `zerolane between`, at the source.
 pub(crate) fn serve() -> Result<Exit> {
     if stdin().is_terminal() {
-        let why = anyhow!(
-            "this is for a login: `zerolane cp USER@HOST:PATH USER@HOST:PATH` starts it"
-        );
+        let why =
+            anyhow!("this is for a login: `zerolane cp USER@HOST:PATH USER@HOST:PATH` starts it");
         return Err(why.context(Exit::Usage));
     }
     let stop = stop_on_signals()?;

@@ -114,12 +114,14 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let received = meeting.receive(&args.directory, &options, args.force, patience, &progress);
     progress.clear();
     let broke = received.as_ref().err().is_some_and(is_broken);
-    let totals = received.map_err(with_exit_code).map_err(|error| match broke {
-        true => error.context(
-            "the transfer is not complete: have it sent again, and use --resume -f to continue",
-        ),
-        false => error,
-    })?;
+    let totals = received
+        .map_err(with_exit_code)
+        .map_err(|error| match broke {
+            true => error.context(
+                "the transfer is not complete: have it sent again, and use --resume -f to continue",
+            ),
+            false => error,
+        })?;
     progress.summarize(&totals);
     judge(&totals, progress.saw_corruption())
 }
