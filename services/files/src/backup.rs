@@ -55,7 +55,7 @@ impl Backup {
 /// Makes backups of the files in one destination.
 #[derive(Debug)]
 pub(crate) struct Backups {
-    suffix: Vec<u8>,
+    asked: Backup,
     /// `None`: backups stand beside the files.
     apart: Option<Apart>,
     durable: bool,
@@ -115,7 +115,7 @@ impl Backups {
             Some(path) => Some(Apart::find(base, path, open).map_err(|cause| (&path[..], cause))?),
         };
         Ok(Backups {
-            suffix: backup.suffix.clone(),
+            asked: backup.clone(),
             apart,
             durable,
             made: AtomicU64::new(0),
@@ -148,7 +148,7 @@ impl Backups {
             None => None,
         };
         let to = there.as_ref().map_or(directory, |there| there.as_fd());
-        let backup = [name, &self.suffix].concat();
+        let backup = [name, &self.asked.suffix].concat();
         if backup == name && identity(&fstat(to)?) == identity(&fstat(directory)?) {
             return Err(Cause::BackupIsItself);
         }
@@ -186,8 +186,7 @@ impl BackupsOf {
 
     /// Whether a file with this name is itself a backup, and gets none.
     pub(crate) fn is_backup(&self, name: &[u8]) -> bool {
-        let suffix = &self.backups.suffix[..];
-        self.backups.apart.is_none() && name.ends_with(suffix)
+        self.backups.asked.is_backup(name)
     }
 
     /// Moves a file or link to its backup.
