@@ -1,7 +1,7 @@
 //! Tests that an immediate of a put into mapped memory follows its bytes, also when an end dies or revokes.
 
 use crate::child::{Job, child, lane_of, listener, told};
-use crate::mapped::{connect, memfd, numbers};
+use crate::mapped::{connect, memfd, numbers, revoked};
 use crate::{PATIENCE, accept, listen, options, signal};
 use nix::sys::signal::Signal::{SIGCONT, SIGSTOP};
 use std::collections::HashSet;
@@ -214,15 +214,7 @@ fn immediates__revoked_between_bytes_and_immediate_lose_nothing_that_completed()
             });
             has_begun.recv_timeout(PATIENCE).expect("it connects");
             sleep(Duration::from_micros(300 + 41 * round));
-            let end = Instant::now() + PATIENCE;
-            let mut handle = memory;
-            let mut own = loop {
-                handle = match handle.revoke() {
-                    Ok(region) => break region,
-                    Err(handle) => handle,
-                };
-                assert!(Instant::now() < end, "another handle");
-            };
+            let mut own = revoked(memory);
             let there = own.to_vec();
             let (posted, completed) = putting.join().expect("no panic");
             over.store(true, Ordering::Release);

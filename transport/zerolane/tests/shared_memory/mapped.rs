@@ -164,6 +164,18 @@ fn mapped__fetch_ops_are_atomic_with_the_owners_and_those_of_its_other_peers() {
     });
 }
 
+/// Revokes memory of which another thread drops its handle soon.
+pub(crate) fn revoked(mut handle: ExportedRegion) -> Region {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        handle = match handle.revoke() {
+            Ok(region) => return region,
+            Err(handle) => handle,
+        };
+        assert!(Instant::now() < end, "another handle");
+    }
+}
+
 #[test]
 fn mapped__revoked_under_puts_has_all_that_completed_and_changes_no_more() {
     const LEN: usize = 64 << 10;
@@ -198,16 +210,7 @@ fn mapped__revoked_under_puts_has_all_that_completed_and_changes_no_more() {
             });
             has_begun.recv_timeout(PATIENCE).expect("it connects");
             sleep(Duration::from_micros(400 + 37 * round));
-            // The other handle is dropped soon after.
-            let end = Instant::now() + PATIENCE;
-            let mut handle = memory;
-            let mut own = loop {
-                handle = match handle.revoke() {
-                    Ok(region) => break region,
-                    Err(handle) => handle,
-                };
-                assert!(Instant::now() < end, "another handle");
-            };
+            let mut own = revoked(memory);
             let there = own.to_vec();
             let (completed, direct) = putting.join().expect("no panic");
             over.store(true, Ordering::Release);
