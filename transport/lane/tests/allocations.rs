@@ -115,8 +115,11 @@ fn taken(a: &mut End, b: &mut End, len: usize, rounds: u64) -> u64 {
 /// Transfer has 1024 STUs in 64 Blocks.
 const PER_TRANSFER: u64 = 16;
 
-/// Allocations for each STU would appear in each try; allocations after losses on a busy machine appear once.
-const TRIES: u32 = 5;
+const ROUNDS: u64 = 16;
+
+/// Allocations for each STU would appear in each try, as would bytes that were not placed. Losses on a busy machine cause
+/// both in some tries.
+const TRIES: u32 = 20;
 
 #[test]
 fn transfer__takes_no_memory_per_stu() {
@@ -132,33 +135,20 @@ fn check((mut a, mut b): (End, End)) {
     // Queues and tables grow to their final size, and path probes settle.
     taken(&mut a, &mut b, 64 << 20, 2);
     taken(&mut a, &mut b, 1 << 20, 32);
-    let rounds = 16;
-    let before = b.account().bytes_moved();
-    let mut least = |len| {
-        let tries = (0..TRIES).map(|_| taken(&mut a, &mut b, len, rounds));
-        let mut least = u64::MAX;
-        for taken in tries {
-            least = least.min(taken);
-            if least <= PER_TRANSFER * rounds {
-                break;
-            }
-        }
-        least
-    };
-    let (short, long) = (least(64 << 10), least(64 << 20));
-    eprintln!("{short} for short Transfers, {long} for long ones, {rounds} each");
+    for len in [64 << 10, 64 << 20] {
+        let mut seen = Vec::new();
+        let settled = (0..TRIES).any(|_| {
+            let before = b.account().bytes_moved();
+            let taken = taken(&mut a, &mut b, len, ROUNDS);
+            let moved = b.account().bytes_moved() - before;
+            seen.push((taken, moved));
+            taken <= PER_TRANSFER * ROUNDS && moved == 0
+        });
+        eprintln!("{ROUNDS} Transfers of {len} bytes, allocations and bytes moved by try: {seen:?}");
+        assert!(settled, "{len}: {seen:?}");
+    }
     assert!(
         a.account().datagrams_sent > 16_000,
         "long ones have 1024 STUs each"
-    );
-    let moved = b.account().bytes_moved() - before;
-    assert_eq!(moved, 0, "nothing was mispredicted");
-    assert!(
-        short <= PER_TRANSFER * rounds,
-        "{short} by {rounds} short Transfers"
-    );
-    assert!(
-        long <= PER_TRANSFER * rounds,
-        "{long} by {rounds} long Transfers"
     );
 }
