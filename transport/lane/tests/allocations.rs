@@ -144,7 +144,9 @@ fn check((mut a, mut b): (End, End)) {
             seen.push((taken, moved));
             taken <= PER_TRANSFER * ROUNDS && moved == 0
         });
-        eprintln!("{ROUNDS} Transfers of {len} bytes, allocations and bytes moved by try: {seen:?}");
+        eprintln!(
+            "{ROUNDS} Transfers of {len} bytes, allocations and bytes moved by try: {seen:?}"
+        );
         assert!(settled, "{len}: {seen:?}");
     }
     assert!(
