@@ -731,7 +731,6 @@ const DOCUMENTS: &[Document] = &[
                 &["PATTERN_NAMES", "PATTERN_HELD_BYTES"],
             ),
             Fact("have parts of {1 MiB}, each", &["UNIT_BYTES"]),
-            Fact("are pages of {128 KiB}, sorted", &["LISTING_PAGE_BYTES"]),
             Fact(
                 "is at least {16 KiB}/s of content",
                 &["files::limits::LEAST_RATE"],
@@ -740,13 +739,8 @@ const DOCUMENTS: &[Document] = &[
                 "receiver tries up to {16} places, {4} of one address",
                 &["MEETING_PLACES", "MEETING_PLACES_OF_HOST"],
             ),
-            Fact(
-                "in one stream of messages of {128 KiB},",
-                &["LISTING_PAGE_BYTES"],
-            ),
             Fact("looked at, at most {96 MiB} (", &["LISTING_HELD_BYTES"]),
-            Fact("in order, from {8 MiB} on in", &["PLAN_HELD_BYTES"]),
-            Fact("Requests of up to {1 MiB} of steps", &["PLAN_BYTES"]),
+            Fact("the plan, from {8 MiB} on in", &["PLAN_HELD_BYTES"]),
             Fact(
                 "more than {128} levels, more than {67,108,864} entries",
                 &["TREE_DEPTH", "LISTING_ENTRIES"],
@@ -790,7 +784,6 @@ const DOCUMENTS: &[Document] = &[
             ),
             Fact("tries for {300 s} without progress", &["PATIENCE_SECONDS"]),
             Fact("has {2 s} at first", &["RECONNECT_SECONDS"]),
-            Fact("takes {15 s} to be sure", &["config::idle_timeout"]),
             Fact("heard nothing for {3 s},", &["SILENCE_SECONDS"]),
             Fact(
                 "A file up to {256 KiB} is written without",
@@ -836,7 +829,6 @@ const DOCUMENTS: &[Document] = &[
             "less at its end",
             "(u32 each)",
             "the next 1 to",
-            "names: 40 bytes say",
             "and 32 digits)",
         ],
     },
