@@ -32,6 +32,17 @@ const PYTHON: [&str; 8] = [
     "ConnectionHandle",
     "Pending",
 ];
+/// What C puts before the names of a type's functions.
+const PREFIXES: [(&str, &str); 8] = [
+    ("Connection", "zl_"),
+    ("Endpoint", "zl_endpoint_"),
+    ("CompletionQueue", "zl_queue_"),
+    ("Worker", "zl_worker_"),
+    ("EndpointHandle", "zl_endpoint_handle_"),
+    ("ConnectionHandle", "zl_handle_"),
+    ("ExportedRegion", "zl_exported_"),
+    ("Pending", "zl_pending_"),
+];
 /// The class of what every request has, which Python's connections extend.
 const REQUESTS: &str = "Requests";
 /// The heading of those that are called otherwise, with the reason.
@@ -44,27 +55,57 @@ fn read(below: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The rows of the tables: names in Rust, C and Python.
+/// The rows of the table: names in Rust, C and Python. More columns may follow.
 fn rows() -> Vec<[Names; 3]> {
     let text = read("docs/reference/names.md");
     let rows = text.lines().filter_map(|it| it.strip_prefix("| "));
-    let rows = rows.map(|it| it.trim_end_matches('|').split('|').map(backticked));
-    let rows: Vec<Vec<Names>> = rows.map(Iterator::collect).collect();
-    let full = rows.into_iter().map(|row| {
-        let cells: [Names; 3] = row.try_into().expect("three columns");
-        cells
+    let rows = rows.map(|row| {
+        let mut cells = row.split('|').map(str::trim);
+        let mut cell = || cells.next().expect("three columns");
+        let rust = backticked(cell());
+        let c = named(cell(), &rust, in_c);
+        let python = named(cell(), &rust, in_python);
+        [rust, c, python]
     });
-    full.filter(|row| row.iter().any(|it| !it.is_empty()))
+    rows.filter(|row| row.iter().any(|it| !it.is_empty()))
         .collect()
 }
 
-/// What stands in backticks.
+/// The names in a cell. A sign of equality stands for the names of `rust`, spelled as in the cell's language.
+fn named(cell: &str, rust: &Names, spelled: fn(&str) -> String) -> Names {
+    let mut all = backticked(cell);
+    if cell.starts_with('=') {
+        all.extend(rust.iter().map(|it| spelled(it)));
+    }
+    all
+}
+
+/// `zl_worker_listen` of `Worker::listen`.
+fn in_c(rust: &str) -> String {
+    let (of, function) = rust.split_once("::").expect("a function of a type");
+    let prefix = PREFIXES.iter().find(|it| it.0 == of);
+    let (_, prefix) = prefix.unwrap_or_else(|| panic!("PREFIXES lacks {of}"));
+    format!("{prefix}{function}")
+}
+
+/// `Worker.listen` of `Worker::listen`.
+fn in_python(rust: &str) -> String {
+    rust.replace("::", ".")
+}
+
+/// What stands in backticks; `a_{b, c}_d` is `a_b_d` and `a_c_d`.
 fn backticked(text: &str) -> Names {
-    text.split('`')
-        .skip(1)
-        .step_by(2)
-        .map(str::to_owned)
-        .collect()
+    let words = text.split('`').skip(1).step_by(2);
+    words.flat_map(expanded).collect()
+}
+
+fn expanded(word: &str) -> Vec<String> {
+    let Some((before, rest)) = word.split_once('{') else {
+        return vec![word.to_owned()];
+    };
+    let (choices, after) = rest.split_once('}').expect("a closing brace");
+    let choices = choices.split(',').map(str::trim);
+    choices.map(|it| format!("{before}{it}{after}")).collect()
 }
 
 fn column(index: usize) -> Names {
