@@ -804,10 +804,6 @@ const DOCUMENTS: &[Document] = &[
             ),
             Fact("that has {32} failures to tell", &["FEEDBACK_FAILURES"]),
             Fact(
-                "says every {16 MiB} that it is at work",
-                &["COPIED_UNITS * UNIT_BYTES"],
-            ),
-            Fact(
                 "at most {32} connections, and tells the {33}rd",
                 &["SERVER_CONNECTIONS", "SERVER_CONNECTIONS + 1"],
             ),
