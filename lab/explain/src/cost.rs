@@ -24,7 +24,7 @@ const ROUNDS: usize = 20;
 /// Samples a second to choose from: no divisors or multiples of what timers tick at, so that they do not fall in step.
 const FREQUENCIES_HZ: [u64; 9] = [997, 797, 599, 499, 397, 293, 197, 97, 49];
 /// The share of a CPU's time that the interrupts of samples may take. What they take of goodput is about three times as
-/// much (docs/measurements/explain.md), for caches and predictions are not what they were after them.
+/// much (docs/measurements/results.md), for caches and predictions are not what they were after them.
 const SHARE: f64 = 0.003;
 /// What a program loses by an interrupt, by the time that the interrupt itself takes: a cautious guess from what was seen.
 pub(crate) const LOSS_PER_INTERRUPT_TIME: f64 = 3.0;

@@ -702,8 +702,8 @@ const DOCUMENTS: &[Document] = &[
         without: &["come back later (exit code 8)"],
     },
     Document {
-        name: "docs/measurements/files.md",
-        text: include_str!("../../../../docs/measurements/files.md"),
+        name: "docs/measurements/results.md",
+        text: include_str!("../../../../docs/measurements/results.md"),
         facts: &[Fact(
             "up to {1,048,576} files and {64 MiB} of paths",
             &["LINKED_FILES", "LINKED_PATHS_BYTES"],
