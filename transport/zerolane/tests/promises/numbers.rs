@@ -655,9 +655,6 @@ const DOCUMENTS: &[Document] = &[
         without: &[
             "the unsigned 64-bit number at OFFSET and",
             "OFFSET is a multiple of 8. A",
-            "Exit codes: 0 done; 1 failed",
-            "exported); 2 wrong usage; 3 no answer; 6 the key is not let in; 7 another key than the host had; 8 the host is at \
-             its limit; 130 ended",
         ],
     },
     Document {
