@@ -1,7 +1,7 @@
 /*
- * A store for the key-value cache of a language model: prefill puts the blocks of a request where the page table says,
- * all over the store, and tells with the last of them that they are there; decode reads them. The store is passive:
- * its memory is written and read by a worker's thread, while its own thread does something else.
+ * Stores the key-value cache of a language model. Prefill puts the blocks of a request at the places in the page table,
+ * scattered over the store, and notifies the store with the last one; decode reads them. The store is passive: a
+ * worker's thread serves its memory while its own thread does something else.
  *
  *   cc -std=c11 kv_store.c $(pkg-config --cflags --libs zerolane) -o kv_store && ./kv_store
  */
@@ -19,13 +19,13 @@
 
 enum { REQUESTS = 8, LAYERS = 16, BLOCK = 32 << 10, BLOCKS = REQUESTS * LAYERS, PATIENCE_MS = 20000 };
 
-/* What the store exports. */
+/* The memory that the store exports. */
 struct cache {
     _Atomic uint64_t ready[REQUESTS];
     unsigned char blocks[BLOCKS][BLOCK];
 };
 
-/* Ends the process with the library's own words if a call failed. */
+/* Ends the process with the library's error text if a call failed. */
 static void check(zl_status status, const char *call)
 {
     if (status != ZL_OK) {
@@ -40,7 +40,7 @@ static void fail(const char *why)
     exit(EXIT_FAILURE);
 }
 
-/* The page table: where the block of a layer lies. Neighbours lie far apart. */
+/* The page table: the place of a layer's block. Neighbours lie far apart. */
 static uint64_t place_of(unsigned request, unsigned layer)
 {
     const unsigned block = (request * LAYERS + layer) * 37 % BLOCKS;
@@ -64,7 +64,7 @@ static void pieces_of(unsigned request, const zl_region *region, zl_piece *piece
         };
 }
 
-/* The address that the store tells; it is told when the store wants this end to begin. */
+/* The store's address, which the store sends when this end may begin. */
 static zl_connection *connect_to_store(int pipe)
 {
     char address[ZL_ADDRESS_LENGTH];
@@ -103,7 +103,7 @@ static void prefill(int pipe)
             for (size_t i = 0; i < BLOCK; i++)
                 bytes[(size_t)layer * BLOCK + i] = expected(request, layer, i);
         pieces_of(request, region, pieces);
-        /* The store is told when all pieces are placed. */
+        /* The store gets this number when all pieces are placed. */
         const zl_work tell = {.flags = ZL_WORK_IMMEDIATE, .immediate = request};
         check(zl_post_put_vectored(store, &cache, pieces, LAYERS, &tell, &id), "put");
         await(store, id, "put");
@@ -146,7 +146,7 @@ static void decode(int pipe)
     check(zl_close(store), "close");
 }
 
-/* A child, and the pipe that tells it the address. */
+/* A child process, and the pipe that sends it the address. */
 static pid_t begin(void (*run)(int), int *told)
 {
     int pipes[2];
@@ -178,7 +178,7 @@ int main(void)
     zl_exported *exported;
     uint32_t request;
 
-    /* Before there is a thread. */
+    /* Before the worker's thread starts. */
     pid_t prefiller_process = begin(prefill, &tell_prefill);
     pid_t decoder_process = begin(decode, &tell_decode);
 
@@ -194,7 +194,7 @@ int main(void)
     if (write(tell_prefill, address, sizeof address) != sizeof address)
         fail("pipe");
     check(zl_endpoint_handle_accept(endpoint, PATIENCE_MS, &prefiller), "accept");
-    /* Decode's connection is not even asked for: it is served all the same. */
+    /* The worker serves decode's connection without zl_endpoint_handle_accept. */
     if (write(tell_decode, address, sizeof address) != sizeof address)
         fail("pipe");
     for (int requests = 0; requests < REQUESTS; requests++) {

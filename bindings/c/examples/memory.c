@@ -1,6 +1,6 @@
 /*
- * Memory of one process, written by another: rows are put into a table, and a counter says which row is
- * next, as a parameter server would have it.
+ * One process writes the memory of another: it claims rows of a table with a counter and puts them, as for a
+ * parameter server.
  *
  *   cc -std=c11 memory.c $(pkg-config --cflags --libs zerolane) -o memory && ./memory
  */
@@ -14,13 +14,13 @@
 
 enum { ROWS = 16, COLUMNS = 100000 };
 
-/* What both know: a counter, then the table. */
+/* The layout that both ends know: a counter, then the table. */
 struct shared {
     uint64_t next_row;
     uint64_t table[ROWS][COLUMNS];
 };
 
-/* Ends the process with the library's own words if a call failed. */
+/* Ends the process with the library's error text if a call failed. */
 static void check(zl_status status, const char *call)
 {
     if (status != ZL_OK) {
@@ -29,7 +29,7 @@ static void check(zl_status status, const char *call)
     }
 }
 
-/* Claims rows and fills them, until there are no more. */
+/* Claims and fills rows until none are left. */
 static void worker(const char *address)
 {
     static uint64_t row[COLUMNS];
@@ -62,7 +62,7 @@ static void worker(const char *address)
     check(zl_close(connection), "close");
 }
 
-/* Adds up each row when it is told that it is there. */
+/* Adds up each row when its number arrives. */
 static uint64_t reduce(zl_connection *connection)
 {
     zl_region *region;
@@ -85,7 +85,7 @@ static uint64_t reduce(zl_connection *connection)
         for (size_t i = 0; i < COLUMNS; i++)
             sum += row[i];
     }
-    /* The worker asks for one more row, and closes. */
+    /* The worker claims one more row, then closes. */
     while (zl_wait(connection, 10000, &completion) == ZL_OK)
         ;
     check(zl_exported_revoke(exported), "revoke");

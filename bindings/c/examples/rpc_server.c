@@ -1,6 +1,6 @@
 /*
- * A server that answers requests of a thousand clients in one thread, and the clients, in one thread of another
- * process. Fewer if descriptors are few: each connection has one, and a second while it looks for a silent peer.
+ * Answers requests of a thousand clients in one thread; the clients run in one thread of another process. Starts
+ * fewer clients if descriptors are scarce: each connection has one, and a second while it probes a silent peer.
  *
  *   cc -std=c11 rpc_server.c $(pkg-config --cflags --libs zerolane) -o rpc_server && ./rpc_server [CLIENTS [REQUESTS]]
  */
@@ -15,10 +15,10 @@
 #include <zerolane.h>
 
 enum {
-    EVENTS = 256,        /* taken at once */
-    CONNECTING = 32,     /* connections begun and not answered yet */
-    RESERVE = 32,        /* descriptors for other things */
-    SILENT_SECONDS = 20, /* without an event: something hangs */
+    EVENTS = 256,        /* taken in one call */
+    CONNECTING = 32,     /* connections begun and not established */
+    RESERVE = 32,        /* descriptors for other uses */
+    SILENT_SECONDS = 20, /* without an event: a failure */
 };
 
 struct request {
@@ -29,7 +29,7 @@ struct reply {
     uint64_t number, sum;
 };
 
-/* Ends the process with the library's own words if a call failed. */
+/* Ends the process with the library's error text if a call failed. */
 static void check(zl_status status, const char *call)
 {
     if (status < 0) {
@@ -57,7 +57,7 @@ static size_t next_events(zl_worker *worker, zl_event *events)
     return count;
 }
 
-/* Answers a request, and takes the next of the same client. */
+/* Answers a request and receives the client's next one. */
 static void answer(zl_worker *worker, const zl_event *event)
 {
     const zl_work unsignalled = {.flags = ZL_WORK_UNSIGNALLED};
@@ -70,12 +70,12 @@ static void answer(zl_worker *worker, const zl_event *event)
     memcpy(&request, event->completion.control, sizeof request);
     const struct reply reply = {request.number, request.a + request.b};
     if (zl_worker_connection(worker, event->connection, &client) == ZL_ERROR_CLOSED)
-        return; /* it left before its answer */
+        return; /* the client left before its answer */
     check(zl_post_message_recv(client, NULL, 0, 0, NULL, &id), "receive");
     check(zl_post_message(client, &reply, sizeof reply, NULL, 0, 0, &unsignalled, &id), "answer");
 }
 
-/* Serves until `clients` have come and gone. */
+/* Serves until `clients` have connected and left. */
 static uint64_t serve(zl_worker *worker, unsigned clients)
 {
     static zl_event events[EVENTS];
@@ -115,7 +115,7 @@ struct client {
     uint64_t id, requests;
 };
 
-/* Asks the next question; the completion of the answer tells by its context who asked. */
+/* Sends the next request; the context of the answer's completion identifies the client. */
 static void ask(zl_worker *worker, const struct client *clients, uint64_t index)
 {
     const zl_work how = {.context = index};
@@ -130,7 +130,7 @@ static void ask(zl_worker *worker, const struct client *clients, uint64_t index)
     check(zl_post_message(server, &request, sizeof request, NULL, 0, 0, &unsignalled, &id), "ask");
 }
 
-/* Connects `count` clients, which ask once; then, all connected, they ask the other questions. */
+/* Connects `count` clients, which send one request each, and the rest once all are connected. */
 static void ask_all(const char *address, unsigned count, uint64_t requests)
 {
     static zl_event events[EVENTS];
@@ -144,7 +144,7 @@ static void ask_all(const char *address, unsigned count, uint64_t requests)
     check(zl_worker_new(&worker), "worker");
     while (closed < count) {
         for (; begun < count && begun - answered < CONNECTING; begun++) {
-            /* A question that is posted before the connection stands waits for it. */
+            /* Requests posted before the connection is established wait. */
             check(zl_worker_connect(worker, address, NULL, &clients[begun].id), "connect");
             ask(worker, clients, begun);
         }
@@ -180,7 +180,7 @@ static void ask_all(const char *address, unsigned count, uint64_t requests)
     free(clients);
 }
 
-/* As many clients as there are descriptors for. */
+/* As many clients as the descriptors allow. */
 static unsigned afforded(unsigned clients)
 {
     struct rlimit limit;
@@ -207,7 +207,7 @@ int main(int count, char **arguments)
 
     if (clients == 0 || requests == 0 || pipe(pipes) != 0)
         fail("usage: rpc_server [CLIENTS [REQUESTS]]");
-    /* Before there is a worker: a child must not use its parent's. */
+    /* Before the worker exists: a child must not use its parent's. */
     pid_t child = fork();
     if (child < 0)
         fail("fork");

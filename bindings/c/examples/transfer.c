@@ -13,7 +13,7 @@
 
 enum { PIECES = 4, PIECE = 4 << 20 };
 
-/* Ends the process with the library's own words if a call failed. */
+/* Ends the process with the library's error text if a call failed. */
 static void check(zl_status status, const char *call)
 {
     if (status != ZL_OK) {

@@ -1,6 +1,24 @@
 /*
- * Zerolane: memory moved between machines over ordinary Ethernet.
- * Made from bindings/c/src by cbindgen; do not edit. See docs/guide/c.md.
+ * Zerolane moves memory between hosts over Ethernet. docs/guide/c.md has complete programs.
+ *
+ * A server receives one Transfer:
+ *
+ *     zl_endpoint_bind("0.0.0.0:9181", NULL, &endpoint);
+ *     zl_endpoint_accept(endpoint, -1, &connection);
+ *     zl_recv_into(connection, buffer, sizeof buffer, &length);
+ *     zl_close(connection);
+ *     zl_endpoint_free(endpoint);
+ *
+ * A client sends it:
+ *
+ *     zl_connect("192.0.2.1:9181", NULL, &connection);
+ *     zl_send(connection, "hello", 6);
+ *     zl_close(connection);
+ *
+ * If a call returns a negative zl_status, zl_last_error() returns the reason. Null and bad arguments
+ * return ZL_ERROR_ARGUMENT and change nothing.
+ *
+ * cbindgen makes this file from bindings/c/src; do not edit it.
  */
 
 #ifndef ZEROLANE_H
@@ -9,7 +27,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A name that goes with the next release. */
+/* Marks a deprecated name. The next release removes it. */
 #if defined(__GNUC__)
 #define ZL_DEPRECATED(use) __attribute__((deprecated(use)))
 #else
@@ -22,38 +40,38 @@ extern "C" {
 
 /* ================================================================================================
  * Connect, send, receive, close
- * One end listens, the other connects. One send is one receive, of any length. Functions return a
- * code; the text of a failure is kept for each thread. Each function says which threads may call
- * it. Any: at any time. One at a time: a call while another thread is in one with the same handle
- * returns ZL_ERROR_BUSY and does nothing.
+ * One end listens, the other connects. One send matches one receive, of any length. Functions
+ * return a zl_status and write results through pointers. Each comment says which threads may call
+ * the function. Any: at any time. One at a time: a call returns ZL_ERROR_BUSY and does nothing
+ * while another thread is in a call with the same handle.
  */
 
 /**
- * Version of the binary interface. It grows when programs compiled against an older header would not
- * work any more. While it is 0, any release may break them.
+ * Version of the binary interface. It grows when programs compiled with an older header would
+ * no longer work. While it is 0, any release may break them.
  */
 #define ZL_ABI_VERSION 0
 
 /**
- * Version of the binary interface of the library in use; compare with ZL_ABI_VERSION, that of the
- * header.
+ * Returns the version of the library's binary interface. Compare it with ZL_ABI_VERSION, the
+ * header's version.
  *
  * Threads: any.
  */
 uint32_t zl_abi_version(void);
 
 /**
- * Release of the library in use, as "1.2.3".
+ * Returns the library's release, such as "1.2.3".
  *
  * Threads: any.
  */
 const char *zl_version(void);
 
 /**
- * What a function returns, and how a request ended. Negative: it failed, and zl_last_error has the
- * text. After ZL_ERROR_ARGUMENT, ZL_ERROR_BUSY, ZL_ERROR_TOO_MANY and the failures of a single
- * request (ZL_ERROR_CANCELLED to ZL_ERROR_UNKNOWN, ZL_ERROR_TIMED_OUT, ZL_ERROR_FINISHED) the connection
- * goes on. More codes may be added.
+ * The result of a function or a request. Negative values are failures; zl_last_error has the
+ * details. The connection survives ZL_ERROR_ARGUMENT, ZL_ERROR_BUSY, ZL_ERROR_TOO_MANY and the
+ * failures of a single request: ZL_ERROR_CANCELLED to ZL_ERROR_UNKNOWN, ZL_ERROR_TIMED_OUT,
+ * ZL_ERROR_FINISHED. Later versions may add codes.
  */
 enum zl_status
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -61,23 +79,23 @@ enum zl_status
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
     /**
-     * Done.
+     * Success.
      */
     ZL_OK = 0,
     /**
-     * Nothing happened in the time given, or zl_wake was called. Not a failure.
+     * Nothing happened in the given time, or zl_wake was called. Not a failure.
      */
     ZL_TIMEOUT = 1,
     /**
-     * There is something to do at once: do not sleep. Not a failure.
+     * There is more to do: do not sleep. Not a failure.
      */
     ZL_READY = 2,
     /**
-     * A null pointer, a value out of range, a text that is not UTF-8.
+     * A null pointer, a value out of range, or a text that is not UTF-8.
      */
     ZL_ERROR_ARGUMENT = -1,
     /**
-     * Another thread is using the handle, or what was asked of it is not over (zl_handle_release).
+     * Another thread uses the handle, or its requests are not over (zl_handle_release).
      */
     ZL_ERROR_BUSY = -2,
     /**
@@ -85,7 +103,7 @@ enum zl_status
      */
     ZL_ERROR_SYSTEM = -3,
     /**
-     * The host is not known, or has no address.
+     * The host is unknown, or has no address.
      */
     ZL_ERROR_NO_ADDRESS = -4,
     /**
@@ -93,36 +111,37 @@ enum zl_status
      */
     ZL_ERROR_CONNECT_TIMEOUT = -5,
     /**
-     * The connection was rejected.
+     * The peer rejected the connection.
      */
     ZL_ERROR_REJECTED = -6,
     /**
-     * The connection was closed, by this end or the peer; or what was used belongs to the process that this one was forked
-     * from.
+     * This end or the peer closed the connection; or this process is a child of fork and the
+     * handle belongs to its parent.
      */
     ZL_ERROR_CLOSED = -7,
     /**
-     * The peer does not answer any more, or nothing listens there.
+     * The peer stopped answering, or nothing listens there.
      */
     ZL_ERROR_PEER_DEAD = -8,
     /**
-     * The peer broke the protocol.
+     * The peer violated the protocol.
      */
     ZL_ERROR_PROTOCOL = -9,
     /**
-     * Strict mode: payload would have had to be copied in user space.
+     * Strict mode: payload would have been copied in user space.
      */
     ZL_ERROR_STRICT = -10,
     /**
-     * As many requests as a connection takes are in flight, or as many regions exported.
+     * The connection has as many requests in flight, or as many regions exported, as it may
+     * have.
      */
     ZL_ERROR_TOO_MANY = -11,
     /**
-     * The request was cancelled at this end.
+     * This end cancelled the request.
      */
     ZL_ERROR_CANCELLED = -12,
     /**
-     * The message is larger than the receive it met.
+     * The message is larger than its receive.
      */
     ZL_ERROR_TOO_LARGE = -13,
     /**
@@ -134,36 +153,36 @@ enum zl_status
      */
     ZL_ERROR_MEMORY = -15,
     /**
-     * The request names bytes outside the peer's memory.
+     * The request exceeds the peer's memory.
      */
     ZL_ERROR_OUT_OF_BOUNDS = -16,
     /**
-     * The peer's memory was exported without the right for that.
+     * The peer exported the memory without the necessary right.
      */
     ZL_ERROR_DENIED = -17,
     /**
-     * The memory was revoked by its owner.
+     * The owner revoked the memory.
      */
     ZL_ERROR_REVOKED = -18,
     /**
-     * The peer exports nothing of that name or key, on this connection.
+     * The peer exports no memory of that name or key on this connection.
      */
     ZL_ERROR_UNKNOWN = -19,
     /**
-     * The peer is not one of those to be spoken to (zl_options_trust).
+     * The peer's key is not trusted (zl_options_trust).
      */
     ZL_ERROR_UNTRUSTED = -20,
     /**
-     * The call took longer than zl_set_timeout allows. Its request was cancelled; whether the peer saw it
-     * is not known.
+     * The call took longer than zl_set_timeout allows. Its request was cancelled; the peer may
+     * have seen it.
      */
     ZL_ERROR_TIMED_OUT = -21,
     /**
-     * The peer finished sending, and nothing more comes; or this end did, and nothing more can be sent.
+     * The peer finished sending and nothing more comes; or this end finished and cannot send.
      */
     ZL_ERROR_FINISHED = -22,
     /**
-     * A fault of this library. The handle cannot be used any more, only freed.
+     * A bug in this library. The handle can only be freed.
      */
     ZL_ERROR_INTERNAL = -99,
 };
@@ -176,15 +195,15 @@ typedef int32_t zl_status;
 #endif // __cplusplus
 
 /**
- * What `status` means, in a few words; never null. The text is static.
+ * Describes `status` in a few words. Never null; the text is static.
  *
  * Threads: any.
  */
 const char *zl_status_text(int32_t status);
 
 /**
- * The reason of the last failure of a call of this thread, as a sentence with details; empty if no call
- * failed. Valid until the next call of this thread fails.
+ * Describes the last failed call of this thread, in a sentence with details. Empty if no call
+ * failed. Valid until the thread's next failure.
  *
  * Threads: any; each has its own.
  */
@@ -196,27 +215,30 @@ const char *zl_last_error(void);
 typedef struct zl_options zl_options;
 
 /**
- * Bytes that hold any address of this library as a text, with the zero at its end.
+ * Bytes that hold any address as text, with its terminating zero.
  */
 #define ZL_ADDRESS_LENGTH 64
 
 /**
- * A listening UDP port. After fork it belongs to the parent, which alone accepts: a server of several processes binds an
- * endpoint in each, at a port of its own. The child may free its copy.
+ * A listening UDP port. After fork it belongs to the parent, and only the parent accepts. The
+ * child may free its copy. A server of several processes binds an endpoint in each, on a port
+ * of its own.
  */
 typedef struct zl_endpoint zl_endpoint;
 
 /**
- * A connection. It makes progress only inside its functions, in the calling thread: a peer that
- * calls none for the idle timeout, while this end waits for it, counts as dead. A zl_worker moves many, and
- * can do so in a thread of its own. After fork it belongs to the parent: calls in the child fail with ZL_ERROR_CLOSED. The
- * child may free its copy; the peer is not told.
+ * A connection. It makes progress only inside its functions, in the calling thread. A peer
+ * that makes no calls for the idle timeout while this end waits for it counts as dead. A
+ * zl_worker advances many connections, also in a thread of its own. After fork the connection
+ * belongs to the parent: calls in the child fail with ZL_ERROR_CLOSED. The child may free its
+ * copy, which does not disconnect the peer.
  */
 typedef struct zl_connection zl_connection;
 
 /**
- * Listens on `address`, "host:port" (port 0: any that is free), with `options`, or the defaults if null. A link-local IPv6
- * address has its interface, as in "[fe80::1%eth0]:9181". Free the endpoint with zl_endpoint_free.
+ * Listens on `address`, "host:port" (port 0: any free port), with `options`, or the defaults
+ * if null. A link-local IPv6 address includes its interface: "[fe80::1%eth0]:9181". Free the
+ * endpoint with zl_endpoint_free.
  *
  * Threads: any.
  */
@@ -225,8 +247,8 @@ zl_status zl_endpoint_bind(const char *address,
                            struct zl_endpoint **endpoint);
 
 /**
- * Writes the address listened on to `buffer`, as "host:port" and a zero. ZL_ADDRESS_LENGTH bytes are
- * enough.
+ * Writes the address listened on to `buffer`, as "host:port" and a zero: at most
+ * ZL_ADDRESS_LENGTH bytes. ZL_ERROR_ARGUMENT if `capacity` is too small.
  *
  * Threads: one at a time.
  */
@@ -235,8 +257,9 @@ zl_status zl_endpoint_local_addr(const struct zl_endpoint *endpoint,
                                  size_t capacity);
 
 /**
- * Waits `timeout_ms` milliseconds (negative: no limit) for the next connection. It may be given to
- * another thread. Free it with zl_close or zl_connection_free.
+ * Waits `timeout_ms` milliseconds (negative: no limit) for the next connection; ZL_TIMEOUT if
+ * none came. Another thread may use the connection. End it with zl_close or
+ * zl_connection_free.
  *
  * Threads: one at a time.
  */
@@ -245,15 +268,17 @@ zl_status zl_endpoint_accept(struct zl_endpoint *endpoint,
                              struct zl_connection **connection);
 
 /**
- * Stops listening. Null does nothing. Connections it accepted go on.
+ * Stops listening and frees the endpoint. Null does nothing. Accepted connections stay open.
  *
  * Threads: the last that uses it.
  */
 void zl_endpoint_free(struct zl_endpoint *endpoint);
 
 /**
- * Connects to `address`, "host:port", with `options`, or the defaults if null. A link-local IPv6 address has its interface, as in
- * "[fe80::1%eth0]:9181". End the connection with zl_close, or zl_connection_free.
+ * Connects to `address`, "host:port", with `options`, or the defaults if null. A link-local
+ * IPv6 address includes its interface: "[fe80::1%eth0]:9181". Fails with ZL_ERROR_NO_ADDRESS,
+ * ZL_ERROR_CONNECT_TIMEOUT, ZL_ERROR_PEER_DEAD, ZL_ERROR_REJECTED or ZL_ERROR_UNTRUSTED. End
+ * the connection with zl_close or zl_connection_free.
  *
  * Threads: any.
  */
@@ -262,16 +287,16 @@ zl_status zl_connect(const char *address,
                      struct zl_connection **connection);
 
 /**
- * Writes the peer's address to `buffer`, as "host:port" and a zero. ZL_ADDRESS_LENGTH bytes are
- * enough.
+ * Writes the peer's address to `buffer`, as "host:port" and a zero: at most ZL_ADDRESS_LENGTH
+ * bytes.
  *
  * Threads: one at a time.
  */
 zl_status zl_peer_addr(const struct zl_connection *connection, char *buffer, size_t capacity);
 
 /**
- * Writes this end's address at present to `buffer`, as "host:port" and a zero; an empty text while there is
- * no way to the peer. ZL_ADDRESS_LENGTH bytes are enough.
+ * Writes this end's current address to `buffer`, as "host:port" and a zero: at most
+ * ZL_ADDRESS_LENGTH bytes. The text is empty while there is no route to the peer.
  *
  * Threads: one at a time.
  */
@@ -280,24 +305,26 @@ zl_status zl_local_addr(const struct zl_connection *connection,
                         size_t capacity);
 
 /**
- * Sends `len` bytes at `data` as one Transfer; returns when the peer has all of it.
+ * Sends `len` bytes at `data` as one Transfer; returns when the peer has received all of it.
+ * ZL_ERROR_TOO_LARGE if the peer's receive was smaller.
  *
  * Threads: one at a time.
  */
 zl_status zl_send(struct zl_connection *connection, const void *data, size_t len);
 
 /**
- * Waits `timeout_ms` milliseconds (negative: no limit) until the peer announces a Transfer that no
- * posted receive takes, and tells its length, so that memory of that length can be made.
+ * Waits `timeout_ms` milliseconds (negative: no limit) until the peer announces a Transfer
+ * that no posted receive matches, and writes its length to `len`, so that you can allocate a
+ * buffer of that size. ZL_TIMEOUT if none was announced.
  *
  * Threads: one at a time.
  */
 zl_status zl_announced(struct zl_connection *connection, int64_t timeout_ms, uint64_t *len);
 
 /**
- * Receives the next Transfer into `buffer`, and its length into `len`. If it is larger than
- * `capacity`, both ends get ZL_ERROR_TOO_LARGE, nothing is written, and the next one can be
- * received.
+ * Receives the next Transfer into `buffer` and writes its length to `len`. If it is larger
+ * than `capacity`, both ends get ZL_ERROR_TOO_LARGE and nothing is written; the next Transfer
+ * can be received. ZL_ERROR_FINISHED if the peer finished sending (zl_finish).
  *
  * Threads: one at a time.
  */
@@ -307,9 +334,9 @@ zl_status zl_recv_into(struct zl_connection *connection,
                        size_t *len);
 
 /**
- * Sets how long a call that waits for the end of a request may take, in milliseconds (negative: no limit, as
- * without this call): zl_send, zl_recv_into, zl_put and so on. What takes longer is cancelled, and the call
- * returns ZL_ERROR_TIMED_OUT.
+ * Limits how long a call may wait for its request, in milliseconds (negative: no limit, the
+ * default): zl_send, zl_recv_into, zl_put and so on. A request that takes longer is cancelled,
+ * and the call returns ZL_ERROR_TIMED_OUT.
  *
  * Threads: one at a time.
  */
@@ -317,26 +344,29 @@ zl_status zl_set_timeout(struct zl_connection *connection,
                          int64_t timeout_ms);
 
 /**
- * Finishes sending: what was posted is delivered; sends and messages after it return ZL_ERROR_FINISHED, and the
- * peer's receives that none of it meets end with that, now and later. The other direction goes on, and so does all
- * that names memory. While messages wait for receives that the peer does not post, it may not learn of it.
+ * Finishes sending. Requests posted before are delivered; later sends and messages return
+ * ZL_ERROR_FINISHED. Receives at the peer that no Transfer or message matches end with that
+ * code, now and later. The other direction stays open, and so do operations on remote memory.
+ * While messages wait for receives that the peer does not post, it may not learn of the
+ * finish.
  *
  * Threads: one at a time.
  */
 zl_status zl_finish(struct zl_connection *connection);
 
 /**
- * Waits until the peer has all that was sent, or takes nothing of it for the idle timeout, disconnects, and frees the
- * connection, also if it fails. Requests that are not done end; their memory is not touched any more. Null is refused, and so is a
- * connection of a worker: zl_worker_close.
+ * Waits until the peer has received all that was sent, then disconnects and frees the
+ * connection, also on failure. Gives up after the idle timeout without progress. Requests in
+ * flight end, and their memory is no longer accessed. ZL_ERROR_ARGUMENT for null and for a
+ * connection of a worker: use zl_worker_close.
  *
  * Threads: the last that uses it.
  */
 zl_status zl_close(struct zl_connection *connection);
 
 /**
- * Ends the connection at once, tells the peer if possible, and frees it. Null does nothing, nor does a
- * connection of a worker. Memory of its requests is not touched any more.
+ * Ends the connection at once, tells the peer if possible, and frees it. Memory of its
+ * requests is no longer accessed. Null and a connection of a worker do nothing.
  *
  * Threads: the last that uses it.
  */
@@ -344,20 +374,20 @@ void zl_connection_free(struct zl_connection *connection);
 
 /* ================================================================================================
  * Many requests in flight
- * Memory is named as a region. Requests on parts of it are posted, and complete later: until then
- * the memory belongs to the library. A request may carry a context, a number that comes back in
- * its completion. Completions of many connections may go to one queue.
+ * Requests on parts of a region are posted and complete later; until then their memory belongs to
+ * the library. A request may carry a context, a number that its completion returns. Completions of
+ * many connections may go to one queue.
  */
 
 /**
- * Memory, for requests to name parts of. Freeing the region while a request uses it is safe: memory
- * of zl_region_new and zl_region_map_file stays until that request is done.
+ * Memory whose parts requests name. You may free the region while a request uses it: memory of
+ * zl_region_new and zl_region_map_file stays until the request is done.
  */
 typedef struct zl_region zl_region;
 
 /**
- * Allocates a region of `len` zero bytes: page-aligned, in huge pages where the system has them and `len` is at least
- * 1 MiB. A region of less than 2 MiB takes the whole of one.
+ * Allocates a region of `len` zero bytes, page-aligned, in huge pages if the system has them
+ * and `len` is at least 1 MiB. A region of less than 2 MiB then takes a whole huge page.
  *
  * Threads: any.
  */
@@ -365,8 +395,8 @@ zl_status zl_region_new(size_t len,
                         struct zl_region **region);
 
 /**
- * Names `len` bytes at `memory`, which must stay where they are until the region is freed and every
- * request that uses it is done (or its connection freed).
+ * Makes a region of `len` bytes at `memory`. They must stay in place until the region is freed
+ * and every request that uses it is done or its connection freed.
  *
  * Threads: any.
  */
@@ -381,11 +411,11 @@ enum zl_access
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
     /**
-     * To be sent: writing the region does not change the file.
+     * For sending: writes to the region do not change the file.
      */
     ZL_ACCESS_READ = 1,
     /**
-     * To be received into: what is written reaches the file.
+     * For receiving: writes reach the file.
      */
     ZL_ACCESS_WRITE = 2,
 };
@@ -398,9 +428,9 @@ typedef uint32_t zl_access;
 #endif // __cplusplus
 
 /**
- * Maps `len` bytes of the file open as `fd`, from `offset` on. `access` is a value of enum zl_access.
- * The descriptor may be closed afterwards. Requests survive a truncation of the file; other accesses to
- * missing pages raise SIGBUS, as with every mapping.
+ * Maps `len` bytes of the open file `fd` from `offset`. `access` is a value of enum zl_access.
+ * You may close the descriptor afterwards. If the file is truncated, requests fail with
+ * ZL_ERROR_MEMORY; other accesses to missing pages raise SIGBUS, as with every mapping.
  *
  * Threads: any.
  */
@@ -411,32 +441,33 @@ zl_status zl_region_map_file(int fd,
                              struct zl_region **region);
 
 /**
- * Where the region's bytes are; null if `region` is null. While a request receives into them, or a
- * peer may write them, their content is undefined or changes during a read.
+ * Returns the start of the region's bytes; null if `region` is null. While a request receives
+ * into them, or a peer may write them, their content is undefined and may change during a
+ * read.
  *
  * Threads: any.
  */
 void *zl_region_data(const struct zl_region *region);
 
 /**
- * Length of the region in bytes; 0 if `region` is null.
+ * Returns the region's length in bytes; 0 if `region` is null.
  *
  * Threads: any.
  */
 size_t zl_region_length(const struct zl_region *region);
 
 /**
- * Frees the region. Null does nothing. Memory that a request still uses is freed with that request.
+ * Frees the region. Null does nothing. Memory that a request uses is freed with that request.
  *
  * Threads: the last that uses it.
  */
 void zl_region_free(struct zl_region *region);
 
 /**
- * How the sender asks for the arrival of a Transfer to be delivered. Completions come in order in all
- * modes, and a call that waits for one request in particular (zl_recv_into) returns at its end in all
- * modes. These wake in all modes: failures, the end of the connection, a Transfer that finds no
- * receive posted, and one of no bytes.
+ * How the sender wants the arrival of a Transfer delivered. In all modes completions come in
+ * order, and a call that waits for one particular request (zl_recv_into) returns at its end.
+ * Four events wake in all modes: a failure, the end of the connection, a Transfer that matches
+ * no posted receive, and one of no bytes.
  */
 enum zl_delivery
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -444,17 +475,17 @@ enum zl_delivery
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
     /**
-     * Delivered, and wakes a receiver that waits.
+     * Delivered, and wakes a waiting receiver.
      */
     ZL_DELIVERY_INTERRUPT = 0,
     /**
-     * Delivered to a receiver that polls: zl_poll, zl_queue_poll, and waiting with a timeout of 0. It
-     * does not wake a receiver that waits: that one gets it with the next completion that wakes.
+     * Delivered to a receiver that polls: zl_poll, zl_queue_poll, or a wait with a timeout of
+     * 0. A waiting receiver gets it with the next completion that wakes.
      */
     ZL_DELIVERY_POLLED = 1,
     /**
-     * No event and no wake-up of its own. The completion is held back, and delivered with the next of
-     * the connection that is not silent, or when the receiver asks for it with zl_notify.
+     * No event and no wake-up. The completion is held back until the connection's next
+     * completion that is not silent, or until the receiver asks for it with zl_notify.
      */
     ZL_DELIVERY_SILENT = 2,
 };
@@ -467,27 +498,27 @@ typedef uint32_t zl_delivery;
 #endif // __cplusplus
 
 /**
- * It completes only if it fails.
+ * The request completes only if it fails.
  */
 #define ZL_WORK_UNSIGNALLED 1
 
 /**
- * It begins when all earlier requests of the connection are complete. For requests on the peer's memory,
- * and messages.
+ * The request starts when all earlier requests of the connection are complete. For requests on
+ * the peer's memory and messages.
  */
 #define ZL_WORK_FENCE 2
 
 /**
- * The peer is told, with `immediate`: it gets a completion of kind ZL_KIND_IMMEDIATE. For puts.
+ * The peer gets a completion of kind ZL_KIND_IMMEDIATE with the number `immediate`. For puts.
  */
 #define ZL_WORK_IMMEDIATE 4
 
 /**
- * How a request is to be done. Where a pointer to it may be null, null means 0 in all fields.
+ * Options of a request. Where a pointer to it may be null, null means 0 in all fields.
  */
 typedef struct zl_work {
     /**
-     * An or of ZL_WORK_...
+     * ZL_WORK_... flags, joined by |.
      */
     uint32_t flags;
     /**
@@ -495,23 +526,24 @@ typedef struct zl_work {
      */
     uint32_t immediate;
     /**
-     * A value of enum zl_delivery. For sends of Transfers; without effect on others.
+     * A value of enum zl_delivery. Affects only sends of Transfers.
      */
     uint32_t delivery;
     /**
-     * 0.
+     * Must be 0.
      */
     uint32_t reserved;
     /**
-     * A number of the program's own, which comes back in the completion: a pointer, an index.
+     * A number of your own, such as a pointer or an index. The completion returns it.
      */
     uint64_t context;
 } zl_work;
 
 /**
- * Posts the send of `len` bytes of `region` from `offset` on; many may be in flight. `how` may be null: it
- * says how the arrival is delivered to the receiver, whether success is reported here, and the context.
- * `id` names the request.
+ * Posts the send of `len` bytes of `region` from `offset`; many may be in flight. `how` may be
+ * null; it sets the delivery at the receiver, whether success is reported here, and the
+ * context. `id` gets the request's number. ZL_ERROR_TOO_MANY if too many requests are in
+ * flight: take a completion and try again.
  *
  * Threads: one at a time.
  */
@@ -523,26 +555,27 @@ zl_status zl_post_send(struct zl_connection *connection,
                        uint32_t *id);
 
 /**
- * A part of a region, one of several that are sent as if they were one piece of memory.
+ * One of several parts of memory that are sent as one.
  */
 typedef struct zl_part {
     /**
-     * Where the part is.
+     * The region of the part.
      */
     const struct zl_region *region;
     /**
-     * Bytes behind the region's start.
+     * Bytes from the region's start.
      */
     size_t offset;
     /**
-     * Bytes.
+     * Length in bytes.
      */
     size_t length;
 } zl_part;
 
 /**
- * Posts the send of `count` parts of regions, one behind the other, as one Transfer with one completion, gathered
- * where they lie. They may overlap; none is a Transfer of no bytes. `how` and `id` as with zl_post_send.
+ * Posts the send of `count` parts of regions, one after another, as one Transfer with one
+ * completion, without a copy. Parts may overlap; no parts make a Transfer of no bytes. `how`
+ * and `id` as for zl_post_send.
  *
  * Threads: one at a time.
  */
@@ -553,10 +586,10 @@ zl_status zl_post_send_vectored(struct zl_connection *connection,
                                 uint32_t *id);
 
 /**
- * Posts a receive into `len` bytes of `region` from `offset` on: the n-th posted gets the n-th
- * Transfer the peer sends, if it fits. Receives complete as their Transfers do: where a datagram was lost, a
- * later one may be complete first. `how` may be null; ZL_WORK_UNSIGNALLED and its context alone have a
- * meaning here. `id` names the request.
+ * Posts a receive into `len` bytes of `region` from `offset`. The n-th receive gets the peer's
+ * n-th Transfer, if it fits. Receives complete when their Transfers do: after a lost datagram,
+ * a later one may complete first. `how` may be null; only ZL_WORK_UNSIGNALLED and the context
+ * apply. `id` gets the request's number.
  *
  * Threads: one at a time.
  */
@@ -568,7 +601,7 @@ zl_status zl_post_recv(struct zl_connection *connection,
                        uint32_t *id);
 
 /**
- * What is complete.
+ * The kind of a completed request.
  */
 enum zl_kind
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -604,7 +637,7 @@ enum zl_kind
      */
     ZL_KIND_MESSAGE_RECEIVED = 6,
     /**
-     * Nothing posted here, id 0: a put of the peer's with an immediate number.
+     * A put of the peer's with an immediate number: no request of this end, id 0.
      */
     ZL_KIND_IMMEDIATE = 7,
     /**
@@ -635,7 +668,7 @@ typedef uint32_t zl_kind;
 #define ZL_KEY_LENGTH 24
 
 /**
- * Names exported memory on one connection. Plain bytes: give them to the peer by any means.
+ * Names exported memory on one connection. Plain bytes: pass them to the peer by any means.
  */
 typedef struct zl_key {
     /**
@@ -645,11 +678,11 @@ typedef struct zl_key {
 } zl_key;
 
 /**
- * A request that is done: its memory is the program's again.
+ * A finished request. Its memory belongs to the program again.
  */
 typedef struct zl_completion {
     /**
-     * The number that the function which posted it gave.
+     * The request's number, from the function that posted it.
      */
     uint32_t id;
     /**
@@ -657,7 +690,7 @@ typedef struct zl_completion {
      */
     uint32_t kind;
     /**
-     * How it ended.
+     * The request's result.
      */
     zl_status status;
     /**
@@ -665,7 +698,7 @@ typedef struct zl_completion {
      */
     uint32_t delivery;
     /**
-     * What the request was given in `context` of its zl_work.
+     * The `context` of the request's zl_work.
      */
     uint64_t context;
     /**
@@ -677,7 +710,7 @@ typedef struct zl_completion {
      */
     uint64_t length;
     /**
-     * ZL_KIND_FETCH: what the word was before. ZL_KIND_IMMEDIATE: the number.
+     * ZL_KIND_FETCH: the word's previous value. ZL_KIND_IMMEDIATE: the number.
      */
     uint64_t value;
     /**
@@ -693,14 +726,15 @@ typedef struct zl_completion {
      */
     struct zl_key region;
     /**
-     * ZL_KIND_MESSAGE_RECEIVED: what was sent with the payload.
+     * ZL_KIND_MESSAGE_RECEIVED: the message's control.
      */
     uint8_t control[ZL_CONTROL_LENGTH];
 } zl_completion;
 
 /**
- * Waits `timeout_ms` milliseconds (negative: no limit) for a completion that wakes, and takes it, or
- * the first of those before it. 0 polls, as zl_poll does. See enum zl_delivery.
+ * Waits `timeout_ms` milliseconds (negative: no limit) for a completion that wakes (enum
+ * zl_delivery) and returns the first completion there is. 0 polls, as zl_poll does. ZL_TIMEOUT
+ * if none came.
  *
  * Threads: one at a time; zl_wake of another ends it.
  */
@@ -709,16 +743,16 @@ zl_status zl_wait(struct zl_connection *connection,
                   struct zl_completion *completion);
 
 /**
- * Makes progress without sleeping, and takes a completion if there is one, else
- * returns ZL_TIMEOUT. It finds ZL_DELIVERY_POLLED completions, too.
+ * Makes progress without sleeping and returns a completion if there is one, otherwise
+ * ZL_TIMEOUT. It returns ZL_DELIVERY_POLLED completions too.
  *
  * Threads: one at a time.
  */
 zl_status zl_poll(struct zl_connection *connection, struct zl_completion *completion);
 
 /**
- * As zl_poll, for up to `capacity` completions, at least 1: one turn of progress for all of them. `count` says
- * how many there were, ZL_TIMEOUT that there were none.
+ * Like zl_poll, for up to `capacity` completions, at least 1, after one round of progress.
+ * `count` gets their number; ZL_TIMEOUT if there were none.
  *
  * Threads: one at a time.
  */
@@ -728,18 +762,18 @@ zl_status zl_poll_batch(struct zl_connection *connection,
                         size_t *count);
 
 /**
- * Ends a zl_wait or zl_announced of another thread, or the next one if none is in progress: it
- * returns ZL_TIMEOUT. Ends no request: calls that wait for the end of one go on. Of a connection of a
- * worker: as zl_worker_wake.
+ * Ends another thread's zl_wait, zl_announced or zl_wait_arrived, or the next one if none is
+ * in progress: it returns ZL_TIMEOUT. It ends no request: calls that wait for one continue. On
+ * a connection of a worker it acts as zl_worker_wake.
  *
  * Threads: any, also while another uses the connection.
  */
 zl_status zl_wake(const struct zl_connection *connection);
 
 /**
- * Asks to be told of the end of a request, however its sender wants it delivered: zl_wait returns for
- * it, also if it is over and held back. ZL_ERROR_ARGUMENT if there is no such request, or its
- * completion was taken.
+ * Makes the completion of request `id` end a zl_wait, whatever delivery its sender chose, also
+ * if it is already held back. ZL_ERROR_ARGUMENT if there is no such request, or its completion
+ * was taken.
  *
  * Threads: one at a time.
  */
@@ -747,9 +781,10 @@ zl_status zl_notify(struct zl_connection *connection,
                     uint32_t id);
 
 /**
- * Tells how many bytes at the start of what request `id` receives or gets are verified and in place, long before
- * all of it is: they may be read, and passed on. It never becomes less. What is behind them is undefined.
- * ZL_ERROR_ARGUMENT if no such request is in progress.
+ * Writes to `bytes` how many bytes at the start of the memory of receive or get `id` are
+ * verified and in place. You may read them and pass them on before the request completes. The
+ * number never shrinks; bytes after them are undefined. ZL_ERROR_ARGUMENT if no such request
+ * is in progress.
  *
  * Threads: one at a time.
  */
@@ -758,9 +793,9 @@ zl_status zl_arrived(const struct zl_connection *connection,
                      uint64_t *bytes);
 
 /**
- * Waits `timeout_ms` milliseconds (negative: no limit) until more than `beyond` bytes of request `id` have arrived,
- * and tells how many. ZL_TIMEOUT if they did not, or if zl_wake was called; ZL_ERROR_ARGUMENT if the request is
- * over: its completion tells the rest.
+ * Waits `timeout_ms` milliseconds (negative: no limit) until more than `beyond` bytes of
+ * request `id` have arrived, and writes how many to `bytes`. ZL_TIMEOUT if they did not, or if
+ * zl_wake was called; ZL_ERROR_ARGUMENT if the request is over: its completion has the result.
  *
  * Threads: one at a time; zl_wake of another ends it.
  */
@@ -771,18 +806,19 @@ zl_status zl_wait_arrived(struct zl_connection *connection,
                           uint64_t *bytes);
 
 /**
- * Cancels a request, which then ends with ZL_ERROR_CANCELLED and whose memory is not touched any
- * more. ZL_ERROR_ARGUMENT if it is over already.
+ * Cancels a request: it ends with ZL_ERROR_CANCELLED, and its memory is no longer accessed.
+ * ZL_ERROR_ARGUMENT if it is already over.
  *
  * Threads: one at a time.
  */
 zl_status zl_cancel(struct zl_connection *connection, uint32_t id);
 
 /**
- * What an event loop needs: the connection's socket, the events of it to wait for (POLLIN, and POLLOUT
- * when its send buffer was full), and the time in milliseconds (-1: none). When there is such an event,
- * or the time is over, call zl_wait with a timeout of 0, which makes one turn of progress, and then ask
- * again: a time of 0 says that there may be more. Do not read the socket.
+ * Tells an event loop what to wait for: the connection's socket in `fd`, its events in
+ * `events` (POLLIN, and POLLOUT if its send buffer was full), and a time in milliseconds in
+ * `timeout_ms` (-1: none). After such an event or that time, call zl_wait with a timeout of 0,
+ * which makes one round of progress, then ask again. A time of 0 means that there may be more
+ * to do. Do not read the socket.
  *
  * Threads: one at a time.
  */
@@ -797,10 +833,11 @@ zl_status zl_watch(struct zl_connection *connection,
 typedef struct zl_queue zl_queue;
 
 /**
- * Makes a queue for `capacity` completions, and takes the memory for all of them: ZL_ERROR_SYSTEM if there is not as
- * much. When it is full, connections keep theirs, and take no more from their peers. Free it with zl_queue_free. A
- * queue drives nothing: it is for programs that drive each connection in a thread of its own, or one after the other. One that has many connections in one thread takes a zl_worker, whose
- * zl_worker_wait drives all of them, and whose events have the completions.
+ * Makes a queue for `capacity` completions and allocates memory for all of them;
+ * ZL_ERROR_SYSTEM if there is not enough. When it is full, connections keep their completions
+ * and make their peers wait. A queue drives no connection: use it if each connection has a
+ * thread of its own, and a zl_worker if one thread drives many. Free the queue with
+ * zl_queue_free.
  *
  * Threads: any.
  */
@@ -808,8 +845,8 @@ zl_status zl_queue_new(size_t capacity,
                        struct zl_queue **queue);
 
 /**
- * Sends the completions of a connection to `queue` from now on, with `tag`. The connection still
- * makes progress only inside its functions: call zl_wait, here or in a thread for it.
+ * Sends the connection's completions to `queue` from now on, with `tag`. The connection still
+ * makes progress only inside its functions, such as zl_wait in a thread of its own.
  *
  * Threads: one at a time.
  */
@@ -818,8 +855,8 @@ zl_status zl_set_completion_queue(struct zl_connection *connection,
                                   uint64_t tag);
 
 /**
- * Takes a completion if there is one, whether it wakes or not, else returns ZL_TIMEOUT. Its `tag` is that
- * of its connection.
+ * Returns a completion if there is one, whether it wakes or not, otherwise ZL_TIMEOUT. Its
+ * `tag` is its connection's.
  *
  * Threads: any.
  */
@@ -827,8 +864,8 @@ zl_status zl_queue_poll(const struct zl_queue *queue,
                         struct zl_completion *completion);
 
 /**
- * As zl_queue_poll, for up to `capacity` completions, at least 1. `count` says how many there were, ZL_TIMEOUT that
- * there were none.
+ * Like zl_queue_poll, for up to `capacity` completions, at least 1. `count` gets their number;
+ * ZL_TIMEOUT if there were none.
  *
  * Threads: any.
  */
@@ -838,9 +875,9 @@ zl_status zl_queue_poll_batch(const struct zl_queue *queue,
                               size_t *count);
 
 /**
- * Waits `timeout_ms` milliseconds (negative: no limit) for a completion that wakes, while other threads
- * drive the connections, and takes it or the first of those before it. 0 polls, as zl_queue_poll
- * does.
+ * Waits `timeout_ms` milliseconds (negative: no limit) for a completion that wakes, while
+ * other threads drive the connections, and returns the first completion there is. 0 polls, as
+ * zl_queue_poll does. ZL_TIMEOUT if none came.
  *
  * Threads: any.
  */
@@ -849,15 +886,16 @@ zl_status zl_queue_wait(const struct zl_queue *queue,
                         struct zl_completion *completion);
 
 /**
- * A descriptor that is readable while there is something in the queue that wakes; -1 if `queue` is null.
- * Do not read it.
+ * Returns a descriptor that is readable while the queue has completions that wake; -1 if
+ * `queue` is null. Do not read it.
  *
  * Threads: any.
  */
 int zl_queue_fd(const struct zl_queue *queue);
 
 /**
- * Frees the handle. Null does nothing. The queue itself is freed with the last connection that uses it.
+ * Frees the handle. Null does nothing. The queue is freed with the last connection that uses
+ * it.
  *
  * Threads: the last that uses it.
  */
@@ -865,37 +903,36 @@ void zl_queue_free(struct zl_queue *queue);
 
 /* ================================================================================================
  * Remote memory
- * One end exports memory, with rights; the other puts, gets, and changes words of 8 bytes
- * atomically. Memory is served while its owner computes, or sleeps, if a worker's thread has the
- * endpoint: zl_worker_spawn, then zl_endpoint_handle_export. Otherwise a put takes effect in the
- * owner's calls alone.
+ * One end exports memory with rights; the other puts, gets, and changes words of 8 bytes
+ * atomically. A worker's thread serves memory while its owner computes or sleeps: zl_worker_spawn,
+ * then zl_endpoint_handle_export. Otherwise a put takes effect only during the owner's calls.
  */
 
 /**
- * May be read by the peer: zl_get.
+ * The peer may read: zl_get.
  */
 #define ZL_RIGHT_READ 1
 
 /**
- * May be written by the peer: zl_put.
+ * The peer may write: zl_put.
  */
 #define ZL_RIGHT_WRITE 2
 
 /**
- * May be changed by the peer's zl_fetch_op.
+ * The peer may use zl_fetch_op.
  */
 #define ZL_RIGHT_ATOMIC 4
 
 /**
- * Memory that peers may read and write, while this program uses it too. Words of 8 bytes that both
- * change are to be changed by atomics, as of C11's stdatomic.h. After fork it belongs to the parent, which alone can export
- * and revoke it.
+ * Memory that peers may read and write while this program uses it. Use C11's stdatomic.h for
+ * 8-byte words that both change. After fork it belongs to the parent, and only the parent can
+ * export and revoke it.
  */
 typedef struct zl_exported zl_exported;
 
 /**
- * Makes `len` bytes of `region` from `offset` on, which must be a multiple of 8 in memory, ready to be
- * exported on connections. Free it with zl_exported_free.
+ * Makes `len` bytes of `region` from `offset` ready to export. They must start at an address
+ * that is a multiple of 8; otherwise ZL_ERROR_ARGUMENT. Free it with zl_exported_free.
  *
  * Threads: any.
  */
@@ -905,12 +942,13 @@ zl_status zl_exported_new(const struct zl_region *region,
                           struct zl_exported **exported);
 
 /**
- * Makes `len` zero bytes, page-aligned, ready to be exported on connections: memory of its own, of which a peer on this
- * host that is connected through shared memory (ZL_LANE_SHARED_MEMORY) has a mapping. With rights to read, it gets, and with
- * rights to write as well, puts and does atomic operations, there itself: no call of this program is needed for it. For other peers it
- * is exported memory as any. All of it is taken from the system at once: ZL_ERROR_SYSTEM if the machine, or a control group
- * of this process, has less, and ZL_ERROR_ARGUMENT for no bytes. zl_exported_data says where it is, until
- * it is revoked. Free it with zl_exported_free.
+ * Makes `len` zero bytes, page-aligned, ready to export. A peer on this host that is connected
+ * through shared memory (ZL_LANE_SHARED_MEMORY) maps this memory: with the right to read it
+ * gets, and with the right to write as well it puts and does atomic operations, without a call
+ * of this program. Other peers use it like any exported memory. The system allocates all of it
+ * at once: ZL_ERROR_SYSTEM if the machine or the process's control group has less;
+ * ZL_ERROR_ARGUMENT if `len` is 0. zl_exported_data returns its address until it is revoked.
+ * Free it with zl_exported_free.
  *
  * Threads: any.
  */
@@ -918,16 +956,16 @@ zl_status zl_exported_memfd(size_t len,
                             struct zl_exported **exported);
 
 /**
- * Where the exported bytes are; null if `exported` is null, once it was revoked, and in a child of fork: the memory of
- * zl_exported_memfd is not there then.
+ * Returns the start of the exported bytes. Null if `exported` is null or revoked, and in a
+ * child of fork, which does not have the memory of zl_exported_memfd.
  *
  * Threads: any.
  */
 void *zl_exported_data(const struct zl_exported *exported);
 
 /**
- * Exports memory to the peer of `connection`, with `rights`, an or of ZL_RIGHT_...; `key` names it
- * there.
+ * Exports memory to the connection's peer with `rights`, ZL_RIGHT_... flags joined by |. `key`
+ * names it there. ZL_ERROR_REVOKED if the memory was revoked.
  *
  * Threads: one at a time.
  */
@@ -937,7 +975,8 @@ zl_status zl_export(struct zl_connection *connection,
                     struct zl_key *key);
 
 /**
- * As zl_export, and the peer may ask for it by `name`, at most 32 bytes of UTF-8.
+ * Like zl_export; the peer can also ask for the memory by `name`, at most 32 bytes of UTF-8.
+ * ZL_ERROR_ARGUMENT if the name is taken.
  *
  * Threads: one at a time.
  */
@@ -948,16 +987,17 @@ zl_status zl_export_named(struct zl_connection *connection,
                           struct zl_key *key);
 
 /**
- * Takes memory back from the peer of this connection, at once. ZL_ERROR_ARGUMENT if `key` names
- * nothing exported here.
+ * Ends an export to this connection's peer, at once. ZL_ERROR_ARGUMENT if `key` names no
+ * export of this connection.
  *
  * Threads: one at a time.
  */
 zl_status zl_revoke(struct zl_connection *connection, const struct zl_key *key);
 
 /**
- * The same for all exports of `exported` on this connection, by whatever key and name, also those that zl_worker_export
- * and zl_endpoint_handle_export made: for this peer alone. ZL_ERROR_ARGUMENT if there is none.
+ * Ends all exports of `exported` to this connection's peer, under any key and name, including
+ * those of zl_worker_export and zl_endpoint_handle_export. Other peers keep theirs.
+ * ZL_ERROR_ARGUMENT if there is none.
  *
  * Threads: one at a time.
  */
@@ -965,24 +1005,24 @@ zl_status zl_revoke_region(struct zl_connection *connection,
                            const struct zl_exported *exported);
 
 /**
- * Takes the memory back from all peers, at once: after this returns, no operation of a peer reads or
- * writes it, however late it comes.
+ * Ends all exports of the memory, to all peers, at once. After it returns, no operation of a
+ * peer reads or writes the memory, however late it comes.
  *
  * Threads: any.
  */
 zl_status zl_exported_revoke(const struct zl_exported *exported);
 
 /**
- * Frees the handle. Null does nothing. What was exported stays exported, and its memory in use, until it
- * is revoked or its connections end.
+ * Frees the handle. Null does nothing. Exports continue, and use the memory, until they are
+ * revoked or their connections end.
  *
  * Threads: the last that uses it.
  */
 void zl_exported_free(struct zl_exported *exported);
 
 /**
- * Asks the peer for the key of the memory it exports as `name`, with `rights`. ZL_ERROR_UNKNOWN if
- * there is none of that name, ZL_ERROR_DENIED if it is exported without one of the rights.
+ * Asks the peer for the key of the memory that it exports as `name`, with `rights`.
+ * ZL_ERROR_UNKNOWN if there is none, ZL_ERROR_DENIED if it lacks one of the rights.
  *
  * Threads: one at a time.
  */
@@ -992,15 +1032,16 @@ zl_status zl_open_region(struct zl_connection *connection,
                          struct zl_key *key);
 
 /**
- * Length of the memory that `key` names, bytes; 0 if `key` is null or invalid.
+ * Returns the length in bytes of the memory that `key` names; 0 if `key` is null or invalid.
  *
  * Threads: any.
  */
 uint64_t zl_key_length(const struct zl_key *key);
 
 /**
- * Writes `len` bytes at `data` to the peer's memory, `offset` bytes behind its start; returns when
- * they are placed and visible there.
+ * Writes `len` bytes at `data` to the peer's memory at `offset`; returns when they are placed
+ * and visible there. ZL_ERROR_OUT_OF_BOUNDS, ZL_ERROR_DENIED, ZL_ERROR_REVOKED or
+ * ZL_ERROR_UNKNOWN if the peer refuses.
  *
  * Threads: one at a time.
  */
@@ -1011,8 +1052,8 @@ zl_status zl_put(struct zl_connection *connection,
                  size_t len);
 
 /**
- * As zl_put, and the peer gets a completion of kind ZL_KIND_IMMEDIATE with the number `immediate` when the
- * bytes are placed.
+ * Like zl_put; when the bytes are placed, the peer gets a completion of kind ZL_KIND_IMMEDIATE
+ * with the number `immediate`.
  *
  * Threads: one at a time.
  */
@@ -1024,7 +1065,7 @@ zl_status zl_put_with_immediate(struct zl_connection *connection,
                                 uint32_t immediate);
 
 /**
- * Reads `len` bytes of the peer's memory, `offset` bytes behind its start, into `buffer`.
+ * Reads `len` bytes of the peer's memory at `offset` into `buffer`. Errors as for zl_put.
  *
  * Threads: one at a time.
  */
@@ -1047,15 +1088,15 @@ enum zl_fetch_op_kind
      */
     ZL_FETCH_ADD = 0,
     /**
-     * Adds one, wrapping.
+     * Adds 1, wrapping.
      */
     ZL_FETCH_INCREMENT = 1,
     /**
-     * Subtracts one, wrapping.
+     * Subtracts 1, wrapping.
      */
     ZL_FETCH_DECREMENT = 2,
     /**
-     * Stores zero.
+     * Stores 0.
      */
     ZL_FETCH_CLEAR = 3,
     /**
@@ -1076,9 +1117,10 @@ typedef uint32_t zl_fetch_op_kind;
 #endif // __cplusplus
 
 /**
- * Does `op`, a value of enum zl_fetch_op_kind, to the aligned 8-byte word at `offset` of the peer's memory,
- * atomically and exactly once, and writes what it was before to `before`, if that is not null.
- * `operand` and `expected` are for those operations that name them.
+ * Does `op`, a value of enum zl_fetch_op_kind, on the 8-byte word at `offset` of the peer's
+ * memory, atomically and exactly once. Writes the word's previous value to `before`, if not
+ * null. Operations that do not use `operand` or `expected` ignore them. ZL_ERROR_ARGUMENT if
+ * `offset` is not a multiple of 8; other errors as for zl_put.
  *
  * Threads: one at a time.
  */
@@ -1091,8 +1133,8 @@ zl_status zl_fetch_op(struct zl_connection *connection,
                       uint64_t *before);
 
 /**
- * Posts a zl_open_region: its completion, of kind ZL_KIND_OPEN, has the key as `region`. `how` may be null; its
- * context alone has a meaning here.
+ * Posts a zl_open_region. Its completion, of kind ZL_KIND_OPEN, has the key in `region`. `how`
+ * may be null; only its context applies.
  *
  * Threads: one at a time.
  */
@@ -1103,8 +1145,9 @@ zl_status zl_post_open_region(struct zl_connection *connection,
                               uint32_t *id);
 
 /**
- * Posts a put of `len` bytes of `region` from `region_offset` on to the peer's memory, `offset` bytes
- * behind its start. It completes when they are placed and visible there. `how` may be null.
+ * Posts a put of `len` bytes of `region` from `region_offset` to the peer's memory at
+ * `offset`. It completes when they are placed and visible there. `how` may be null. `id` gets
+ * the request's number.
  *
  * Threads: one at a time.
  */
@@ -1123,8 +1166,8 @@ zl_status zl_post_put(struct zl_connection *connection,
 #define ZL_INLINE_LENGTH 256
 
 /**
- * Posts a put of `len` bytes at `data`, at most ZL_INLINE_LENGTH, which are copied before this returns.
- * `how` may be null.
+ * Posts a put of a copy of `len` bytes at `data`, at most ZL_INLINE_LENGTH; you may reuse
+ * `data` at once. `how` may be null.
  *
  * Threads: one at a time.
  */
@@ -1137,8 +1180,8 @@ zl_status zl_post_put_inline(struct zl_connection *connection,
                              uint32_t *id);
 
 /**
- * Posts a get of `len` bytes of the peer's memory, `offset` bytes behind its start, into `region` from
- * `region_offset` on. `how` may be null.
+ * Posts a get of `len` bytes of the peer's memory at `offset` into `region` from
+ * `region_offset`. `how` may be null.
  *
  * Threads: one at a time.
  */
@@ -1152,29 +1195,29 @@ zl_status zl_post_get(struct zl_connection *connection,
                       uint32_t *id);
 
 /**
- * A piece of local memory and its place in the peer's.
+ * A piece of local memory and its place in the peer's memory.
  */
 typedef struct zl_piece {
     /**
-     * Bytes behind the start of the peer's memory.
+     * Bytes from the start of the peer's memory.
      */
     uint64_t remote_offset;
     /**
-     * Where the piece is.
+     * The region of the piece.
      */
     const struct zl_region *region;
     /**
-     * Bytes behind the region's start.
+     * Bytes from the region's start.
      */
     size_t offset;
     /**
-     * Bytes.
+     * Length in bytes.
      */
     size_t length;
 } zl_piece;
 
 /**
- * Posts one put of several pieces, 4096 at most, gathered here and scattered there. `how` may be null.
+ * Posts one put of 1 to 4096 pieces, gathered here and scattered there. `how` may be null.
  *
  * Threads: one at a time.
  */
@@ -1186,7 +1229,7 @@ zl_status zl_post_put_vectored(struct zl_connection *connection,
                                uint32_t *id);
 
 /**
- * Posts one get of several pieces, 4096 at most, gathered there and scattered here. `how` may be null.
+ * Posts one get of 1 to 4096 pieces, gathered there and scattered here. `how` may be null.
  *
  * Threads: one at a time.
  */
@@ -1198,7 +1241,8 @@ zl_status zl_post_get_vectored(struct zl_connection *connection,
                                uint32_t *id);
 
 /**
- * Posts a zl_fetch_op: its completion has what the word was before as `value`. `how` may be null.
+ * Posts a zl_fetch_op. The `value` of its completion is the word's previous value. `how` may
+ * be null.
  *
  * Threads: one at a time.
  */
@@ -1213,13 +1257,14 @@ zl_status zl_post_fetch_op(struct zl_connection *connection,
 
 /* ================================================================================================
  * Messages
- * Up to 128 bytes of control, with or without a payload of any length. The n-th receive gets the
- * n-th message; one that finds no receive waits.
+ * A message has up to 128 bytes of control, and a payload of any length or none. The n-th receive
+ * gets the n-th message; a message without a receive waits for one.
  */
 
 /**
- * Sends a message of `control_len` bytes, at most ZL_CONTROL_LENGTH, and with it, if `payload` is not
- * null, `len` bytes; returns when the peer has it in a receive.
+ * Sends a message: `control_len` bytes of control, at most ZL_CONTROL_LENGTH, and `len` bytes
+ * of payload, none if `payload` is null. Returns when the peer has received it.
+ * ZL_ERROR_TOO_LARGE if the peer's receive was smaller.
  *
  * Threads: one at a time.
  */
@@ -1230,9 +1275,9 @@ zl_status zl_send_message(struct zl_connection *connection,
                           size_t len);
 
 /**
- * Receives the next message: its control to `control`, ZL_CONTROL_LENGTH bytes, and their number to
- * `control_len`; its payload to `payload`, `capacity` bytes, or none if that is null, and the
- * payload's length to `len`.
+ * Receives the next message. `control` has room for ZL_CONTROL_LENGTH bytes; `control_len`
+ * gets their number. `payload` has room for `capacity` bytes, or is null if no payload is
+ * expected; `len` gets the payload's length.
  *
  * Threads: one at a time.
  */
@@ -1244,8 +1289,8 @@ zl_status zl_recv_message(struct zl_connection *connection,
                           size_t *len);
 
 /**
- * Posts a zl_send_message, whose payload is `len` bytes of `region` from `offset` on; none if `region`
- * is null. The control is copied before this returns. `how` may be null.
+ * Posts a zl_send_message. Its payload is `len` bytes of `region` from `offset`, none if
+ * `region` is null. The control is copied before the call returns. `how` may be null.
  *
  * Threads: one at a time.
  */
@@ -1259,8 +1304,9 @@ zl_status zl_post_message(struct zl_connection *connection,
                           uint32_t *id);
 
 /**
- * Posts a zl_send_message, whose payload is `count` parts of regions, one behind the other, gathered where they lie.
- * They may overlap; none is a message without payload. The control is copied before this returns. `how` may be null.
+ * Posts a zl_send_message. Its payload is `count` parts of regions, one after another, without
+ * a copy. Parts may overlap; no parts make a message without payload. The control is copied
+ * before the call returns. `how` may be null.
  *
  * Threads: one at a time.
  */
@@ -1273,9 +1319,9 @@ zl_status zl_post_message_vectored(struct zl_connection *connection,
                                    uint32_t *id);
 
 /**
- * Posts a receive of a message, whose payload goes to `len` bytes of `region` from `offset` on; null if
- * none is expected. The n-th posted gets the peer's n-th message; its completion has the control. `how` may
- * be null; its context alone has a meaning here.
+ * Posts a receive of a message, with its payload into `len` bytes of `region` from `offset`;
+ * null if no payload is expected. The n-th receive gets the peer's n-th message. Its
+ * completion has the control. `how` may be null; only its context applies.
  *
  * Threads: one at a time.
  */
@@ -1288,29 +1334,30 @@ zl_status zl_post_message_recv(struct zl_connection *connection,
 
 /* ================================================================================================
  * Workers: many connections in one loop
- * A worker owns endpoints and connections, which it names by numbers, and tells by events what
- * happened to them. The program calls it: zl_worker_wait, then zl_worker_events; or, in an event
- * loop of its own, zl_worker_progress after it slept on the descriptor.
+ * A worker owns endpoints and connections, identifies them by numbers, and reports events. Call
+ * zl_worker_wait, then zl_worker_events; or, in your own event loop, zl_worker_arm before you
+ * sleep on zl_worker_fd and zl_worker_progress afterwards.
  */
 
 /**
- * Owns endpoints and connections, and moves all of them: one descriptor and one timer for a thousand
- * sockets. They make progress in zl_worker_progress and zl_worker_wait, or, after zl_worker_spawn, in a
- * thread of its own. After fork it belongs to the parent, with all that it owns: calls in the child fail with
- * ZL_ERROR_CLOSED. The child may free its copies; peers are not told.
+ * Owns endpoints and connections and advances all of them, with one descriptor and one timer.
+ * They make progress in zl_worker_progress and zl_worker_wait, or, after zl_worker_spawn, in a
+ * thread of its own. After fork the worker and all that it owns belong to the parent: calls in
+ * the child fail with ZL_ERROR_CLOSED. The child may free its copies, which does not
+ * disconnect peers.
  */
 typedef struct zl_worker zl_worker;
 
 /**
- * Makes a worker that owns nothing yet. Free it with zl_worker_free.
+ * Makes a worker that owns nothing. Free it with zl_worker_free.
  *
  * Threads: any.
  */
 zl_status zl_worker_new(struct zl_worker **worker);
 
 /**
- * Sets how many microseconds zl_worker_wait, and a thread of its own, look for more before they sleep: 50
- * unless set. The time adapts to the success of looking.
+ * Sets how many microseconds zl_worker_wait, or the worker's thread, polls before it sleeps;
+ * 50 by default. The time adapts to how often polling finds something.
  *
  * Threads: one at a time.
  */
@@ -1318,8 +1365,9 @@ zl_status zl_worker_set_spin(struct zl_worker *worker,
                              uint32_t spin_us);
 
 /**
- * Listens on `address`, "host:port" (port 0: any that is free), with `options`, or the defaults if null.
- * `endpoint` names it. Connections accepted are the worker's; each is told by ZL_EVENT_ACCEPTED.
+ * Listens on `address`, "host:port" (port 0: any free port), with `options`, or the defaults
+ * if null. `endpoint` gets the endpoint's number. The worker owns accepted connections and
+ * reports each as ZL_EVENT_ACCEPTED.
  *
  * Threads: one at a time.
  */
@@ -1329,8 +1377,8 @@ zl_status zl_worker_listen(struct zl_worker *worker,
                            uint64_t *endpoint);
 
 /**
- * Writes the address that `endpoint` listens on to `buffer`, as "host:port" and a zero. ZL_ADDRESS_LENGTH
- * bytes are enough.
+ * Writes the address that `endpoint` listens on to `buffer`, as "host:port" and a zero: at
+ * most ZL_ADDRESS_LENGTH bytes. ZL_ERROR_CLOSED if the worker has no such endpoint.
  *
  * Threads: one at a time.
  */
@@ -1340,8 +1388,9 @@ zl_status zl_worker_local_addr(struct zl_worker *worker,
                                size_t capacity);
 
 /**
- * Lets every client of `endpoint` that connects from now on use the memory with `rights`, an or of
- * ZL_RIGHT_..., by `name`: registered once, for any number of peers. zl_exported_revoke ends it for all.
+ * Lets every client of `endpoint` that connects from now on use the memory by `name`, with
+ * `rights`, ZL_RIGHT_... flags joined by |. Registered once, for any number of peers;
+ * zl_exported_revoke ends it for all.
  *
  * Threads: one at a time.
  */
@@ -1352,16 +1401,17 @@ zl_status zl_worker_export(struct zl_worker *worker,
                            uint32_t rights);
 
 /**
- * Stops listening. Connections that were accepted go on. ZL_ERROR_CLOSED if it was closed already.
+ * Stops listening. Accepted connections stay open. ZL_ERROR_CLOSED if it was already closed.
  *
  * Threads: one at a time.
  */
 zl_status zl_worker_close_endpoint(struct zl_worker *worker, uint64_t endpoint);
 
 /**
- * Begins to connect to `address`, "host:port", with `options`, or the defaults if null, and returns at once
- * (the name of a host is looked up first, and its first address taken). `connection` names it. ZL_EVENT_CONNECTED or ZL_EVENT_CLOSED tells
- * what came of it; what is posted before waits.
+ * Begins to connect to `address`, "host:port", with `options`, or the defaults if null, and
+ * returns at once, after it looked up the host name (its first address is used). `connection`
+ * gets the connection's number. ZL_EVENT_CONNECTED or ZL_EVENT_CLOSED reports the result;
+ * requests posted before that wait.
  *
  * Threads: one at a time.
  */
@@ -1371,8 +1421,8 @@ zl_status zl_worker_connect(struct zl_worker *worker,
                             uint64_t *connection);
 
 /**
- * Takes over a connection: an endpoint's, another worker's. Its handle is freed, also if this fails; only
- * one that is null or a worker's is left as it is.
+ * Takes over a connection, of an endpoint or released by another worker; `id` gets its number.
+ * Frees the connection's handle, also on failure, unless it is null or a worker's.
  *
  * Threads: one at a time; the last that uses the connection's handle.
  */
@@ -1381,9 +1431,10 @@ zl_status zl_worker_adopt(struct zl_worker *worker,
                           uint64_t *id);
 
 /**
- * Gives a connection out of the worker's hands: for the program to drive, or for another worker. Handles that
- * zl_worker_connection gave out for it are over. ZL_ERROR_CLOSED if it is none of this worker's, or is not connected.
- * Its events that were not taken stay here. End it with zl_close or zl_connection_free.
+ * Takes a connection out of the worker, so that the program can drive it or give it to another
+ * worker. Its handles from zl_worker_connection become invalid; its events that were not taken
+ * stay here. ZL_ERROR_CLOSED if it is not a connection of this worker, or is not connected.
+ * End the connection with zl_close or zl_connection_free.
  *
  * Threads: one at a time.
  */
@@ -1392,17 +1443,18 @@ zl_status zl_worker_release(struct zl_worker *worker,
                             struct zl_connection **connection);
 
 /**
- * A handle of connection `id`, for the functions that post, cancel, export, or tell something of a connection.
- * What it is asked begins with the next zl_worker_progress. The functions that wait for the end of a request,
- * zl_poll, zl_wait and zl_close refuse it: its completions are events of the worker.
+ * Returns a handle of connection `id`, for functions that post, cancel, export or query.
+ * Requests start with the next zl_worker_progress. Functions that wait for a request, zl_poll,
+ * zl_wait and zl_close refuse the handle with ZL_ERROR_ARGUMENT: the worker reports its
+ * completions as events. ZL_ERROR_CLOSED if the worker has no such connection.
  *
- * The handle is the worker's, and the same each time. It is valid until the call of zl_worker_events after the
- * one that told of its ZL_EVENT_CLOSED, until zl_worker_release, zl_worker_spawn or zl_worker_free. Between
- * the end of the connection and that, functions return ZL_ERROR_CLOSED. ZL_ERROR_CLOSED also here, if the
- * worker has no such connection.
+ * The worker owns the handle and returns the same one each time. It is valid until the
+ * zl_worker_events call after the one that reported ZL_EVENT_CLOSED, and until
+ * zl_worker_release, zl_worker_spawn or zl_worker_free. Once the connection is over, functions
+ * return ZL_ERROR_CLOSED.
  *
- * Threads: one at a time. Using the handle counts as using the worker: ZL_ERROR_BUSY while another thread
- * does.
+ * Threads: one at a time. Using the handle counts as using the worker: ZL_ERROR_BUSY while
+ * another thread does.
  */
 zl_status zl_worker_connection(struct zl_worker *worker,
                                uint64_t id,
@@ -1416,8 +1468,8 @@ zl_status zl_worker_connection(struct zl_worker *worker,
 zl_status zl_worker_connections(struct zl_worker *worker, size_t *count);
 
 /**
- * Begins to close a connection: what was posted to be sent is sent, as by zl_close, then the peer is
- * told. ZL_EVENT_CLOSED follows. ZL_ERROR_CLOSED if it is over already.
+ * Begins to close a connection: completes posted sends, as zl_close does, then tells the peer.
+ * ZL_EVENT_CLOSED follows. ZL_ERROR_CLOSED if it is already over.
  *
  * Threads: one at a time.
  */
@@ -1425,8 +1477,8 @@ zl_status zl_worker_close(struct zl_worker *worker,
                           uint64_t connection);
 
 /**
- * Makes progress until there is an event (ZL_OK), or zl_worker_wake was called, or `timeout_ms` milliseconds
- * (negative: no limit) are over (ZL_TIMEOUT).
+ * Makes progress until there is an event (ZL_OK), or until zl_worker_wake was called or
+ * `timeout_ms` milliseconds (negative: no limit) passed (ZL_TIMEOUT).
  *
  * Threads: one at a time; zl_worker_wake of another ends it.
  */
@@ -1434,7 +1486,7 @@ zl_status zl_worker_wait(struct zl_worker *worker,
                          int64_t timeout_ms);
 
 /**
- * What happened.
+ * The kind of an event.
  */
 enum zl_event_kind
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -1446,29 +1498,29 @@ enum zl_event_kind
      */
     ZL_EVENT_ACCEPTED = 1,
     /**
-     * The socket of `endpoint` failed, as `status` says; it is closed.
+     * The socket of `endpoint` failed, with `status`; the endpoint is closed.
      */
     ZL_EVENT_ENDPOINT_FAILED = 2,
     /**
-     * `connection`, which zl_worker_connect began, stands. Requests posted before begin now.
+     * `connection`, from zl_worker_connect, is established. Requests posted before start now.
      */
     ZL_EVENT_CONNECTED = 3,
     /**
-     * A request of `connection` is over, or a number of the peer's came: `completion`.
+     * A request of `connection` is over, or an immediate arrived: `completion`.
      */
     ZL_EVENT_COMPLETED = 4,
     /**
-     * The peer of `connection` announced a Transfer of `length` bytes that no posted receive takes. Told once
-     * until one does.
+     * The peer of `connection` announced a Transfer of `length` bytes that no posted receive
+     * matches. Reported once for each such Transfer.
      */
     ZL_EVENT_ANNOUNCED = 5,
     /**
-     * `connection` is over, or could not be made, as `status` says. Its last event: all its requests have
-     * completed.
+     * `connection` is over, or could not be made, with `status`. Its last event: all its
+     * requests have completed.
      */
     ZL_EVENT_CLOSED = 6,
     /**
-     * Something that this version does not know.
+     * A kind that this version does not know.
      */
     ZL_EVENT_OTHER = 255,
 };
@@ -1485,19 +1537,19 @@ typedef uint32_t zl_event_kind;
  */
 typedef struct zl_event {
     /**
-     * A value of enum zl_event_kind. More may be added.
+     * A value of enum zl_event_kind. Later versions may add values.
      */
     uint32_t kind;
     /**
-     * Why: ZL_EVENT_ENDPOINT_FAILED, ZL_EVENT_CLOSED. ZL_OK otherwise.
+     * The reason of ZL_EVENT_ENDPOINT_FAILED and ZL_EVENT_CLOSED; otherwise ZL_OK.
      */
     zl_status status;
     /**
-     * Of which endpoint, as zl_worker_listen named it; 0 if of none.
+     * The endpoint's number, from zl_worker_listen; 0 if none.
      */
     uint64_t endpoint;
     /**
-     * Of which connection; 0 if of none.
+     * The connection's number; 0 if none.
      */
     uint64_t connection;
     /**
@@ -1509,14 +1561,15 @@ typedef struct zl_event {
      */
     uint64_t reserved;
     /**
-     * ZL_EVENT_COMPLETED: how, with the connection as its tag.
+     * ZL_EVENT_COMPLETED: the completion, with the connection's number as its tag.
      */
     struct zl_completion completion;
 } zl_event;
 
 /**
- * Takes up to `capacity` events, at least 1; `count` says how many there were, ZL_TIMEOUT that there were none. It
- * makes no progress. Handles of connections whose end the call before told of are over (zl_worker_connection).
+ * Takes up to `capacity` events, at least 1, without making progress. `count` gets their
+ * number; ZL_TIMEOUT if there were none. Invalidates handles of connections whose end the
+ * previous call reported (zl_worker_connection).
  *
  * Threads: one at a time.
  */
@@ -1526,40 +1579,43 @@ zl_status zl_worker_events(struct zl_worker *worker,
                            size_t *count);
 
 /**
- * Ends a zl_worker_wait of another thread, or the next one if none is in progress, and makes the descriptor
- * readable after zl_worker_arm.
+ * Ends another thread's zl_worker_wait, or the next one if none is in progress, and makes the
+ * descriptor readable after zl_worker_arm.
  *
  * Threads: any, also while another uses the worker.
  */
 zl_status zl_worker_wake(const struct zl_worker *worker);
 
 /**
- * Moves what can be moved, a bounded amount of work, and returns: ZL_READY if there may be more to do at once,
- * ZL_OK if not.
+ * Does a bounded amount of work and returns: ZL_READY if there may be more to do at once,
+ * otherwise ZL_OK.
  *
  * Threads: one at a time.
  */
 zl_status zl_worker_progress(struct zl_worker *worker);
 
 /**
- * To be called before the program sleeps on zl_worker_fd by its own means: the descriptor becomes readable when
- * something arrives, a timer expires or zl_worker_wake is called. ZL_READY if there is something to do
- * already: then the program must not sleep, but call zl_worker_progress, which it does in any case after it slept.
+ * Call this before the program sleeps on zl_worker_fd: the descriptor becomes readable when
+ * something arrives, a timer expires or zl_worker_wake is called. ZL_READY if there is
+ * something to do already: do not sleep, call zl_worker_progress. Call zl_worker_progress also
+ * after each sleep.
  *
  * Threads: one at a time.
  */
 zl_status zl_worker_arm(struct zl_worker *worker);
 
 /**
- * The descriptor to watch for POLLIN after zl_worker_arm; -1 if `worker` is null. Do not read it.
+ * Returns the descriptor to watch for POLLIN after zl_worker_arm; -1 if `worker` is null. Do
+ * not read it.
  *
  * Threads: any.
  */
 int zl_worker_fd(const struct zl_worker *worker);
 
 /**
- * Writes to `timeout_ms` how many milliseconds zl_worker_progress has nothing to do unless the descriptor becomes
- * readable; -1 if no timer runs. The descriptor, after zl_worker_arm, tells of that, too.
+ * Writes to `timeout_ms` for how many milliseconds zl_worker_progress has nothing to do unless
+ * the descriptor becomes readable; -1 if no timer runs. After zl_worker_arm the descriptor
+ * covers timers too.
  *
  * Threads: one at a time.
  */
@@ -1567,8 +1623,8 @@ zl_status zl_worker_next_timeout(struct zl_worker *worker,
                                  int64_t *timeout_ms);
 
 /**
- * Ends all it owns at once, tells the peers if possible, and frees it. Null does nothing. Memory of requests is
- * not touched any more.
+ * Ends all connections and endpoints of the worker at once, tells the peers if possible, and
+ * frees it. Memory of requests is no longer accessed. Null does nothing.
  *
  * Threads: the last that uses it.
  */
@@ -1576,14 +1632,13 @@ void zl_worker_free(struct zl_worker *worker);
 
 /* ================================================================================================
  * Workers in a thread of their own
- * Peers are served while the program does something else: exported memory is read and written,
- * keep-alives are answered. Any thread uses the handles; a request is waited for by its
- * zl_pending.
+ * The thread serves peers while the program does something else: it serves exported memory and
+ * answers keep-alives. Any thread may use the handles; wait for a request with its zl_pending.
  */
 
 /**
- * A worker that runs in a thread of its own: peers are served whatever the program does. Keep-alives are
- * answered, exported memory is read and written.
+ * A worker that runs in a thread of its own. It answers keep-alives and serves exported memory
+ * whatever the program does.
  */
 typedef struct zl_worker_thread zl_worker_thread;
 
@@ -1593,20 +1648,21 @@ typedef struct zl_worker_thread zl_worker_thread;
 typedef struct zl_endpoint_handle zl_endpoint_handle;
 
 /**
- * A connection of a worker's thread. Requests are posted by any thread, and begun in the order in which one
- * thread asks for them; what finds no room waits in order. Each is waited for by its zl_pending.
+ * A connection of a worker's thread. Any thread posts requests; those of one thread start in
+ * its order, and wait in order if there is no room. Each request has a zl_pending.
  */
 typedef struct zl_handle zl_handle;
 
 /**
- * A request of a zl_handle that was not waited for yet.
+ * A request of a zl_handle, to wait for.
  */
 typedef struct zl_pending zl_pending;
 
 /**
- * Runs `worker` in a thread of its own until it is stopped. The worker's handle is freed, also if this fails; only
- * null is refused. Its endpoints and connections go on, but there is no handle for them, and no events: what its
- * endpoints export is served. End it with zl_worker_stop or zl_worker_thread_free.
+ * Runs `worker` in a thread of its own until it is stopped. Frees the worker's handle, also on
+ * failure, unless it is null. Its endpoints and connections continue, but have no handles and
+ * no events; memory that its endpoints export is served. End the thread with zl_worker_stop or
+ * zl_worker_thread_free.
  *
  * Threads: the last that uses `worker`.
  */
@@ -1614,23 +1670,26 @@ zl_status zl_worker_spawn(struct zl_worker *worker,
                           struct zl_worker_thread **thread);
 
 /**
- * Has the worker close everything, waits until what was posted is sent, as by zl_close, and frees it, also if it fails:
- * the thread ended before, because the system refused something. Null is refused.
+ * Closes all connections and endpoints, waits until posted sends are completed, as zl_close
+ * does, and frees the thread's handle, also on failure. Fails if a system error ended the
+ * thread earlier. ZL_ERROR_ARGUMENT for null.
  *
  * Threads: the last that uses it.
  */
 zl_status zl_worker_stop(struct zl_worker_thread *thread);
 
 /**
- * Ends the thread and all it owns at once, tells the peers if possible, and frees it. Null does nothing. Handles
- * that are left are refused what they ask for, and are to be freed all the same.
+ * Ends the thread and all that it owns at once, tells the peers if possible, and frees it.
+ * Null does nothing. Requests on remaining handles are refused; free those handles all the
+ * same.
  *
  * Threads: the last that uses it.
  */
 void zl_worker_thread_free(struct zl_worker_thread *thread);
 
 /**
- * Listens on `address`, "host:port" (port 0: any that is free), with `options`, or the defaults if null.
+ * Listens on `address`, "host:port" (port 0: any free port), with `options`, or the defaults
+ * if null. Free the endpoint with zl_endpoint_handle_free.
  *
  * Threads: any.
  */
@@ -1640,8 +1699,9 @@ zl_status zl_worker_thread_listen(const struct zl_worker_thread *thread,
                                   struct zl_endpoint_handle **endpoint);
 
 /**
- * Connects to `address`, "host:port", with `options`, or the defaults if null; returns when it is connected, or
- * the connect timeout is over. End the connection with zl_handle_close or zl_handle_free.
+ * Connects to `address`, "host:port", with `options`, or the defaults if null; returns when it
+ * is connected or the connect timeout is over. Errors as for zl_connect. End the connection
+ * with zl_handle_close or zl_handle_free.
  *
  * Threads: any.
  */
@@ -1651,8 +1711,8 @@ zl_status zl_worker_thread_connect(const struct zl_worker_thread *thread,
                                    struct zl_handle **connection);
 
 /**
- * Gives the worker's thread a connection. Its own handle is freed, also if this fails; only one that is null or a
- * worker's is left as it is.
+ * Gives a connection to the worker's thread. Frees its own handle, also on failure, unless it
+ * is null or a worker's.
  *
  * Threads: any; the last that uses the connection's own handle.
  */
@@ -1661,8 +1721,8 @@ zl_status zl_worker_thread_adopt(const struct zl_worker_thread *thread,
                                  struct zl_handle **adopted);
 
 /**
- * Writes the address listened on to `buffer`, as "host:port" and a zero. ZL_ADDRESS_LENGTH bytes are
- * enough.
+ * Writes the address listened on to `buffer`, as "host:port" and a zero: at most
+ * ZL_ADDRESS_LENGTH bytes.
  *
  * Threads: any.
  */
@@ -1671,9 +1731,9 @@ zl_status zl_endpoint_handle_local_addr(const struct zl_endpoint_handle *endpoin
                                         size_t capacity);
 
 /**
- * Lets every client that connects from now on use the memory with `rights`, an or of ZL_RIGHT_..., by `name`:
- * registered once, for any number of peers, and served while the program does something else.
- * zl_exported_revoke ends it for all.
+ * Lets every client that connects from now on use the memory by `name`, with `rights`,
+ * ZL_RIGHT_... flags joined by |. Registered once, for any number of peers, and served while
+ * the program does something else; zl_exported_revoke ends it for all.
  *
  * Threads: any.
  */
@@ -1683,9 +1743,9 @@ zl_status zl_endpoint_handle_export(const struct zl_endpoint_handle *endpoint,
                                     uint32_t rights);
 
 /**
- * Waits `timeout_ms` milliseconds (negative: no limit) for the next connection. Those that are not asked for are
- * served all the same: what the endpoint exports is theirs to use. End it with zl_handle_close or
- * zl_handle_free.
+ * Waits `timeout_ms` milliseconds (negative: no limit) for the next connection; ZL_TIMEOUT if
+ * none came. Connections that are not accepted by this call are served too: they may use what
+ * the endpoint exports. End the connection with zl_handle_close or zl_handle_free.
  *
  * Threads: any.
  */
@@ -1694,16 +1754,17 @@ zl_status zl_endpoint_handle_accept(const struct zl_endpoint_handle *endpoint,
                                     struct zl_handle **connection);
 
 /**
- * Stops listening, and frees the handle. Null does nothing. Connections that were taken by
- * zl_endpoint_handle_accept go on.
+ * Stops listening and frees the handle. Null does nothing. Connections from
+ * zl_endpoint_handle_accept stay open.
  *
  * Threads: the last that uses it.
  */
 void zl_endpoint_handle_free(struct zl_endpoint_handle *endpoint);
 
 /**
- * Sends `len` bytes of `region` from `offset` on as one Transfer. `how` may be null; it is always signalled.
- * `pending` is to be waited for, and to be freed with zl_pending_free, as that of every request.
+ * Sends `len` bytes of `region` from `offset` as one Transfer. `how` may be null; the request
+ * is always signalled. `pending` gets the request, as in the functions below: wait for it with
+ * zl_pending_wait and free it with zl_pending_free.
  *
  * Threads: any.
  */
@@ -1715,8 +1776,8 @@ zl_status zl_handle_send(const struct zl_handle *connection,
                          struct zl_pending **pending);
 
 /**
- * Sends `count` parts of regions, one behind the other, as one Transfer, as zl_post_send_vectored does. `how` may be
- * null; it is always signalled.
+ * Sends `count` parts of regions, one after another, as one Transfer: see
+ * zl_post_send_vectored. `how` may be null; the request is always signalled.
  *
  * Threads: any.
  */
@@ -1727,7 +1788,7 @@ zl_status zl_handle_send_vectored(const struct zl_handle *connection,
                                   struct zl_pending **pending);
 
 /**
- * Receives the next Transfer into `len` bytes of `region` from `offset` on.
+ * Receives the next Transfer into `len` bytes of `region` from `offset`.
  *
  * Threads: any.
  */
@@ -1738,8 +1799,9 @@ zl_status zl_handle_recv(const struct zl_handle *connection,
                          struct zl_pending **pending);
 
 /**
- * Sends a message of `control_len` bytes, at most ZL_CONTROL_LENGTH, which are copied before this returns, and with
- * it, if `region` is not null, `len` bytes of that from `offset` on.
+ * Sends a message: `control_len` bytes of control, at most ZL_CONTROL_LENGTH, which are copied
+ * before the call returns, and `len` bytes of `region` from `offset`, none if `region` is
+ * null.
  *
  * Threads: any.
  */
@@ -1752,7 +1814,7 @@ zl_status zl_handle_send_message(const struct zl_handle *connection,
                                  struct zl_pending **pending);
 
 /**
- * Sends a message whose payload is `count` parts of regions, one behind the other, as zl_post_message_vectored does.
+ * Sends a message whose payload is `count` parts of regions: see zl_post_message_vectored.
  *
  * Threads: any.
  */
@@ -1764,8 +1826,8 @@ zl_status zl_handle_send_message_vectored(const struct zl_handle *connection,
                                           struct zl_pending **pending);
 
 /**
- * Receives the next message, whose payload goes to `len` bytes of `region` from `offset` on; null if none is
- * expected. The completion has the control.
+ * Receives the next message, with its payload into `len` bytes of `region` from `offset`; null
+ * if no payload is expected. The completion has the control.
  *
  * Threads: any.
  */
@@ -1776,8 +1838,8 @@ zl_status zl_handle_recv_message(const struct zl_handle *connection,
                                  struct zl_pending **pending);
 
 /**
- * Puts `len` bytes of `region` from `region_offset` on into the peer's memory, `offset` bytes behind its start, as
- * zl_post_put does. `how` may be null; it is always signalled.
+ * Puts `len` bytes of `region` from `region_offset` into the peer's memory at `offset`: see
+ * zl_post_put. `how` may be null; the request is always signalled.
  *
  * Threads: any.
  */
@@ -1791,8 +1853,8 @@ zl_status zl_handle_put(const struct zl_handle *connection,
                         struct zl_pending **pending);
 
 /**
- * Gets `len` bytes of the peer's memory, `offset` bytes behind its start, into `region` from `region_offset` on, as
- * zl_post_get does. `how` may be null; it is always signalled.
+ * Gets `len` bytes of the peer's memory at `offset` into `region` from `region_offset`: see
+ * zl_post_get. `how` may be null; the request is always signalled.
  *
  * Threads: any.
  */
@@ -1806,7 +1868,7 @@ zl_status zl_handle_get(const struct zl_handle *connection,
                         struct zl_pending **pending);
 
 /**
- * Puts several pieces, gathered here and scattered there, as zl_post_put_vectored does. `how` may be null; it is always
+ * Puts 1 to 4096 pieces: see zl_post_put_vectored. `how` may be null; the request is always
  * signalled.
  *
  * Threads: any.
@@ -1819,7 +1881,7 @@ zl_status zl_handle_put_vectored(const struct zl_handle *connection,
                                  struct zl_pending **pending);
 
 /**
- * Gets several pieces, gathered there and scattered here, as zl_post_get_vectored does. `how` may be null; it is always
+ * Gets 1 to 4096 pieces: see zl_post_get_vectored. `how` may be null; the request is always
  * signalled.
  *
  * Threads: any.
@@ -1832,7 +1894,7 @@ zl_status zl_handle_get_vectored(const struct zl_handle *connection,
                                  struct zl_pending **pending);
 
 /**
- * Does what zl_fetch_op does; the completion has what the word was before as `value`.
+ * Does a zl_fetch_op. The `value` of the completion is the word's previous value.
  *
  * Threads: any.
  */
@@ -1845,7 +1907,8 @@ zl_status zl_handle_fetch_op(const struct zl_handle *connection,
                              struct zl_pending **pending);
 
 /**
- * Asks for the peer's memory by name, as zl_post_open_region does; the completion has the key as `region`.
+ * Asks for the peer's memory by name: see zl_post_open_region. The completion has the key in
+ * `region`.
  *
  * Threads: any.
  */
@@ -1855,7 +1918,7 @@ zl_status zl_handle_open_region(const struct zl_handle *connection,
                                 struct zl_pending **pending);
 
 /**
- * Exports memory to the peer, as zl_export does.
+ * Exports memory to the peer: see zl_export.
  *
  * Threads: any.
  */
@@ -1865,7 +1928,7 @@ zl_status zl_handle_export(const struct zl_handle *connection,
                            struct zl_key *key);
 
 /**
- * The same by `name`, as zl_export_named does.
+ * Exports memory to the peer by `name`: see zl_export_named.
  *
  * Threads: any.
  */
@@ -1876,14 +1939,14 @@ zl_status zl_handle_export_named(const struct zl_handle *connection,
                                  struct zl_key *key);
 
 /**
- * Takes memory back from the peer, at once, as zl_revoke does.
+ * Ends an export to the peer, at once: see zl_revoke.
  *
  * Threads: any.
  */
 zl_status zl_handle_revoke(const struct zl_handle *connection, const struct zl_key *key);
 
 /**
- * Takes all that is exported of `exported` back from this peer alone, as zl_revoke_region does.
+ * Ends all exports of `exported` to this peer: see zl_revoke_region.
  *
  * Threads: any.
  */
@@ -1891,9 +1954,9 @@ zl_status zl_handle_revoke_region(const struct zl_handle *connection,
                                   const struct zl_exported *exported);
 
 /**
- * Waits `timeout_ms` milliseconds (negative: no limit) for the next number that the peer put with its bytes
- * (ZL_WORK_IMMEDIATE, zl_put_with_immediate); ZL_TIMEOUT if none came. Numbers that came before the end of the
- * connection are told after it, too.
+ * Waits `timeout_ms` milliseconds (negative: no limit) for the next number of the peer's puts
+ * (ZL_WORK_IMMEDIATE, zl_put_with_immediate); ZL_TIMEOUT if none came. Numbers that came
+ * before the end of the connection can be taken after it.
  *
  * Threads: any.
  */
@@ -1902,8 +1965,9 @@ zl_status zl_handle_immediate(const struct zl_handle *connection,
                               uint32_t *immediate);
 
 /**
- * Waits `timeout_ms` milliseconds (negative: no limit) until the peer announces a Transfer that no receive takes, and
- * tells its length, as zl_announced does; ZL_TIMEOUT if there was none.
+ * Waits `timeout_ms` milliseconds (negative: no limit) until the peer announces a Transfer
+ * that no receive matches, and writes its length: see zl_announced. ZL_TIMEOUT if none was
+ * announced.
  *
  * Threads: any.
  */
@@ -1912,8 +1976,9 @@ zl_status zl_handle_announced(const struct zl_handle *connection,
                               uint64_t *len);
 
 /**
- * Tells how many bytes at the start of what the request receives or gets are verified and in place, as zl_arrived
- * does; 0 while it waits for room. ZL_ERROR_ARGUMENT if it is over, or receives nothing, or is another connection's.
+ * Writes to `bytes` how many bytes at the start of the request's memory are verified and in
+ * place, as zl_arrived does; 0 while the request waits for room. ZL_ERROR_ARGUMENT if it is
+ * over, receives nothing, or belongs to another connection.
  *
  * Threads: any, also while another waits for the request.
  */
@@ -1922,9 +1987,9 @@ zl_status zl_handle_arrived(const struct zl_handle *connection,
                             uint64_t *bytes);
 
 /**
- * Waits `timeout_ms` milliseconds (negative: no limit) until more than `beyond` bytes of the request have arrived,
- * and tells how many. ZL_TIMEOUT if they did not; ZL_ERROR_ARGUMENT if the request is over: its completion tells the
- * rest.
+ * Waits `timeout_ms` milliseconds (negative: no limit) until more than `beyond` bytes of the
+ * request have arrived, and writes how many to `bytes`. ZL_TIMEOUT if they did not;
+ * ZL_ERROR_ARGUMENT if the request is over: its completion has the result.
  *
  * Threads: any, also while another waits for the request.
  */
@@ -1935,7 +2000,8 @@ zl_status zl_handle_wait_arrived(const struct zl_handle *connection,
                                  uint64_t *bytes);
 
 /**
- * Writes the address that the peer had when the connection was made to `buffer`, as zl_peer_addr does.
+ * Writes the peer's address at the time when the connection was made to `buffer`: see
+ * zl_peer_addr.
  *
  * Threads: any.
  */
@@ -1944,16 +2010,17 @@ zl_status zl_handle_peer_addr(const struct zl_handle *connection,
                               size_t capacity);
 
 /**
- * Finishes sending behind what was asked for before, as zl_finish does.
+ * Finishes sending after all requests made before: see zl_finish.
  *
  * Threads: any.
  */
 zl_status zl_handle_finish(const struct zl_handle *connection);
 
 /**
- * Gives the connection out of the worker's hands, for the program to drive, or for another worker: one that accepts
- * hands connections to others so, which answer from the same port. ZL_ERROR_BUSY, and nothing happened, if requests
- * are not over, or what came was not asked for. The handle is over then, and still to be freed.
+ * Takes the connection out of the worker, so that the program can drive it or give it to
+ * another worker, for example from an accepting worker to others that answer on the same port.
+ * The handle is then unusable; free it. ZL_ERROR_BUSY, and nothing changes, if requests are
+ * not over, or received data or numbers were not taken.
  *
  * Threads: any.
  */
@@ -1961,25 +2028,28 @@ zl_status zl_handle_release(const struct zl_handle *connection,
                             struct zl_connection **released);
 
 /**
- * Waits until what was posted to be sent is sent, or nothing of it comes any further for the idle timeout, disconnects,
- * and frees the handle, also if it fails, as where something was not sent. Null is refused.
+ * Waits until posted sends are completed, disconnects, and frees the handle, also on failure.
+ * Gives up after the idle timeout without progress; fails if something was not sent.
+ * ZL_ERROR_ARGUMENT for null.
  *
  * Threads: the last that uses it.
  */
 zl_status zl_handle_close(struct zl_handle *connection);
 
 /**
- * Frees the handle; the connection closes in the background, when what was posted is sent. Null does nothing.
+ * Frees the handle. The connection closes in the background once posted sends are completed.
+ * Null does nothing.
  *
  * Threads: the last that uses it.
  */
 void zl_handle_free(struct zl_handle *connection);
 
 /**
- * Waits `timeout_ms` milliseconds (negative: no limit) for the end of the request, and tells how it ended. After
- * ZL_TIMEOUT it goes on. After another status it is over, and is only to be freed: a failure says that the worker or
- * the connection refused it, or is no more; one of the request itself is in `status` of the completion, whose id
- * and tag are the worker's and without a meaning here.
+ * Waits `timeout_ms` milliseconds (negative: no limit) for the request and writes its
+ * completion, whose id and tag have no meaning here. After ZL_TIMEOUT the request continues.
+ * After any other result it is over: free it. The result of the request itself is the `status`
+ * of the completion; this function fails if the worker or the connection refused the request
+ * or has ended.
  *
  * Threads: one at a time.
  */
@@ -1988,9 +2058,10 @@ zl_status zl_pending_wait(struct zl_pending *pending,
                           struct zl_completion *completion);
 
 /**
- * Frees it. Null does nothing. A request that is not over is cancelled, in the background: memory of
- * zl_region_new and zl_region_map_file stays until then, but that of zl_region_wrap must stay until zl_pending_wait
- * told the end, or the worker's thread has ended. A Transfer or message that came by then is the next one's.
+ * Frees it. Null does nothing. A request that is not over is cancelled in the background.
+ * Memory of zl_region_new and zl_region_map_file stays until then; that of zl_region_wrap must
+ * stay until zl_pending_wait returned the result, or the worker's thread has ended. A Transfer
+ * or message that has come by then goes to the next receive.
  *
  * Threads: the last that uses it.
  */
@@ -1998,19 +2069,19 @@ void zl_pending_free(struct zl_pending *pending);
 
 /* ================================================================================================
  * Settings and security
- * Connections are encrypted with keys made for each connection or endpoint: no third party can
- * listen in, but the peer's identity is not known. Lasting keys are in files.
+ * By default, each connection or endpoint makes a fresh key: no third party can listen in, but the
+ * peer's identity is unknown. Lasting keys are in files.
  */
 
 /**
- * New settings, all at their defaults. Free them with zl_options_free.
+ * Makes settings with all defaults. Free them with zl_options_free.
  *
  * Threads: any.
  */
 zl_status zl_options_new(struct zl_options **options);
 
 /**
- * What can be set with zl_options_set.
+ * Options for zl_options_set.
  */
 enum zl_option
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -2018,7 +2089,7 @@ enum zl_option
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
     /**
-     * 1: fail instead of copying payload in user space. Default 0.
+     * 1: fail rather than copy payload in user space. Default 0.
      */
     ZL_OPTION_STRICT = 1,
     /**
@@ -2030,66 +2101,72 @@ enum zl_option
      */
     ZL_OPTION_GRO = 3,
     /**
-     * 1: checksum payload on top of what UDP does. Default 0.
+     * 1: checksum payload in addition to UDP. Default 0.
      */
     ZL_OPTION_CHECKSUM = 4,
     /**
-     * Receive socket buffer to ask for, bytes.
+     * Receive socket buffer to request, in bytes. Default 8 MiB.
      */
     ZL_OPTION_RECEIVE_BUFFER = 5,
     /**
-     * Most bytes granted to the peer ahead.
+     * Most bytes granted to the peer ahead. Default 128 MiB.
      */
     ZL_OPTION_MAX_IN_FLIGHT = 6,
     /**
-     * Microseconds to poll for the next datagram before sleeping.
+     * Microseconds to poll for the next datagram before sleeping. Default 50.
      */
     ZL_OPTION_SPIN_US = 7,
     /**
-     * Milliseconds after which connecting fails.
+     * Milliseconds after which connecting fails, at least 1. Default 5000.
      */
     ZL_OPTION_CONNECT_TIMEOUT_MS = 8,
     /**
-     * Milliseconds without any answer after which the peer counts as dead.
+     * Milliseconds without an answer after which the peer counts as dead, at least 1. Default
+     * 15000.
      */
     ZL_OPTION_IDLE_TIMEOUT_MS = 9,
     /**
-     * Transfers the peer may announce before the first is answered.
+     * Transfers that the peer may announce before the first is answered, 1 to 1024. Default
+     * 64.
      */
     ZL_OPTION_SLOTS = 10,
     /**
-     * 1: neither encrypt nor ask for the peer's key; the peer has to be told the same. A host on the
-     * path can read and change everything. Default 0.
+     * 1: neither encrypt nor authenticate; the peer must set the same. A host on the path can
+     * read and change everything. Default 0.
      */
     ZL_OPTION_PLAIN = 11,
     /**
-     * 1: prove identities and protect all content from changes, but do not encrypt; the peer has to be
-     * told the same. A host on the path can read everything. Default 0. Of this and ZL_OPTION_PLAIN, the one
-     * set last counts.
+     * 1: prove identities and protect all content from changes, but do not encrypt; the peer
+     * must set the same. A host on the path can read everything. Default 0. Of this and
+     * ZL_OPTION_PLAIN, the last one set counts.
      */
     ZL_OPTION_AUTHENTICATED = 12,
     /**
-     * What carries the connection, a value of enum zl_lane. Default ZL_LANE_BEST.
+     * The connection's lane, a value of enum zl_lane. Default ZL_LANE_BEST.
      */
     ZL_OPTION_LANE = 13,
     /**
-     * Paths that a connection over UDP or raw Ethernet may have at a time, 1 to 8; the lesser of both ends' counts. Default 1, and no
-     * fewer than zl_options_add_path asks for. Not with zl_options_set_device.
+     * Most paths of a connection over UDP or raw Ethernet at a time, 1 to 8; the smaller of
+     * both ends' values applies. Default 1, or as many as zl_options_add_path needs. Not with
+     * zl_options_set_device.
      */
     ZL_OPTION_PATHS = 14,
     /**
-     * 1: at this end, a thread for each path beside the first, so that one connection takes more than one core. Default 0.
+     * 1: at this end, each path but the first has a thread, so that one connection uses more
+     * than one core. Default 0.
      */
     ZL_OPTION_PATH_THREADS = 15,
     /**
-     * 1: the peer may add paths over raw Ethernet to a connection over UDP that an endpoint accepts, at any interface, where
-     * ZL_OPTION_PATHS is 2 at least. Needs CAP_NET_RAW, or zl_endpoint_bind fails and says so. Default 0. An endpoint of
-     * ZL_LANE_ETHERNET takes such without it.
+     * 1: the peer may add paths over raw Ethernet, at any interface, to a connection over UDP
+     * that an endpoint accepts, if ZL_OPTION_PATHS is at least 2. Needs CAP_NET_RAW; otherwise
+     * zl_endpoint_bind fails. Default 0. An endpoint of ZL_LANE_ETHERNET accepts such paths
+     * without it.
      */
     ZL_OPTION_ETHERNET_PATHS = 16,
     /**
-     * 1: the peer may add paths over UDP to a connection over raw Ethernet that an endpoint accepts, at any address of the host, at
-     * the UDP port with the number of the endpoint's, where ZL_OPTION_PATHS is 2 at least. Default 0.
+     * 1: the peer may add paths over UDP, at any address of the host and the UDP port with the
+     * endpoint's number, to a connection over raw Ethernet that an endpoint accepts, if
+     * ZL_OPTION_PATHS is at least 2. Default 0.
      */
     ZL_OPTION_UDP_PATHS = 17,
 };
@@ -2102,7 +2179,7 @@ typedef uint32_t zl_option;
 #endif // __cplusplus
 
 /**
- * What carries a connection.
+ * The lane of a connection.
  */
 enum zl_lane
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -2114,22 +2191,24 @@ enum zl_lane
      */
     ZL_LANE_UDP = 0,
     /**
-     * Shared memory to processes of this host and user that listen with this value or the next; else UDP. Nothing is
-     * encrypted in shared memory: the kernel keeps others out.
+     * Shared memory to processes of this host and user that listen with this value or the
+     * next, otherwise UDP. Shared memory is not encrypted: the kernel keeps other users out.
      */
     ZL_LANE_BEST = 1,
     /**
-     * Shared memory, or connecting fails. An endpoint hears nobody else.
+     * Shared memory, or connecting fails. An endpoint accepts no other lane.
      */
     ZL_LANE_SHARED_MEMORY = 2,
     /**
-     * Raw Ethernet between hosts of one segment, or it fails; needs CAP_NET_RAW. Addresses are
-     * "ether:IFACE/MAC:PORT", and "ether:IFACE:PORT" to listen on. They stand for link-local IPv6 addresses with a scope, as
-     * "[fe80::ff:fe00:1%2]:7411", which are what zl_peer_addr and its like say.
+     * Raw Ethernet between hosts of one segment, or connecting fails; needs CAP_NET_RAW.
+     * Addresses are "ether:IFACE/MAC:PORT", and "ether:IFACE:PORT" to listen. zl_peer_addr and
+     * the like return them as link-local IPv6 addresses with a scope:
+     * "[fe80::ff:fe00:1%2]:7411".
      */
     ZL_LANE_ETHERNET = 3,
     /**
-     * IP protocol 118, without UDP, or it fails; needs CAP_NET_RAW. Ports are those of the protocol's header.
+     * IP protocol 118, without UDP, or connecting fails; needs CAP_NET_RAW. Ports are those of
+     * the protocol's header.
      */
     ZL_LANE_IP118 = 4,
 };
@@ -2142,16 +2221,17 @@ typedef uint32_t zl_lane;
 #endif // __cplusplus
 
 /**
- * Sets one option, a value of enum zl_option, to `value`.
+ * Sets `option`, a value of enum zl_option, to `value`. ZL_ERROR_ARGUMENT if the option is
+ * unknown or the value out of range.
  *
  * Threads: any.
  */
 zl_status zl_options_set(struct zl_options *options, uint32_t option, uint64_t value);
 
 /**
- * Meets in shared memory under `name`, in place of the address, ends that have the same name: those of containers of one kernel
- * with networks of their own and one directory of the rendezvous, whose processes are of one user. `name` is 1 to 63
- * letters, digits, '-', '_' and '.', of which the first is a letter or a digit.
+ * Makes both ends of shared memory find each other by `name` instead of the address: for
+ * containers of one kernel with separate networks, one rendezvous directory and one user.
+ * `name` has 1 to 63 letters, digits, '-', '_' and '.', and starts with a letter or a digit.
  *
  * Threads: any.
  */
@@ -2159,13 +2239,13 @@ zl_status zl_options_rendezvous(struct zl_options *options,
                                 const char *name);
 
 /**
- * An interface opened for raw Ethernet past the kernel's network stack (AF_XDP): once for each interface, for all of
- * its connections. docs/reference/lanes.md, "AF_XDP".
+ * An interface opened for raw Ethernet past the kernel's network stack (AF_XDP): once for each
+ * interface, for all its connections. docs/reference/lanes.md, "AF_XDP".
  */
 typedef struct zl_device zl_device;
 
 /**
- * Bits of zl_device_options.flags.
+ * Flags of zl_device_options.
  */
 enum zl_device_flag
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -2173,19 +2253,20 @@ enum zl_device_flag
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
     /**
-     * Refuse where the driver does not read and write the memory itself.
+     * Refuse AF_XDP unless the driver itself reads and writes the memory.
      */
     ZL_DEVICE_ZERO_COPY = 1,
     /**
-     * Use packet sockets where something is refused; zl_device_refused says what. Else that is an error.
+     * Use packet sockets if AF_XDP or the program is refused; zl_device_refused returns the
+     * reason. Without this flag that is an error.
      */
     ZL_DEVICE_FALL_BACK = 2,
     /**
-     * Drop frames of the protocol that are for none of its connections.
+     * Drop frames of the protocol that belong to no connection of the device.
      */
     ZL_DEVICE_EXCLUSIVE = 4,
     /**
-     * Frames come by packet sockets, and the driver drops what nobody granted.
+     * Frames come by packet sockets, and the driver drops payload that was not granted.
      */
     ZL_DEVICE_VALIDATE_ONLY = 8,
 };
@@ -2198,7 +2279,7 @@ typedef uint32_t zl_device_flag;
 #endif // __cplusplus
 
 /**
- * How a device is used. All zero: as the default has it.
+ * Settings of a device. All 0: the defaults.
  */
 typedef struct zl_device_options {
     /**
@@ -2210,23 +2291,24 @@ typedef struct zl_device_options {
      */
     uint32_t queue;
     /**
-     * Connections that may use it at a time, 1 to 1024; 0: 8.
+     * Most connections at a time, 1 to 1024; 0: 8.
      */
     uint32_t max_connections;
     /**
-     * Poll the driver for so many frames a call (SO_PREFER_BUSY_POLL), at most 65535; 0: not.
+     * Poll the driver for at most this many frames a call (SO_PREFER_BUSY_POLL), up to 65535;
+     * 0: do not.
      */
     uint32_t busy_poll;
     /**
-     * 0.
+     * Must be 0.
      */
     uint64_t reserved[4];
 } zl_device_options;
 
 /**
- * Opens the interface of that name, with `options`, or the defaults if null. Needs root, or CAP_BPF, CAP_NET_ADMIN,
- * CAP_PERFMON and CAP_NET_RAW. Give it to connections and endpoints by zl_options_set_device; free it with
- * zl_device_free.
+ * Opens `interface` with `options`, or the defaults if null. Needs root, or CAP_BPF,
+ * CAP_NET_ADMIN, CAP_PERFMON and CAP_NET_RAW. Give the device to connections and endpoints
+ * with zl_options_set_device, and free it with zl_device_free.
  *
  * Threads: any.
  */
@@ -2235,8 +2317,8 @@ zl_status zl_device_open(const char *interface,
                          struct zl_device **device);
 
 /**
- * Connections and endpoints that are made with `options` from here on, over ZL_LANE_ETHERNET, are at `device`; null:
- * at none.
+ * Uses `device` for connections and endpoints over ZL_LANE_ETHERNET that are made with
+ * `options` from now on; null: none.
  *
  * Threads: any.
  */
@@ -2273,15 +2355,15 @@ typedef uint32_t zl_device_mode;
 #endif // __cplusplus
 
 /**
- * Tells how frames come and leave, a value of enum zl_device_mode.
+ * Writes to `mode` how frames come and leave, a value of enum zl_device_mode.
  *
  * Threads: any.
  */
 zl_status zl_device_get_mode(const struct zl_device *device, uint32_t *mode);
 
 /**
- * Writes to `buffer`, with a zero behind it, why AF_XDP or the program in the driver is not used although it was asked
- * for; an empty text if it is. 512 bytes are enough.
+ * Writes to `buffer`, with a terminating zero, why AF_XDP or the program in the driver is not
+ * used although requested; an empty text if it is used. 512 bytes are enough.
  *
  * Threads: any.
  */
@@ -2290,23 +2372,23 @@ zl_status zl_device_refused(const struct zl_device *device,
                             size_t capacity);
 
 /**
- * Lets go of a device, which stays open as long as connections, endpoints or options have it. Null does nothing.
+ * Frees the handle. Null does nothing. The device stays open while connections, endpoints or
+ * options use it.
  *
  * Threads: the last that uses it.
  */
 void zl_device_free(struct zl_device *device);
 
 /**
- * Bytes that hold any public key as a text ("zl:" and 43 characters), with the zero at its end.
+ * Bytes that hold any public key as text ("zl:" and 43 characters), with its terminating zero.
  */
 #define ZL_PUBLIC_KEY_LENGTH 47
 
 /**
- * Gives this end the key in `file` as its identity. The file is as `zerolane keygen` makes it, and is made
- * if there is none. Others must not be able to read it. Without this call, each connection and endpoint
- * has a key of its own.
- * Writes the public half to `buffer`, if that is not null, as a text and a zero:
- * ZL_PUBLIC_KEY_LENGTH bytes are enough.
+ * Uses the key in `file` as this end's identity,; zerolane keygen makes such files. Creates
+ * the file if it does not exist. Other users must not be able to read it. Without this call,
+ * each connection and endpoint makes a fresh key. Writes the public key to `buffer`, if not
+ * null, as text and a zero: at most ZL_PUBLIC_KEY_LENGTH bytes.
  *
  * Threads: any.
  */
@@ -2316,39 +2398,39 @@ zl_status zl_options_identity(struct zl_options *options,
                               size_t capacity);
 
 /**
- * Speaks only to peers that prove to own `key` (a text, as `zerolane id` shows it), or another key
- * given in an earlier call. Without a call, to any peer: no third party can listen in, but the
- * peer's identity is not known.
+ * Accepts only peers that prove they own `key` (a text, as printed by zerolane id), or another
+ * key of an earlier call. Without a call, any peer is accepted: no third party can listen in,
+ * but the peer's identity is unknown.
  *
  * Threads: any.
  */
 zl_status zl_options_trust(struct zl_options *options, const char *key);
 
 /**
- * Frees settings. Null does nothing.
+ * Frees the settings. Null does nothing.
  *
  * Threads: the last that uses them.
  */
 void zl_options_free(struct zl_options *options);
 
 /**
- * Writes the key that the peer proved to own to `buffer`, as a text and a zero; an empty text if
- * the connection is plain. ZL_PUBLIC_KEY_LENGTH bytes are enough.
+ * Writes the key that the peer proved it owns to `buffer`, as text and a zero: at most
+ * ZL_PUBLIC_KEY_LENGTH bytes. The text is empty if the connection is plain.
  *
  * Threads: one at a time.
  */
 zl_status zl_peer_key(const struct zl_connection *connection, char *buffer, size_t capacity);
 
 /**
- * Writes the key by which clients know this end to `buffer`, as a text and a zero; an
- * empty text if connections are plain. ZL_PUBLIC_KEY_LENGTH bytes are enough.
+ * Writes the key by which clients know this end to `buffer`, as text and a zero: at most
+ * ZL_PUBLIC_KEY_LENGTH bytes. The text is empty if connections are plain.
  *
  * Threads: one at a time.
  */
 zl_status zl_endpoint_public_key(const struct zl_endpoint *endpoint, char *buffer, size_t capacity);
 
 /**
- * Writes the key that the peer proved to own to `buffer`, as zl_peer_key does.
+ * Writes the key that the peer proved it owns to `buffer`: see zl_peer_key.
  *
  * Threads: any.
  */
@@ -2356,19 +2438,20 @@ zl_status zl_handle_peer_key(const struct zl_handle *connection, char *buffer, s
 
 /* ================================================================================================
  * Counters
- * What a connection did: bytes placed and copied, datagrams, system calls.
+ * Bytes placed and copied, datagrams and system calls of a connection.
  */
 
 /**
- * What a connection did since it began. Fields may be added at the end, in place of `reserved`.
+ * Counters of a connection since it began. Later versions may add fields in place of
+ * `reserved`.
  */
 typedef struct zl_account {
     /**
-     * Payload bytes that came to where they belong without a copy in user space.
+     * Payload bytes that reached their place without a copy in user space.
      */
     uint64_t bytes_placed;
     /**
-     * Payload bytes copied again in user space.
+     * Payload bytes copied once more in user space.
      */
     uint64_t bytes_moved;
     /**
@@ -2384,7 +2467,7 @@ typedef struct zl_account {
      */
     uint64_t datagrams_received;
     /**
-     * Datagrams the kernel dropped because the receive buffer was full.
+     * Datagrams that the kernel dropped because the receive buffer was full.
      */
     uint64_t dropped_socket_buffer;
     /**
@@ -2392,28 +2475,28 @@ typedef struct zl_account {
      */
     uint64_t send_syscalls;
     /**
-     * System calls that received, also if they found nothing.
+     * System calls that received, including those that found nothing.
      */
     uint64_t receive_syscalls;
     /**
-     * Receive buffer the kernel granted, bytes.
+     * Receive buffer that the kernel granted, in bytes.
      */
     uint64_t receive_buffer;
     /**
-     * Of `bytes_sent`, those that the kernel sent from where they lay, without a copy of its own.
+     * Of `bytes_sent`, bytes that the kernel sent without its own copy.
      */
     uint64_t bytes_given;
     /**
-     * What carries the connection: ZL_LANE_UDP, ZL_LANE_SHARED_MEMORY, ZL_LANE_ETHERNET or ZL_LANE_IP118.
+     * The lane: ZL_LANE_UDP, ZL_LANE_SHARED_MEMORY, ZL_LANE_ETHERNET or ZL_LANE_IP118.
      */
     uint64_t lane;
     /**
-     * 1: frames of raw Ethernet come and leave by AF_XDP (zl_device_open); else 0.
+     * 1: raw Ethernet frames come and leave by AF_XDP (zl_device_open); otherwise 0.
      */
     uint64_t bypass;
     /**
-     * Puts, gets and atomic operations of this end done in the peer's memory as mapped here, without the peer's CPU
-     * (zl_exported_memfd).
+     * Puts, gets and atomic operations that this end did in its mapping of the peer's memory,
+     * without the peer's CPU (zl_exported_memfd).
      */
     uint64_t direct_operations;
     /**
@@ -2423,14 +2506,14 @@ typedef struct zl_account {
 } zl_account;
 
 /**
- * Tells what the connection did so far.
+ * Writes the connection's counters so far to `account`.
  *
  * Threads: one at a time.
  */
 zl_status zl_account_read(const struct zl_connection *connection, struct zl_account *account);
 
 /**
- * Tells what the connection did so far, as zl_account_read does.
+ * Writes the connection's counters so far to `account`: see zl_account_read.
  *
  * Threads: any.
  */
@@ -2438,20 +2521,22 @@ zl_status zl_handle_account(const struct zl_handle *connection, struct zl_accoun
 
 /* ================================================================================================
  * Paths
- * A connection over UDP may have several paths, from several interfaces: payload goes by all, and
- * one that dies loses nothing. docs/reference/lanes.md, "Several paths".
+ * A connection over UDP or raw Ethernet may have several paths, from several interfaces. Payload
+ * uses all of them; a path that fails loses nothing. docs/reference/lanes.md, "Several paths".
  */
 
 /**
- * Adds a path to the connections that are opened with `options`, beside the first: `path` is "LOCAL=PEER", from this
- * address of this host to that one of the peer, such as "192.0.2.1=192.0.2.2". What is left out, a port as well, is as
- * for the first path: "=" is one from another port. The peer has to take as many (ZL_OPTION_PATHS), and to listen at
- * that address. A path that cannot be opened leaves the connection with the others. Each call adds one, up to 7.
+ * Adds a path to connections that are opened with `options`, besides the first; up to 7 calls.
+ * `path` is "LOCAL=PEER", from an address of this host to one of the peer, such as
+ * "192.0.2.1=192.0.2.2". Omitted parts, including ports, are those of the first path: "=" is a
+ * path from another port. The peer must allow as many paths (ZL_OPTION_PATHS) and listen at
+ * that address. If a path cannot be opened, the connection keeps the others.
  *
- * "ether:IFACE=ether:IFACE/MAC" is one over raw Ethernet, from this interface of this host to that hardware address of the
- * peer's on its segment; the peer has to take such (ZL_OPTION_ETHERNET_PATHS), and this end needs CAP_NET_RAW. An interface that
- * is not there is ZL_ERROR_ARGUMENT. Of a connection over raw Ethernet (ZL_LANE_ETHERNET) the peer takes such by itself; one over
- * UDP beside it names an address of the peer's, which has to take such (ZL_OPTION_UDP_PATHS).
+ * "ether:IFACE=ether:IFACE/MAC" is a path over raw Ethernet, from an interface of this host to
+ * a hardware address of the peer on its segment. It needs CAP_NET_RAW, and a peer with
+ * ZL_OPTION_ETHERNET_PATHS or ZL_LANE_ETHERNET. ZL_ERROR_ARGUMENT if the interface does not
+ * exist. A path over UDP of a connection over raw Ethernet names the peer's address, and the
+ * peer must have ZL_OPTION_UDP_PATHS.
  *
  * Threads: any.
  */
@@ -2459,9 +2544,9 @@ zl_status zl_options_add_path(struct zl_options *options,
                               const char *path);
 
 /**
- * Adds a path to an open connection, as zl_options_add_path has it. ZL_ERROR_ARGUMENT if it can have none: what carries
- * it is neither UDP nor raw Ethernet, or neither ZL_OPTION_PATHS nor zl_options_add_path asked for several. zl_paths_read tells
- * what becomes of it.
+ * Adds a path to an open connection: see zl_options_add_path. ZL_ERROR_ARGUMENT if the
+ * connection's lane is neither UDP nor raw Ethernet, or neither ZL_OPTION_PATHS nor
+ * zl_options_add_path asked for several paths. zl_paths_read shows its state.
  *
  * Threads: one at a time.
  */
@@ -2469,7 +2554,8 @@ zl_status zl_add_path(const struct zl_connection *connection,
                       const char *path);
 
 /**
- * Uses path `index`, which is not 0, no more: what it had in flight goes by others. One that there is not is none.
+ * Stops using path `index`. Its payload in flight is sent over other paths. ZL_ERROR_ARGUMENT
+ * if `index` is 0; a path that does not exist does nothing.
  *
  * Threads: one at a time.
  */
@@ -2477,7 +2563,7 @@ zl_status zl_remove_path(const struct zl_connection *connection,
                          uint32_t index);
 
 /**
- * Where a path stands.
+ * State of a path.
  */
 enum zl_path_life
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -2485,19 +2571,19 @@ enum zl_path_life
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
     /**
-     * The peer is asked whether it is there.
+     * The path is being probed for the first time.
      */
     ZL_PATH_JOINING = 1,
     /**
-     * It is, and it is found out how large its datagrams may be.
+     * The path answers, and its datagram size is being probed.
      */
     ZL_PATH_SIZING = 2,
     /**
-     * It carries payload.
+     * The path carries payload.
      */
     ZL_PATH_USABLE = 3,
     /**
-     * It does not answer.
+     * The path does not answer.
      */
     ZL_PATH_SUSPECT = 4,
 };
@@ -2510,35 +2596,36 @@ typedef uint32_t zl_path_life;
 #endif // __cplusplus
 
 /**
- * A path of a connection, and what it did. Fields may be added at the end, in place of `reserved`.
+ * State and counters of a path. Later versions may add fields in place of `reserved`.
  */
 typedef struct zl_path {
     /**
-     * Its number; that of the first is 0.
+     * The path's number; 0 is the first path.
      */
     uint32_t index;
     /**
-     * Where it stands, a value of enum zl_path_life.
+     * A value of enum zl_path_life.
      */
     uint32_t life;
     /**
-     * Smoothed round-trip time, microseconds; 0: none was measured.
+     * Smoothed round-trip time in microseconds; 0: not measured.
      */
     uint64_t rtt_us;
     /**
-     * Payload bytes that left by it, repeats included.
+     * Payload bytes sent, repeats included.
      */
     uint64_t bytes_sent;
     /**
-     * Payload bytes that it lost, as far as the receiver said so.
+     * Payload bytes lost, as the receiver reported.
      */
     uint64_t bytes_lost;
     /**
-     * Payload bytes that came by it for the first time. Counted where both ends take several paths.
+     * Payload bytes that it brought for the first time. Counted if both ends allow several
+     * paths.
      */
     uint64_t bytes_received;
     /**
-     * Bytes a second at which payload leaves; 0: as fast as it can.
+     * Sending rate of payload in bytes per second; 0: unlimited.
      */
     uint64_t pace;
     /**
@@ -2548,7 +2635,8 @@ typedef struct zl_path {
 } zl_path;
 
 /**
- * Tells the paths of a connection, up to `capacity` of them (there are at most 8), and in `count` how many were told.
+ * Writes up to `capacity` of the connection's paths, at most 8 in all, and their number to
+ * `count`.
  *
  * Threads: one at a time.
  */
@@ -2558,12 +2646,12 @@ zl_status zl_paths_read(const struct zl_connection *connection,
                         size_t *count);
 
 /* ================================================================================================
- * Names of before
- * They go with the next release.
+ * Deprecated names
+ * The next release removes these.
  */
 
 /**
- * zl_recv_into.
+ * Old name of zl_recv_into.
  *
  * Threads: one at a time.
  */
@@ -2574,7 +2662,7 @@ zl_status zl_receive(struct zl_connection *connection,
                      size_t *len);
 
 /**
- * zl_post_recv with null for `how`.
+ * Old form of zl_post_recv, with null for `how`.
  *
  * Threads: one at a time.
  */
@@ -2586,7 +2674,7 @@ zl_status zl_post_receive(struct zl_connection *connection,
                           uint32_t *id);
 
 /**
- * zl_post_send with `delivery` in its zl_work.
+ * Old form of zl_post_send, with `delivery` in its zl_work.
  *
  * Threads: one at a time.
  */
@@ -2599,7 +2687,7 @@ zl_status zl_post_send_with(struct zl_connection *connection,
                             uint32_t *id);
 
 /**
- * zl_recv_message.
+ * Old name of zl_recv_message.
  *
  * Threads: one at a time.
  */
@@ -2612,7 +2700,7 @@ zl_status zl_receive_message(struct zl_connection *connection,
                              size_t *len);
 
 /**
- * zl_post_message_recv with null for `how`.
+ * Old form of zl_post_message_recv, with null for `how`.
  *
  * Threads: one at a time.
  */
@@ -2624,7 +2712,7 @@ zl_status zl_post_message_receive(struct zl_connection *connection,
                                   uint32_t *id);
 
 /**
- * zl_fetch_op.
+ * Old name of zl_fetch_op.
  *
  * Threads: one at a time.
  */
@@ -2638,7 +2726,7 @@ zl_status zl_fetch(struct zl_connection *connection,
                    uint64_t *before);
 
 /**
- * zl_post_fetch_op.
+ * Old name of zl_post_fetch_op.
  *
  * Threads: one at a time.
  */
@@ -2653,7 +2741,7 @@ zl_status zl_post_fetch(struct zl_connection *connection,
                         uint32_t *id);
 
 /**
- * zl_post_put_vectored.
+ * Old name of zl_post_put_vectored.
  *
  * Threads: one at a time.
  */
@@ -2666,7 +2754,7 @@ zl_status zl_post_put_pieces(struct zl_connection *connection,
                              uint32_t *id);
 
 /**
- * zl_post_get_vectored.
+ * Old name of zl_post_get_vectored.
  *
  * Threads: one at a time.
  */
@@ -2679,7 +2767,7 @@ zl_status zl_post_get_pieces(struct zl_connection *connection,
                              uint32_t *id);
 
 /**
- * zl_open_region.
+ * Old name of zl_open_region.
  *
  * Threads: one at a time.
  */
@@ -2690,7 +2778,7 @@ zl_status zl_open(struct zl_connection *connection,
                   struct zl_key *key);
 
 /**
- * zl_peer_addr.
+ * Old name of zl_peer_addr.
  *
  * Threads: one at a time.
  */
@@ -2700,7 +2788,7 @@ zl_status zl_peer_address(const struct zl_connection *connection,
                           size_t capacity);
 
 /**
- * zl_endpoint_local_addr.
+ * Old name of zl_endpoint_local_addr.
  *
  * Threads: one at a time.
  */
@@ -2710,7 +2798,7 @@ zl_status zl_endpoint_address(const struct zl_endpoint *endpoint,
                               size_t capacity);
 
 /**
- * zl_endpoint_public_key.
+ * Old name of zl_endpoint_public_key.
  *
  * Threads: one at a time.
  */
@@ -2720,7 +2808,7 @@ zl_status zl_endpoint_key(const struct zl_endpoint *endpoint,
                           size_t capacity);
 
 /**
- * zl_set_completion_queue.
+ * Old name of zl_set_completion_queue.
  *
  * Threads: one at a time.
  */

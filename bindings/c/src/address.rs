@@ -1,4 +1,4 @@
-//! Addresses as texts.
+//! Parses and writes addresses as text.
 
 use crate::pointer::bytes_mut;
 use crate::status::Failure;
@@ -8,11 +8,11 @@ use std::net::SocketAddr;
 use zerolane::lanes;
 use zerolane::options::LaneChoice;
 
-/// Bytes that hold any address of this library as a text, with the zero at its end.
+/// Bytes that hold any address as text, with its terminating zero.
 pub const ZL_ADDRESS_LENGTH: usize = 64;
 
-/// The addresses of "host:port", or of raw Ethernet if that is the lane, of which there is at least one. A name is looked
-/// up, which may take a while.
+/// Resolves "host:port", or an address of raw Ethernet if that is the lane, to at least one address. May block to look
+/// up a name.
 pub(crate) fn resolve(address: &str, lane: LaneChoice) -> Result<Vec<SocketAddr>, Failure> {
     let addresses = lanes::resolve(address, lane).map_err(zerolane::Error::Address)?;
     match addresses.is_empty() {
@@ -21,7 +21,7 @@ pub(crate) fn resolve(address: &str, lane: LaneChoice) -> Result<Vec<SocketAddr>
     }
 }
 
-/// Writes `address` and a zero.
+/// Writes `address` and a terminating zero.
 ///
 /// # Safety
 /// `capacity` bytes at `buffer` are writable.

@@ -1,4 +1,4 @@
-//! The end of a request.
+//! Defines the completion of a request.
 
 use crate::exported::{ZL_KEY_LENGTH, zl_key};
 use crate::status::{of_transfer, zl_status};
@@ -6,7 +6,7 @@ use crate::work::zl_delivery;
 use zerolane::Completion;
 use zerolane::request::WorkKind;
 
-/// What is complete.
+/// The kind of a completed request.
 #[repr(u32)]
 pub enum zl_kind {
     /// zl_post_send.
@@ -23,7 +23,7 @@ pub enum zl_kind {
     ZL_KIND_MESSAGE = 5,
     /// zl_post_message_recv.
     ZL_KIND_MESSAGE_RECEIVED = 6,
-    /// Nothing posted here, id 0: a put of the peer's with an immediate number.
+    /// A put of the peer's with an immediate number: no request of this end, id 0.
     ZL_KIND_IMMEDIATE = 7,
     /// zl_post_open_region.
     ZL_KIND_OPEN = 8,
@@ -34,24 +34,24 @@ pub enum zl_kind {
 /// Most bytes of a message's control.
 pub const ZL_CONTROL_LENGTH: usize = 128;
 
-/// A request that is done: its memory is the program's again.
+/// A finished request. Its memory belongs to the program again.
 #[repr(C)]
 pub struct zl_completion {
-    /// The number that the function which posted it gave.
+    /// The request's number, from the function that posted it.
     pub id: u32,
     /// A value of enum zl_kind.
     pub kind: u32,
-    /// How it ended.
+    /// The request's result.
     pub status: zl_status,
     /// A value of enum zl_delivery.
     pub delivery: u32,
-    /// What the request was given in `context` of its zl_work.
+    /// The `context` of the request's zl_work.
     pub context: u64,
     /// From a queue: the connection's tag.
     pub tag: u64,
     /// Bytes moved.
     pub length: u64,
-    /// ZL_KIND_FETCH: what the word was before. ZL_KIND_IMMEDIATE: the number.
+    /// ZL_KIND_FETCH: the word's previous value. ZL_KIND_IMMEDIATE: the number.
     pub value: u64,
     /// ZL_KIND_MESSAGE_RECEIVED: bytes of `control`.
     pub control_length: u32,
@@ -59,7 +59,7 @@ pub struct zl_completion {
     pub reserved: u32,
     /// ZL_KIND_OPEN: the key; zeros otherwise.
     pub region: zl_key,
-    /// ZL_KIND_MESSAGE_RECEIVED: what was sent with the payload.
+    /// ZL_KIND_MESSAGE_RECEIVED: the message's control.
     pub control: [u8; ZL_CONTROL_LENGTH],
 }
 
@@ -68,7 +68,7 @@ const NO_KEY: zl_key = zl_key {
 };
 
 impl zl_completion {
-    /// What stands where there is none.
+    /// The value where there is no completion.
     pub(crate) const NONE: zl_completion = zl_completion {
         id: 0,
         kind: zl_kind::ZL_KIND_OTHER as u32,

@@ -1,4 +1,4 @@
-//! Connections: made, looked at, ended.
+//! Opens, queries and closes connections.
 
 use crate::address;
 use crate::options::{self, zl_lane, zl_options};
@@ -11,20 +11,21 @@ use zerolane::counters::Account;
 use zerolane::worker::{ConnectionId, Worker};
 use zerolane::{Connection, Waker};
 
-/// A connection. It makes progress only inside its functions, in the calling thread: a peer that
-/// calls none for the idle timeout, while this end waits for it, counts as dead. A zl_worker moves many, and
-/// can do so in a thread of its own. After fork it belongs to the parent: calls in the child fail with ZL_ERROR_CLOSED. The
-/// child may free its copy; the peer is not told.
+/// A connection. It makes progress only inside its functions, in the calling thread. A peer
+/// that makes no calls for the idle timeout while this end waits for it counts as dead. A
+/// zl_worker advances many connections, also in a thread of its own. After fork the connection
+/// belongs to the parent: calls in the child fail with ZL_ERROR_CLOSED. The child may free its
+/// copy, which does not disconnect the peer.
 pub struct zl_connection {
     held: Held,
-    /// Beside the lock, which is held while another thread waits.
+    /// Outside the lock, which a waiting thread holds.
     waker: Waker,
 }
 
 enum Held {
-    /// By the program, which drives it.
+    /// The program drives it.
     Here(Box<Owned<Connection>>),
-    /// By a worker, which drives it.
+    /// A worker drives it.
     ByWorker(Arc<Owned<Worker>>, ConnectionId),
 }
 
@@ -37,7 +38,7 @@ impl zl_connection {
         }
     }
 
-    /// One of `worker`, to be posted to.
+    /// A connection of `worker`, to post requests to.
     pub(crate) fn of_worker(worker: &Arc<Owned<Worker>>, id: ConnectionId, waker: Waker) -> Self {
         zl_connection {
             held: Held::ByWorker(Arc::clone(worker), id),
@@ -45,7 +46,7 @@ impl zl_connection {
         }
     }
 
-    /// A connection that the program drives.
+    /// The connection, if the program drives it.
     fn here(&self) -> Result<&Owned<Connection>, Failure> {
         match &self.held {
             Held::Here(connection) => Ok(connection),
@@ -56,10 +57,10 @@ impl zl_connection {
     }
 }
 
-/// Runs `body` on a connection, whatever drives it.
+/// Runs `body` on a connection, whether the program or a worker drives it.
 ///
 /// # Safety
-/// As [`handle`].
+/// As for [`handle`].
 pub(crate) unsafe fn with(
     connection: *const zl_connection,
     body: impl FnOnce(&mut Connection) -> Result<zl_status, Failure>,
@@ -78,10 +79,10 @@ pub(crate) unsafe fn with(
     })
 }
 
-/// Runs `body`, which waits, or takes completions, on a connection that the program drives.
+/// Runs `body`, which waits or takes completions, on a connection that the program drives.
 ///
 /// # Safety
-/// As [`handle`].
+/// As for [`handle`].
 pub(crate) unsafe fn drive(
     connection: *const zl_connection,
     body: impl FnOnce(&mut Connection) -> Result<zl_status, Failure>,
@@ -93,14 +94,14 @@ pub(crate) unsafe fn drive(
     })
 }
 
-/// Takes a connection that the program drives out of its handle, which is freed.
+/// Takes a connection that the program drives out of its handle, and frees the handle.
 ///
 /// # Safety
-/// `connection` is null, or from [`give`](crate::pointer::give) and not used any more afterwards; or a worker's, which stays.
+/// `connection` is null, or from [`give`](crate::pointer::give) and not used afterwards; or a worker's, which stays.
 pub(crate) unsafe fn take(connection: *mut zl_connection) -> Result<Connection, Failure> {
     // SAFETY: the caller's promise.
     unsafe { handle(connection, "connection") }?.here()?;
-    // SAFETY: from give, for those of workers are refused above; and the caller's promise.
+    // SAFETY: from give, because handles of workers are refused above; and the caller's promise.
     let connection = unsafe { Box::from_raw(connection) };
     match connection.held {
         Held::Here(connection) => connection.into_inner(),
@@ -108,8 +109,10 @@ pub(crate) unsafe fn take(connection: *mut zl_connection) -> Result<Connection, 
     }
 }
 
-/// Connects to `address`, "host:port", with `options`, or the defaults if null. A link-local IPv6 address has its interface, as in
-/// "[fe80::1%eth0]:9181". End the connection with zl_close, or zl_connection_free.
+/// Connects to `address`, "host:port", with `options`, or the defaults if null. A link-local
+/// IPv6 address includes its interface: "[fe80::1%eth0]:9181". Fails with ZL_ERROR_NO_ADDRESS,
+/// ZL_ERROR_CONNECT_TIMEOUT, ZL_ERROR_PEER_DEAD, ZL_ERROR_REJECTED or ZL_ERROR_UNTRUSTED. End
+/// the connection with zl_close or zl_connection_free.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -134,8 +137,8 @@ pub unsafe extern "C" fn zl_connect(
     })
 }
 
-/// Writes the peer's address to `buffer`, as "host:port" and a zero. ZL_ADDRESS_LENGTH bytes are
-/// enough.
+/// Writes the peer's address to `buffer`, as "host:port" and a zero: at most ZL_ADDRESS_LENGTH
+/// bytes.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -153,8 +156,8 @@ pub unsafe extern "C" fn zl_peer_addr(
     }
 }
 
-/// Writes this end's address at present to `buffer`, as "host:port" and a zero; an empty text while there is
-/// no way to the peer. ZL_ADDRESS_LENGTH bytes are enough.
+/// Writes this end's current address to `buffer`, as "host:port" and a zero: at most
+/// ZL_ADDRESS_LENGTH bytes. The text is empty while there is no route to the peer.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -174,9 +177,9 @@ pub unsafe extern "C" fn zl_local_addr(
     }
 }
 
-/// Sets how long a call that waits for the end of a request may take, in milliseconds (negative: no limit, as
-/// without this call): zl_send, zl_recv_into, zl_put and so on. What takes longer is cancelled, and the call
-/// returns ZL_ERROR_TIMED_OUT.
+/// Limits how long a call may wait for its request, in milliseconds (negative: no limit, the
+/// default): zl_send, zl_recv_into, zl_put and so on. A request that takes longer is cancelled,
+/// and the call returns ZL_ERROR_TIMED_OUT.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -193,9 +196,9 @@ pub unsafe extern "C" fn zl_set_timeout(
     }
 }
 
-/// Ends a zl_wait or zl_announced of another thread, or the next one if none is in progress: it
-/// returns ZL_TIMEOUT. Ends no request: calls that wait for the end of one go on. Of a connection of a
-/// worker: as zl_worker_wake.
+/// Ends another thread's zl_wait, zl_announced or zl_wait_arrived, or the next one if none is
+/// in progress: it returns ZL_TIMEOUT. It ends no request: calls that wait for one continue. On
+/// a connection of a worker it acts as zl_worker_wake.
 ///
 /// Threads: any, also while another uses the connection.
 #[unsafe(no_mangle)]
@@ -212,13 +215,14 @@ pub unsafe extern "C" fn zl_wake(connection: *const zl_connection) -> zl_status 
     })
 }
 
-/// What a connection did since it began. Fields may be added at the end, in place of `reserved`.
+/// Counters of a connection since it began. Later versions may add fields in place of
+/// `reserved`.
 #[repr(C)]
 #[derive(Default)]
 pub struct zl_account {
-    /// Payload bytes that came to where they belong without a copy in user space.
+    /// Payload bytes that reached their place without a copy in user space.
     pub bytes_placed: u64,
-    /// Payload bytes copied again in user space.
+    /// Payload bytes copied once more in user space.
     pub bytes_moved: u64,
     /// Payload bytes handed to the kernel.
     pub bytes_sent: u64,
@@ -226,22 +230,22 @@ pub struct zl_account {
     pub datagrams_sent: u64,
     /// Datagrams taken from the kernel.
     pub datagrams_received: u64,
-    /// Datagrams the kernel dropped because the receive buffer was full.
+    /// Datagrams that the kernel dropped because the receive buffer was full.
     pub dropped_socket_buffer: u64,
     /// System calls that sent.
     pub send_syscalls: u64,
-    /// System calls that received, also if they found nothing.
+    /// System calls that received, including those that found nothing.
     pub receive_syscalls: u64,
-    /// Receive buffer the kernel granted, bytes.
+    /// Receive buffer that the kernel granted, in bytes.
     pub receive_buffer: u64,
-    /// Of `bytes_sent`, those that the kernel sent from where they lay, without a copy of its own.
+    /// Of `bytes_sent`, bytes that the kernel sent without its own copy.
     pub bytes_given: u64,
-    /// What carries the connection: ZL_LANE_UDP, ZL_LANE_SHARED_MEMORY, ZL_LANE_ETHERNET or ZL_LANE_IP118.
+    /// The lane: ZL_LANE_UDP, ZL_LANE_SHARED_MEMORY, ZL_LANE_ETHERNET or ZL_LANE_IP118.
     pub lane: u64,
-    /// 1: frames of raw Ethernet come and leave by AF_XDP (zl_device_open); else 0.
+    /// 1: raw Ethernet frames come and leave by AF_XDP (zl_device_open); otherwise 0.
     pub bypass: u64,
-    /// Puts, gets and atomic operations of this end done in the peer's memory as mapped here, without the peer's CPU
-    /// (zl_exported_memfd).
+    /// Puts, gets and atomic operations that this end did in its mapping of the peer's memory,
+    /// without the peer's CPU (zl_exported_memfd).
     pub direct_operations: u64,
     /// 0.
     pub reserved: [u64; 3],
@@ -270,7 +274,7 @@ impl From<Account> for zl_account {
     }
 }
 
-/// Tells what the connection did so far.
+/// Writes the connection's counters so far to `account`.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -288,29 +292,30 @@ pub unsafe extern "C" fn zl_account_read(
     }
 }
 
-/// Waits until the peer has all that was sent, or takes nothing of it for the idle timeout, disconnects, and frees the
-/// connection, also if it fails. Requests that are not done end; their memory is not touched any more. Null is refused, and so is a
-/// connection of a worker: zl_worker_close.
+/// Waits until the peer has received all that was sent, then disconnects and frees the
+/// connection, also on failure. Gives up after the idle timeout without progress. Requests in
+/// flight end, and their memory is no longer accessed. ZL_ERROR_ARGUMENT for null and for a
+/// connection of a worker: use zl_worker_close.
 ///
 /// Threads: the last that uses it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zl_close(connection: *mut zl_connection) -> zl_status {
     guard(|| {
-        // SAFETY: C's promise that it is not used any more.
+        // SAFETY: C's promise that it is not used afterwards.
         unsafe { take(connection) }?.close()?;
         Ok(zl_status::ZL_OK)
     })
 }
 
-/// Ends the connection at once, tells the peer if possible, and frees it. Null does nothing, nor does a
-/// connection of a worker. Memory of its requests is not touched any more.
+/// Ends the connection at once, tells the peer if possible, and frees it. Memory of its
+/// requests is no longer accessed. Null and a connection of a worker do nothing.
 ///
 /// Threads: the last that uses it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zl_connection_free(connection: *mut zl_connection) {
     guard(|| {
         if !connection.is_null() {
-            // SAFETY: C's promise that it is not used any more.
+            // SAFETY: C's promise that it is not used afterwards.
             drop(unsafe { take(connection) }?);
         }
         Ok(zl_status::ZL_OK)

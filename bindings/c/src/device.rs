@@ -1,4 +1,4 @@
-//! Interfaces opened for raw Ethernet.
+//! Opens interfaces for raw Ethernet past the network stack.
 
 use crate::address;
 use crate::options::{change, zl_options};
@@ -8,11 +8,11 @@ use std::ffi::c_char;
 use std::sync::Arc;
 use zerolane::options::{DeviceOptions, EthernetDevice};
 
-/// An interface opened for raw Ethernet past the kernel's network stack (AF_XDP): once for each interface, for all of
-/// its connections. docs/reference/lanes.md, "AF_XDP".
+/// An interface opened for raw Ethernet past the kernel's network stack (AF_XDP): once for each
+/// interface, for all its connections. docs/reference/lanes.md, "AF_XDP".
 pub struct zl_device(Arc<EthernetDevice>);
 
-/// How a device is used. All zero: as the default has it.
+/// Settings of a device. All 0: the defaults.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct zl_device_options {
@@ -20,25 +20,27 @@ pub struct zl_device_options {
     pub flags: u32,
     /// The receive queue whose frames come by AF_XDP.
     pub queue: u32,
-    /// Connections that may use it at a time, 1 to 1024; 0: 8.
+    /// Most connections at a time, 1 to 1024; 0: 8.
     pub max_connections: u32,
-    /// Poll the driver for so many frames a call (SO_PREFER_BUSY_POLL), at most 65535; 0: not.
+    /// Poll the driver for at most this many frames a call (SO_PREFER_BUSY_POLL), up to 65535;
+    /// 0: do not.
     pub busy_poll: u32,
-    /// 0.
+    /// Must be 0.
     pub reserved: [u64; 4],
 }
 
-/// Bits of zl_device_options.flags.
+/// Flags of zl_device_options.
 #[repr(u32)]
 #[derive(Clone, Copy)]
 pub enum zl_device_flag {
-    /// Refuse where the driver does not read and write the memory itself.
+    /// Refuse AF_XDP unless the driver itself reads and writes the memory.
     ZL_DEVICE_ZERO_COPY = 1,
-    /// Use packet sockets where something is refused; zl_device_refused says what. Else that is an error.
+    /// Use packet sockets if AF_XDP or the program is refused; zl_device_refused returns the
+    /// reason. Without this flag that is an error.
     ZL_DEVICE_FALL_BACK = 2,
-    /// Drop frames of the protocol that are for none of its connections.
+    /// Drop frames of the protocol that belong to no connection of the device.
     ZL_DEVICE_EXCLUSIVE = 4,
-    /// Frames come by packet sockets, and the driver drops what nobody granted.
+    /// Frames come by packet sockets, and the driver drops payload that was not granted.
     ZL_DEVICE_VALIDATE_ONLY = 8,
 }
 
@@ -96,9 +98,9 @@ impl zl_device_options {
     }
 }
 
-/// Opens the interface of that name, with `options`, or the defaults if null. Needs root, or CAP_BPF, CAP_NET_ADMIN,
-/// CAP_PERFMON and CAP_NET_RAW. Give it to connections and endpoints by zl_options_set_device; free it with
-/// zl_device_free.
+/// Opens `interface` with `options`, or the defaults if null. Needs root, or CAP_BPF,
+/// CAP_NET_ADMIN, CAP_PERFMON and CAP_NET_RAW. Give the device to connections and endpoints
+/// with zl_options_set_device, and free it with zl_device_free.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -126,8 +128,8 @@ pub unsafe extern "C" fn zl_device_open(
     })
 }
 
-/// Connections and endpoints that are made with `options` from here on, over ZL_LANE_ETHERNET, are at `device`; null:
-/// at none.
+/// Uses `device` for connections and endpoints over ZL_LANE_ETHERNET that are made with
+/// `options` from now on; null: none.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -150,7 +152,7 @@ pub unsafe extern "C" fn zl_options_set_device(
     })
 }
 
-/// Tells how frames come and leave, a value of enum zl_device_mode.
+/// Writes to `mode` how frames come and leave, a value of enum zl_device_mode.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -168,8 +170,8 @@ pub unsafe extern "C" fn zl_device_get_mode(device: *const zl_device, mode: *mut
     })
 }
 
-/// Writes to `buffer`, with a zero behind it, why AF_XDP or the program in the driver is not used although it was asked
-/// for; an empty text if it is. 512 bytes are enough.
+/// Writes to `buffer`, with a terminating zero, why AF_XDP or the program in the driver is not
+/// used although requested; an empty text if it is used. 512 bytes are enough.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -188,7 +190,8 @@ pub unsafe extern "C" fn zl_device_refused(
     })
 }
 
-/// Lets go of a device, which stays open as long as connections, endpoints or options have it. Null does nothing.
+/// Frees the handle. Null does nothing. The device stays open while connections, endpoints or
+/// options use it.
 ///
 /// Threads: the last that uses it.
 #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! Listening.
+//! Listens for connections and accepts them.
 
 use crate::address;
 use crate::connection::zl_connection;
@@ -9,12 +9,14 @@ use crate::status::{guard, zl_status};
 use std::ffi::c_char;
 use zerolane::Endpoint;
 
-/// A listening UDP port. After fork it belongs to the parent, which alone accepts: a server of several processes binds an
-/// endpoint in each, at a port of its own. The child may free its copy.
+/// A listening UDP port. After fork it belongs to the parent, and only the parent accepts. The
+/// child may free its copy. A server of several processes binds an endpoint in each, on a port
+/// of its own.
 pub struct zl_endpoint(pub(crate) Owned<Endpoint>);
 
-/// Listens on `address`, "host:port" (port 0: any that is free), with `options`, or the defaults if null. A link-local IPv6
-/// address has its interface, as in "[fe80::1%eth0]:9181". Free the endpoint with zl_endpoint_free.
+/// Listens on `address`, "host:port" (port 0: any free port), with `options`, or the defaults
+/// if null. A link-local IPv6 address includes its interface: "[fe80::1%eth0]:9181". Free the
+/// endpoint with zl_endpoint_free.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -39,8 +41,8 @@ pub unsafe extern "C" fn zl_endpoint_bind(
     })
 }
 
-/// Writes the address listened on to `buffer`, as "host:port" and a zero. ZL_ADDRESS_LENGTH bytes are
-/// enough.
+/// Writes the address listened on to `buffer`, as "host:port" and a zero: at most
+/// ZL_ADDRESS_LENGTH bytes. ZL_ERROR_ARGUMENT if `capacity` is too small.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -59,8 +61,9 @@ pub unsafe extern "C" fn zl_endpoint_local_addr(
     })
 }
 
-/// Waits `timeout_ms` milliseconds (negative: no limit) for the next connection. It may be given to
-/// another thread. Free it with zl_close or zl_connection_free.
+/// Waits `timeout_ms` milliseconds (negative: no limit) for the next connection; ZL_TIMEOUT if
+/// none came. Another thread may use the connection. End it with zl_close or
+/// zl_connection_free.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -86,7 +89,7 @@ pub unsafe extern "C" fn zl_endpoint_accept(
     })
 }
 
-/// Stops listening. Null does nothing. Connections it accepted go on.
+/// Stops listening and frees the endpoint. Null does nothing. Accepted connections stay open.
 ///
 /// Threads: the last that uses it.
 #[unsafe(no_mangle)]

@@ -1,46 +1,46 @@
-//! What happened to what a worker owns.
+//! Defines the events of a worker.
 
 use crate::completion::zl_completion;
 use crate::status::{of_error, zl_status};
 use zerolane::worker::Event;
 
-/// What happened.
+/// The kind of an event.
 #[repr(u32)]
 pub enum zl_event_kind {
     /// `endpoint` accepted `connection`.
     ZL_EVENT_ACCEPTED = 1,
-    /// The socket of `endpoint` failed, as `status` says; it is closed.
+    /// The socket of `endpoint` failed, with `status`; the endpoint is closed.
     ZL_EVENT_ENDPOINT_FAILED = 2,
-    /// `connection`, which zl_worker_connect began, stands. Requests posted before begin now.
+    /// `connection`, from zl_worker_connect, is established. Requests posted before start now.
     ZL_EVENT_CONNECTED = 3,
-    /// A request of `connection` is over, or a number of the peer's came: `completion`.
+    /// A request of `connection` is over, or an immediate arrived: `completion`.
     ZL_EVENT_COMPLETED = 4,
-    /// The peer of `connection` announced a Transfer of `length` bytes that no posted receive takes. Told once
-    /// until one does.
+    /// The peer of `connection` announced a Transfer of `length` bytes that no posted receive
+    /// matches. Reported once for each such Transfer.
     ZL_EVENT_ANNOUNCED = 5,
-    /// `connection` is over, or could not be made, as `status` says. Its last event: all its requests have
-    /// completed.
+    /// `connection` is over, or could not be made, with `status`. Its last event: all its
+    /// requests have completed.
     ZL_EVENT_CLOSED = 6,
-    /// Something that this version does not know.
+    /// A kind that this version does not know.
     ZL_EVENT_OTHER = 255,
 }
 
 /// An event of a worker.
 #[repr(C)]
 pub struct zl_event {
-    /// A value of enum zl_event_kind. More may be added.
+    /// A value of enum zl_event_kind. Later versions may add values.
     pub kind: u32,
-    /// Why: ZL_EVENT_ENDPOINT_FAILED, ZL_EVENT_CLOSED. ZL_OK otherwise.
+    /// The reason of ZL_EVENT_ENDPOINT_FAILED and ZL_EVENT_CLOSED; otherwise ZL_OK.
     pub status: zl_status,
-    /// Of which endpoint, as zl_worker_listen named it; 0 if of none.
+    /// The endpoint's number, from zl_worker_listen; 0 if none.
     pub endpoint: u64,
-    /// Of which connection; 0 if of none.
+    /// The connection's number; 0 if none.
     pub connection: u64,
     /// ZL_EVENT_ANNOUNCED: bytes.
     pub length: u64,
     /// 0.
     pub reserved: u64,
-    /// ZL_EVENT_COMPLETED: how, with the connection as its tag.
+    /// ZL_EVENT_COMPLETED: the completion, with the connection's number as its tag.
     pub completion: zl_completion,
 }
 

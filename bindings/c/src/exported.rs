@@ -1,4 +1,4 @@
-//! Memory that peers may read and write.
+//! Exports memory that peers may read and write.
 
 use crate::connection::{drive, with, zl_connection};
 use crate::pointer::{Output, free, give, handle, text};
@@ -11,15 +11,15 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use zerolane::{Error, ExportedRegion, Process, Region, RegionKey, Rights};
 
-/// Memory that peers may read and write, while this program uses it too. Words of 8 bytes that both
-/// change are to be changed by atomics, as of C11's stdatomic.h. After fork it belongs to the parent, which alone can export
-/// and revoke it.
+/// Memory that peers may read and write while this program uses it. Use C11's stdatomic.h for
+/// 8-byte words that both change. After fork it belongs to the parent, and only the parent can
+/// export and revoke it.
 pub struct zl_exported {
-    /// None when revoked.
+    /// `None` once revoked.
     region: Mutex<Option<ExportedRegion>>,
-    /// Held by a thread that revokes: another that does so waits until no peer is in.
+    /// Held while a thread revokes. A second one waits until no peer uses the memory.
     revoking: Mutex<()>,
-    /// Null when revoked.
+    /// Null once revoked.
     start: AtomicPtr<c_void>,
     process: Process,
 }
@@ -27,7 +27,7 @@ pub struct zl_exported {
 /// Bytes of a zl_key.
 pub const ZL_KEY_LENGTH: usize = 24;
 
-/// Names exported memory on one connection. Plain bytes: give them to the peer by any means.
+/// Names exported memory on one connection. Plain bytes: pass them to the peer by any means.
 #[repr(C)]
 pub struct zl_key {
     /// Opaque.
@@ -48,11 +48,11 @@ impl zl_key {
     }
 }
 
-/// May be read by the peer: zl_get.
+/// The peer may read: zl_get.
 pub const ZL_RIGHT_READ: u32 = 1;
-/// May be written by the peer: zl_put.
+/// The peer may write: zl_put.
 pub const ZL_RIGHT_WRITE: u32 = 2;
-/// May be changed by the peer's zl_fetch_op.
+/// The peer may use zl_fetch_op.
 pub const ZL_RIGHT_ATOMIC: u32 = 4;
 
 pub(crate) fn rights(bits: u32) -> Result<Rights, Failure> {
@@ -67,7 +67,7 @@ pub(crate) fn rights(bits: u32) -> Result<Rights, Failure> {
 }
 
 impl zl_exported {
-    /// Of a region that begins at a multiple of 8.
+    /// Exports a region that starts at a multiple of 8.
     fn of(mut region: Region) -> Result<zl_exported, Failure> {
         let start = region.as_mut_ptr().cast();
         let exported = ExportedRegion::new(region)
@@ -80,10 +80,10 @@ impl zl_exported {
         })
     }
 
-    /// Held for a moment.
+    /// Takes the lock, which is held only briefly.
     ///
     /// # Errors
-    /// This process is a child of the one whose memory it is: another thread's lock is never let go here.
+    /// This process is a child of the owner, where a lock that another thread held is never released.
     fn enter(&self) -> Result<MutexGuard<'_, Option<ExportedRegion>>, Failure> {
         if !self.process.is_current() {
             return Err(Error::Forked.into());
@@ -102,7 +102,7 @@ impl zl_exported {
         let _turn = self.revoking.lock().unwrap_or_else(PoisonError::into_inner);
         let region = self.enter()?.take();
         self.start.store(ptr::null_mut(), Ordering::Release);
-        // The region was made for the export, and is freed.
+        // The region was made for this export: free it.
         if let Some(region) = region {
             region.end();
         }
@@ -110,8 +110,8 @@ impl zl_exported {
     }
 }
 
-/// Makes `len` bytes of `region` from `offset` on, which must be a multiple of 8 in memory, ready to be
-/// exported on connections. Free it with zl_exported_free.
+/// Makes `len` bytes of `region` from `offset` ready to export. They must start at an address
+/// that is a multiple of 8; otherwise ZL_ERROR_ARGUMENT. Free it with zl_exported_free.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -134,12 +134,13 @@ pub unsafe extern "C" fn zl_exported_new(
     })
 }
 
-/// Makes `len` zero bytes, page-aligned, ready to be exported on connections: memory of its own, of which a peer on this
-/// host that is connected through shared memory (ZL_LANE_SHARED_MEMORY) has a mapping. With rights to read, it gets, and with
-/// rights to write as well, puts and does atomic operations, there itself: no call of this program is needed for it. For other peers it
-/// is exported memory as any. All of it is taken from the system at once: ZL_ERROR_SYSTEM if the machine, or a control group
-/// of this process, has less, and ZL_ERROR_ARGUMENT for no bytes. zl_exported_data says where it is, until
-/// it is revoked. Free it with zl_exported_free.
+/// Makes `len` zero bytes, page-aligned, ready to export. A peer on this host that is connected
+/// through shared memory (ZL_LANE_SHARED_MEMORY) maps this memory: with the right to read it
+/// gets, and with the right to write as well it puts and does atomic operations, without a call
+/// of this program. Other peers use it like any exported memory. The system allocates all of it
+/// at once: ZL_ERROR_SYSTEM if the machine or the process's control group has less;
+/// ZL_ERROR_ARGUMENT if `len` is 0. zl_exported_data returns its address until it is revoked.
+/// Free it with zl_exported_free.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -155,8 +156,8 @@ pub unsafe extern "C" fn zl_exported_memfd(
     })
 }
 
-/// Where the exported bytes are; null if `exported` is null, once it was revoked, and in a child of fork: the memory of
-/// zl_exported_memfd is not there then.
+/// Returns the start of the exported bytes. Null if `exported` is null or revoked, and in a
+/// child of fork, which does not have the memory of zl_exported_memfd.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -167,8 +168,8 @@ pub unsafe extern "C" fn zl_exported_data(exported: *const zl_exported) -> *mut 
     there.map_or(ptr::null_mut(), |it| it.start.load(Ordering::Acquire))
 }
 
-/// Takes the memory back from all peers, at once: after this returns, no operation of a peer reads or
-/// writes it, however late it comes.
+/// Ends all exports of the memory, to all peers, at once. After it returns, no operation of a
+/// peer reads or writes the memory, however late it comes.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -180,8 +181,8 @@ pub unsafe extern "C" fn zl_exported_revoke(exported: *const zl_exported) -> zl_
     })
 }
 
-/// Frees the handle. Null does nothing. What was exported stays exported, and its memory in use, until it
-/// is revoked or its connections end.
+/// Frees the handle. Null does nothing. Exports continue, and use the memory, until they are
+/// revoked or their connections end.
 ///
 /// Threads: the last that uses it.
 #[unsafe(no_mangle)]
@@ -193,8 +194,8 @@ pub unsafe extern "C" fn zl_exported_free(exported: *mut zl_exported) {
     });
 }
 
-/// Exports memory to the peer of `connection`, with `rights`, an or of ZL_RIGHT_...; `key` names it
-/// there.
+/// Exports memory to the connection's peer with `rights`, ZL_RIGHT_... flags joined by |. `key`
+/// names it there. ZL_ERROR_REVOKED if the memory was revoked.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -215,7 +216,8 @@ pub unsafe extern "C" fn zl_export(
     }
 }
 
-/// As zl_export, and the peer may ask for it by `name`, at most 32 bytes of UTF-8.
+/// Like zl_export; the peer can also ask for the memory by `name`, at most 32 bytes of UTF-8.
+/// ZL_ERROR_ARGUMENT if the name is taken.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -238,8 +240,8 @@ pub unsafe extern "C" fn zl_export_named(
     }
 }
 
-/// Takes memory back from the peer of this connection, at once. ZL_ERROR_ARGUMENT if `key` names
-/// nothing exported here.
+/// Ends an export to this connection's peer, at once. ZL_ERROR_ARGUMENT if `key` names no
+/// export of this connection.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -258,8 +260,9 @@ pub unsafe extern "C" fn zl_revoke(
     }
 }
 
-/// The same for all exports of `exported` on this connection, by whatever key and name, also those that zl_worker_export
-/// and zl_endpoint_handle_export made: for this peer alone. ZL_ERROR_ARGUMENT if there is none.
+/// Ends all exports of `exported` to this connection's peer, under any key and name, including
+/// those of zl_worker_export and zl_endpoint_handle_export. Other peers keep theirs.
+/// ZL_ERROR_ARGUMENT if there is none.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -279,8 +282,8 @@ pub unsafe extern "C" fn zl_revoke_region(
     }
 }
 
-/// Asks the peer for the key of the memory it exports as `name`, with `rights`. ZL_ERROR_UNKNOWN if
-/// there is none of that name, ZL_ERROR_DENIED if it is exported without one of the rights.
+/// Asks the peer for the key of the memory that it exports as `name`, with `rights`.
+/// ZL_ERROR_UNKNOWN if there is none, ZL_ERROR_DENIED if it lacks one of the rights.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -301,8 +304,8 @@ pub unsafe extern "C" fn zl_open_region(
     }
 }
 
-/// Posts a zl_open_region: its completion, of kind ZL_KIND_OPEN, has the key as `region`. `how` may be null; its
-/// context alone has a meaning here.
+/// Posts a zl_open_region. Its completion, of kind ZL_KIND_OPEN, has the key in `region`. `how`
+/// may be null; only its context applies.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -324,7 +327,7 @@ pub unsafe extern "C" fn zl_post_open_region(
     }
 }
 
-/// Length of the memory that `key` names, bytes; 0 if `key` is null or invalid.
+/// Returns the length in bytes of the memory that `key` names; 0 if `key` is null or invalid.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! Handles of connections that a worker's thread moves.
+//! Posts requests on connections of a worker's thread.
 
 use crate::address;
 use crate::connection::{zl_account, zl_connection};
@@ -16,8 +16,8 @@ use zerolane::Completion;
 use zerolane::memory::Memory;
 use zerolane::worker::{ConnectionHandle, Pending};
 
-/// A connection of a worker's thread. Requests are posted by any thread, and begun in the order in which one
-/// thread asks for them; what finds no room waits in order. Each is waited for by its zl_pending.
+/// A connection of a worker's thread. Any thread posts requests; those of one thread start in
+/// its order, and wait in order if there is no room. Each request has a zl_pending.
 pub struct zl_handle(ConnectionHandle);
 
 impl zl_handle {
@@ -33,7 +33,7 @@ impl zl_handle {
 /// Posts a request.
 ///
 /// # Safety
-/// As [`handle`], and as [`Output::new`].
+/// As for [`handle`] and [`Output::new`].
 unsafe fn post(
     connection: *const zl_handle,
     pending: *mut *mut zl_pending,
@@ -52,11 +52,11 @@ unsafe fn post(
     })
 }
 
-/// Waits `timeout_ms` milliseconds (negative: no limit) for what the worker is asked, and writes it to `output`, which C
-/// calls `name`.
+/// Waits `timeout_ms` milliseconds (negative: no limit) for the worker's answer to `ask`, and writes it to `output`,
+/// C's parameter `name`.
 ///
 /// # Safety
-/// As [`handle`], and as [`Output::new`].
+/// As for [`handle`] and [`Output::new`].
 unsafe fn tell<T, O: From<T>>(
     connection: *const zl_handle,
     (output, name): (*mut O, &str),
@@ -79,8 +79,9 @@ unsafe fn tell<T, O: From<T>>(
     })
 }
 
-/// Sends `len` bytes of `region` from `offset` on as one Transfer. `how` may be null; it is always signalled.
-/// `pending` is to be waited for, and to be freed with zl_pending_free, as that of every request.
+/// Sends `len` bytes of `region` from `offset` as one Transfer. `how` may be null; the request
+/// is always signalled. `pending` gets the request, as in the functions below: wait for it with
+/// zl_pending_wait and free it with zl_pending_free.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -101,8 +102,8 @@ pub unsafe extern "C" fn zl_handle_send(
     }
 }
 
-/// Sends `count` parts of regions, one behind the other, as one Transfer, as zl_post_send_vectored does. `how` may be
-/// null; it is always signalled.
+/// Sends `count` parts of regions, one after another, as one Transfer: see
+/// zl_post_send_vectored. `how` may be null; the request is always signalled.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -121,7 +122,7 @@ pub unsafe extern "C" fn zl_handle_send_vectored(
     }
 }
 
-/// Receives the next Transfer into `len` bytes of `region` from `offset` on.
+/// Receives the next Transfer into `len` bytes of `region` from `offset`.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -140,8 +141,9 @@ pub unsafe extern "C" fn zl_handle_recv(
     }
 }
 
-/// Sends a message of `control_len` bytes, at most ZL_CONTROL_LENGTH, which are copied before this returns, and with
-/// it, if `region` is not null, `len` bytes of that from `offset` on.
+/// Sends a message: `control_len` bytes of control, at most ZL_CONTROL_LENGTH, which are copied
+/// before the call returns, and `len` bytes of `region` from `offset`, none if `region` is
+/// null.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -164,7 +166,7 @@ pub unsafe extern "C" fn zl_handle_send_message(
     }
 }
 
-/// Sends a message whose payload is `count` parts of regions, one behind the other, as zl_post_message_vectored does.
+/// Sends a message whose payload is `count` parts of regions: see zl_post_message_vectored.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -185,8 +187,8 @@ pub unsafe extern "C" fn zl_handle_send_message_vectored(
     }
 }
 
-/// Receives the next message, whose payload goes to `len` bytes of `region` from `offset` on; null if none is
-/// expected. The completion has the control.
+/// Receives the next message, with its payload into `len` bytes of `region` from `offset`; null
+/// if no payload is expected. The completion has the control.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -205,8 +207,8 @@ pub unsafe extern "C" fn zl_handle_recv_message(
     }
 }
 
-/// Puts `len` bytes of `region` from `region_offset` on into the peer's memory, `offset` bytes behind its start, as
-/// zl_post_put does. `how` may be null; it is always signalled.
+/// Puts `len` bytes of `region` from `region_offset` into the peer's memory at `offset`: see
+/// zl_post_put. `how` may be null; the request is always signalled.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -230,8 +232,8 @@ pub unsafe extern "C" fn zl_handle_put(
     }
 }
 
-/// Gets `len` bytes of the peer's memory, `offset` bytes behind its start, into `region` from `region_offset` on, as
-/// zl_post_get does. `how` may be null; it is always signalled.
+/// Gets `len` bytes of the peer's memory at `offset` into `region` from `region_offset`: see
+/// zl_post_get. `how` may be null; the request is always signalled.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -255,7 +257,7 @@ pub unsafe extern "C" fn zl_handle_get(
     }
 }
 
-/// Puts several pieces, gathered here and scattered there, as zl_post_put_vectored does. `how` may be null; it is always
+/// Puts 1 to 4096 pieces: see zl_post_put_vectored. `how` may be null; the request is always
 /// signalled.
 ///
 /// Threads: any.
@@ -278,7 +280,7 @@ pub unsafe extern "C" fn zl_handle_put_vectored(
     }
 }
 
-/// Gets several pieces, gathered there and scattered here, as zl_post_get_vectored does. `how` may be null; it is always
+/// Gets 1 to 4096 pieces: see zl_post_get_vectored. `how` may be null; the request is always
 /// signalled.
 ///
 /// Threads: any.
@@ -301,7 +303,7 @@ pub unsafe extern "C" fn zl_handle_get_vectored(
     }
 }
 
-/// Does what zl_fetch_op does; the completion has what the word was before as `value`.
+/// Does a zl_fetch_op. The `value` of the completion is the word's previous value.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -323,7 +325,8 @@ pub unsafe extern "C" fn zl_handle_fetch_op(
     }
 }
 
-/// Asks for the peer's memory by name, as zl_post_open_region does; the completion has the key as `region`.
+/// Asks for the peer's memory by name: see zl_post_open_region. The completion has the key in
+/// `region`.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -341,7 +344,7 @@ pub unsafe extern "C" fn zl_handle_open_region(
     }
 }
 
-/// Exports memory to the peer, as zl_export does.
+/// Exports memory to the peer: see zl_export.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -360,7 +363,7 @@ pub unsafe extern "C" fn zl_handle_export(
     }
 }
 
-/// The same by `name`, as zl_export_named does.
+/// Exports memory to the peer by `name`: see zl_export_named.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -380,7 +383,7 @@ pub unsafe extern "C" fn zl_handle_export_named(
     }
 }
 
-/// Takes memory back from the peer, at once, as zl_revoke does.
+/// Ends an export to the peer, at once: see zl_revoke.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -403,7 +406,7 @@ pub unsafe extern "C" fn zl_handle_revoke(
     })
 }
 
-/// Takes all that is exported of `exported` back from this peer alone, as zl_revoke_region does.
+/// Ends all exports of `exported` to this peer: see zl_revoke_region.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -426,9 +429,10 @@ pub unsafe extern "C" fn zl_handle_revoke_region(
     })
 }
 
-/// Gives the connection out of the worker's hands, for the program to drive, or for another worker: one that accepts
-/// hands connections to others so, which answer from the same port. ZL_ERROR_BUSY, and nothing happened, if requests
-/// are not over, or what came was not asked for. The handle is over then, and still to be freed.
+/// Takes the connection out of the worker, so that the program can drive it or give it to
+/// another worker, for example from an accepting worker to others that answer on the same port.
+/// The handle is then unusable; free it. ZL_ERROR_BUSY, and nothing changes, if requests are
+/// not over, or received data or numbers were not taken.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -450,9 +454,9 @@ pub unsafe extern "C" fn zl_handle_release(
     })
 }
 
-/// Waits `timeout_ms` milliseconds (negative: no limit) for the next number that the peer put with its bytes
-/// (ZL_WORK_IMMEDIATE, zl_put_with_immediate); ZL_TIMEOUT if none came. Numbers that came before the end of the
-/// connection are told after it, too.
+/// Waits `timeout_ms` milliseconds (negative: no limit) for the next number of the peer's puts
+/// (ZL_WORK_IMMEDIATE, zl_put_with_immediate); ZL_TIMEOUT if none came. Numbers that came
+/// before the end of the connection can be taken after it.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -469,8 +473,9 @@ pub unsafe extern "C" fn zl_handle_immediate(
     }
 }
 
-/// Waits `timeout_ms` milliseconds (negative: no limit) until the peer announces a Transfer that no receive takes, and
-/// tells its length, as zl_announced does; ZL_TIMEOUT if there was none.
+/// Waits `timeout_ms` milliseconds (negative: no limit) until the peer announces a Transfer
+/// that no receive matches, and writes its length: see zl_announced. ZL_TIMEOUT if none was
+/// announced.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -490,7 +495,8 @@ pub unsafe extern "C" fn zl_handle_announced(
     }
 }
 
-/// Writes the address that the peer had when the connection was made to `buffer`, as zl_peer_addr does.
+/// Writes the peer's address at the time when the connection was made to `buffer`: see
+/// zl_peer_addr.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -509,7 +515,7 @@ pub unsafe extern "C" fn zl_handle_peer_addr(
     })
 }
 
-/// Writes the key that the peer proved to own to `buffer`, as zl_peer_key does.
+/// Writes the key that the peer proved it owns to `buffer`: see zl_peer_key.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -528,7 +534,7 @@ pub unsafe extern "C" fn zl_handle_peer_key(
     })
 }
 
-/// Tells what the connection did so far, as zl_account_read does.
+/// Writes the connection's counters so far to `account`: see zl_account_read.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -540,7 +546,7 @@ pub unsafe extern "C" fn zl_handle_account(
     unsafe { tell(connection, (account, "account"), -1, |it| Ok(it.account())) }
 }
 
-/// Finishes sending behind what was asked for before, as zl_finish does.
+/// Finishes sending after all requests made before: see zl_finish.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -553,8 +559,9 @@ pub unsafe extern "C" fn zl_handle_finish(connection: *const zl_handle) -> zl_st
     })
 }
 
-/// Waits until what was posted to be sent is sent, or nothing of it comes any further for the idle timeout, disconnects,
-/// and frees the handle, also if it fails, as where something was not sent. Null is refused.
+/// Waits until posted sends are completed, disconnects, and frees the handle, also on failure.
+/// Gives up after the idle timeout without progress; fails if something was not sent.
+/// ZL_ERROR_ARGUMENT for null.
 ///
 /// Threads: the last that uses it.
 #[unsafe(no_mangle)]
@@ -563,13 +570,14 @@ pub unsafe extern "C" fn zl_handle_close(connection: *mut zl_handle) -> zl_statu
         if connection.is_null() {
             return Err(Failure::null("connection"));
         }
-        // SAFETY: from give, and C's promise that it is not used any more.
+        // SAFETY: from give, and C's promise that it is not used afterwards.
         unsafe { Box::from_raw(connection) }.0.close().wait()?;
         Ok(zl_status::ZL_OK)
     })
 }
 
-/// Frees the handle; the connection closes in the background, when what was posted is sent. Null does nothing.
+/// Frees the handle. The connection closes in the background once posted sends are completed.
+/// Null does nothing.
 ///
 /// Threads: the last that uses it.
 #[unsafe(no_mangle)]

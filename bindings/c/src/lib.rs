@@ -1,13 +1,12 @@
-//! Zerolane's C interface: what `include/zerolane.h` declares.
+//! Implements Zerolane's C interface, which `include/zerolane.h` declares.
 //!
-//! Functions return a [`status::zl_status`]; the text of the last failure is kept for each thread
-//! ([`status::zl_last_error`]). Handles are boxes given out as pointers. What a handle holds is behind
-//! a lock that is only ever tried ([`owned`]): a second thread, and a child of fork, get an error code, never undefined
-//! behaviour. No panic leaves: [`status::guard`] catches it.
+//! Functions return a [`status::zl_status`]; [`status::zl_last_error`] keeps the text of each thread's last failure.
+//! Handles are boxes passed to C as pointers. The content of a handle is behind a lock that is only tried ([`owned`]):
+//! a second thread and a child of fork get an error code, never undefined behaviour. [`status::guard`] catches panics.
 //!
-//! Contracts that only C can keep, and on which every `unsafe` here rests ([`pointer`]):
-//! a handle was returned by this library and is not freed yet; a pointer with a length names that many
-//! bytes; an output is writable and aligned; a text ends with a zero.
+//! Every `unsafe` here relies on promises that only C can keep ([`pointer`]): this library returned the handle, and it
+//! is not freed yet; a pointer with a length names that many bytes; an output is writable and aligned; a text ends with
+//! a zero.
 #![allow(
     non_camel_case_types,
     reason = "the names are those of the C interface"

@@ -1,4 +1,4 @@
-//! Messages: up to 128 bytes of control, with or without payload.
+//! Sends and receives messages: up to 128 bytes of control, with or without payload.
 
 use crate::completion::ZL_CONTROL_LENGTH;
 use crate::connection::{drive, with, zl_connection};
@@ -10,10 +10,10 @@ use std::ffi::c_void;
 use zerolane::Region;
 use zerolane::memory::Memory;
 
-/// The payload that three arguments name; none if the region is null.
+/// The payload in `region`; none if it is null.
 ///
 /// # Safety
-/// As [`handle`].
+/// As for [`handle`].
 pub(crate) unsafe fn payload(
     region: *const zl_region,
     offset: usize,
@@ -28,8 +28,9 @@ pub(crate) unsafe fn payload(
         .map(Some)
 }
 
-/// Sends a message of `control_len` bytes, at most ZL_CONTROL_LENGTH, and with it, if `payload` is not
-/// null, `len` bytes; returns when the peer has it in a receive.
+/// Sends a message: `control_len` bytes of control, at most ZL_CONTROL_LENGTH, and `len` bytes
+/// of payload, none if `payload` is null. Returns when the peer has received it.
+/// ZL_ERROR_TOO_LARGE if the peer's receive was smaller.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -53,9 +54,9 @@ pub unsafe extern "C" fn zl_send_message(
     }
 }
 
-/// Receives the next message: its control to `control`, ZL_CONTROL_LENGTH bytes, and their number to
-/// `control_len`; its payload to `payload`, `capacity` bytes, or none if that is null, and the
-/// payload's length to `len`.
+/// Receives the next message. `control` has room for ZL_CONTROL_LENGTH bytes; `control_len`
+/// gets their number. `payload` has room for `capacity` bytes, or is null if no payload is
+/// expected; `len` gets the payload's length.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -85,8 +86,8 @@ pub unsafe extern "C" fn zl_recv_message(
     }
 }
 
-/// Posts a zl_send_message, whose payload is `len` bytes of `region` from `offset` on; none if `region`
-/// is null. The control is copied before this returns. `how` may be null.
+/// Posts a zl_send_message. Its payload is `len` bytes of `region` from `offset`, none if
+/// `region` is null. The control is copied before the call returns. `how` may be null.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -112,8 +113,9 @@ pub unsafe extern "C" fn zl_post_message(
     }
 }
 
-/// Posts a zl_send_message, whose payload is `count` parts of regions, one behind the other, gathered where they lie.
-/// They may overlap; none is a message without payload. The control is copied before this returns. `how` may be null.
+/// Posts a zl_send_message. Its payload is `count` parts of regions, one after another, without
+/// a copy. Parts may overlap; no parts make a message without payload. The control is copied
+/// before the call returns. `how` may be null.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -138,9 +140,9 @@ pub unsafe extern "C" fn zl_post_message_vectored(
     }
 }
 
-/// Posts a receive of a message, whose payload goes to `len` bytes of `region` from `offset` on; null if
-/// none is expected. The n-th posted gets the peer's n-th message; its completion has the control. `how` may
-/// be null; its context alone has a meaning here.
+/// Posts a receive of a message, with its payload into `len` bytes of `region` from `offset`;
+/// null if no payload is expected. The n-th receive gets the peer's n-th message. Its
+/// completion has the control. `how` may be null; only its context applies.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! Settings of endpoints and connections.
+//! Sets options of endpoints and connections.
 
 use crate::pointer::{Output, free, give, handle, text};
 use crate::status::{Failure, guard, zl_status};
@@ -17,75 +17,83 @@ pub struct zl_options(Mutex<Settings>);
 #[derive(Default)]
 pub(crate) struct Settings {
     pub(crate) options: Options,
-    /// The peers to speak to; none: any.
+    /// The keys of trusted peers; if empty, any peer is trusted.
     pub(crate) trusted: HashSet<PublicKey>,
 }
 
-/// What can be set with zl_options_set.
+/// Options for zl_options_set.
 #[repr(u32)]
 #[derive(Clone, Copy)]
 pub enum zl_option {
-    /// 1: fail instead of copying payload in user space. Default 0.
+    /// 1: fail rather than copy payload in user space. Default 0.
     ZL_OPTION_STRICT = 1,
     /// 0: use no UDP segmentation offload. Default 1.
     ZL_OPTION_GSO = 2,
     /// 0: use no UDP receive offload. Default 1.
     ZL_OPTION_GRO = 3,
-    /// 1: checksum payload on top of what UDP does. Default 0.
+    /// 1: checksum payload in addition to UDP. Default 0.
     ZL_OPTION_CHECKSUM = 4,
-    /// Receive socket buffer to ask for, bytes.
+    /// Receive socket buffer to request, in bytes. Default 8 MiB.
     ZL_OPTION_RECEIVE_BUFFER = 5,
-    /// Most bytes granted to the peer ahead.
+    /// Most bytes granted to the peer ahead. Default 128 MiB.
     ZL_OPTION_MAX_IN_FLIGHT = 6,
-    /// Microseconds to poll for the next datagram before sleeping.
+    /// Microseconds to poll for the next datagram before sleeping. Default 50.
     ZL_OPTION_SPIN_US = 7,
-    /// Milliseconds after which connecting fails.
+    /// Milliseconds after which connecting fails, at least 1. Default 5000.
     ZL_OPTION_CONNECT_TIMEOUT_MS = 8,
-    /// Milliseconds without any answer after which the peer counts as dead.
+    /// Milliseconds without an answer after which the peer counts as dead, at least 1. Default
+    /// 15000.
     ZL_OPTION_IDLE_TIMEOUT_MS = 9,
-    /// Transfers the peer may announce before the first is answered.
+    /// Transfers that the peer may announce before the first is answered, 1 to 1024. Default
+    /// 64.
     ZL_OPTION_SLOTS = 10,
-    /// 1: neither encrypt nor ask for the peer's key; the peer has to be told the same. A host on the
-    /// path can read and change everything. Default 0.
+    /// 1: neither encrypt nor authenticate; the peer must set the same. A host on the path can
+    /// read and change everything. Default 0.
     ZL_OPTION_PLAIN = 11,
-    /// 1: prove identities and protect all content from changes, but do not encrypt; the peer has to be
-    /// told the same. A host on the path can read everything. Default 0. Of this and ZL_OPTION_PLAIN, the one
-    /// set last counts.
+    /// 1: prove identities and protect all content from changes, but do not encrypt; the peer
+    /// must set the same. A host on the path can read everything. Default 0. Of this and
+    /// ZL_OPTION_PLAIN, the last one set counts.
     ZL_OPTION_AUTHENTICATED = 12,
-    /// What carries the connection, a value of enum zl_lane. Default ZL_LANE_BEST.
+    /// The connection's lane, a value of enum zl_lane. Default ZL_LANE_BEST.
     ZL_OPTION_LANE = 13,
-    /// Paths that a connection over UDP or raw Ethernet may have at a time, 1 to 8; the lesser of both ends' counts. Default 1, and no
-    /// fewer than zl_options_add_path asks for. Not with zl_options_set_device.
+    /// Most paths of a connection over UDP or raw Ethernet at a time, 1 to 8; the smaller of
+    /// both ends' values applies. Default 1, or as many as zl_options_add_path needs. Not with
+    /// zl_options_set_device.
     ZL_OPTION_PATHS = 14,
-    /// 1: at this end, a thread for each path beside the first, so that one connection takes more than one core. Default 0.
+    /// 1: at this end, each path but the first has a thread, so that one connection uses more
+    /// than one core. Default 0.
     ZL_OPTION_PATH_THREADS = 15,
-    /// 1: the peer may add paths over raw Ethernet to a connection over UDP that an endpoint accepts, at any interface, where
-    /// ZL_OPTION_PATHS is 2 at least. Needs CAP_NET_RAW, or zl_endpoint_bind fails and says so. Default 0. An endpoint of
-    /// ZL_LANE_ETHERNET takes such without it.
+    /// 1: the peer may add paths over raw Ethernet, at any interface, to a connection over UDP
+    /// that an endpoint accepts, if ZL_OPTION_PATHS is at least 2. Needs CAP_NET_RAW; otherwise
+    /// zl_endpoint_bind fails. Default 0. An endpoint of ZL_LANE_ETHERNET accepts such paths
+    /// without it.
     ZL_OPTION_ETHERNET_PATHS = 16,
-    /// 1: the peer may add paths over UDP to a connection over raw Ethernet that an endpoint accepts, at any address of the host, at
-    /// the UDP port with the number of the endpoint's, where ZL_OPTION_PATHS is 2 at least. Default 0.
+    /// 1: the peer may add paths over UDP, at any address of the host and the UDP port with the
+    /// endpoint's number, to a connection over raw Ethernet that an endpoint accepts, if
+    /// ZL_OPTION_PATHS is at least 2. Default 0.
     ZL_OPTION_UDP_PATHS = 17,
 }
 
 use zl_option::*;
 
-/// What carries a connection.
+/// The lane of a connection.
 #[repr(u32)]
 #[derive(Clone, Copy)]
 pub enum zl_lane {
     /// UDP, also to processes of this host.
     ZL_LANE_UDP = 0,
-    /// Shared memory to processes of this host and user that listen with this value or the next; else UDP. Nothing is
-    /// encrypted in shared memory: the kernel keeps others out.
+    /// Shared memory to processes of this host and user that listen with this value or the
+    /// next, otherwise UDP. Shared memory is not encrypted: the kernel keeps other users out.
     ZL_LANE_BEST = 1,
-    /// Shared memory, or connecting fails. An endpoint hears nobody else.
+    /// Shared memory, or connecting fails. An endpoint accepts no other lane.
     ZL_LANE_SHARED_MEMORY = 2,
-    /// Raw Ethernet between hosts of one segment, or it fails; needs CAP_NET_RAW. Addresses are
-    /// "ether:IFACE/MAC:PORT", and "ether:IFACE:PORT" to listen on. They stand for link-local IPv6 addresses with a scope, as
-    /// "[fe80::ff:fe00:1%2]:7411", which are what zl_peer_addr and its like say.
+    /// Raw Ethernet between hosts of one segment, or connecting fails; needs CAP_NET_RAW.
+    /// Addresses are "ether:IFACE/MAC:PORT", and "ether:IFACE:PORT" to listen. zl_peer_addr and
+    /// the like return them as link-local IPv6 addresses with a scope:
+    /// "[fe80::ff:fe00:1%2]:7411".
     ZL_LANE_ETHERNET = 3,
-    /// IP protocol 118, without UDP, or it fails; needs CAP_NET_RAW. Ports are those of the protocol's header.
+    /// IP protocol 118, without UDP, or connecting fails; needs CAP_NET_RAW. Ports are those of
+    /// the protocol's header.
     ZL_LANE_IP118 = 4,
 }
 
@@ -102,10 +110,10 @@ impl From<LaneKind> for zl_lane {
     }
 }
 
-/// A copy of what `options` says; the defaults if it is null.
+/// A copy of `options`, or the defaults if null.
 ///
 /// # Safety
-/// As [`handle`].
+/// As for [`handle`].
 pub(crate) unsafe fn read(options: *const zl_options) -> Result<Options, Failure> {
     if options.is_null() {
         return Ok(Options::default());
@@ -121,7 +129,7 @@ pub(crate) unsafe fn read(options: *const zl_options) -> Result<Options, Failure
     Ok(settings.options.clone())
 }
 
-/// Changes settings.
+/// Changes settings under their lock.
 pub(crate) fn change(
     options: &zl_options,
     body: impl FnOnce(&mut Settings) -> Result<(), Failure>,
@@ -134,7 +142,7 @@ fn poisoned() -> Failure {
     Failure::new(zl_status::ZL_ERROR_INTERNAL, "an earlier call panicked")
 }
 
-/// New settings, all at their defaults. Free them with zl_options_free.
+/// Makes settings with all defaults. Free them with zl_options_free.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -147,7 +155,8 @@ pub unsafe extern "C" fn zl_options_new(options: *mut *mut zl_options) -> zl_sta
     })
 }
 
-/// Sets one option, a value of enum zl_option, to `value`.
+/// Sets `option`, a value of enum zl_option, to `value`. ZL_ERROR_ARGUMENT if the option is
+/// unknown or the value out of range.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -165,9 +174,9 @@ pub unsafe extern "C" fn zl_options_set(
     })
 }
 
-/// Meets in shared memory under `name`, in place of the address, ends that have the same name: those of containers of one kernel
-/// with networks of their own and one directory of the rendezvous, whose processes are of one user. `name` is 1 to 63
-/// letters, digits, '-', '_' and '.', of which the first is a letter or a digit.
+/// Makes both ends of shared memory find each other by `name` instead of the address: for
+/// containers of one kernel with separate networks, one rendezvous directory and one user.
+/// `name` has 1 to 63 letters, digits, '-', '_' and '.', and starts with a letter or a digit.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -280,7 +289,7 @@ fn milliseconds(value: u64) -> Result<Duration, Failure> {
     }
 }
 
-/// Frees settings. Null does nothing.
+/// Frees the settings. Null does nothing.
 ///
 /// Threads: the last that uses them.
 #[unsafe(no_mangle)]

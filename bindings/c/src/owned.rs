@@ -1,10 +1,10 @@
-//! Guards what one thread of one process uses at a time.
+//! Guards a handle, which one thread of one process uses at a time.
 
 use crate::status::{Failure, refused, zl_status};
 use std::sync::{Mutex, MutexGuard};
 use zerolane::{Error, Process};
 
-/// What is behind a handle. A child of fork has a copy, and perhaps one that another thread has locked for good.
+/// The content of a handle. In a child of fork the copy's lock may never be released.
 pub(crate) struct Owned<T> {
     value: Mutex<T>,
     process: Process,
@@ -19,7 +19,7 @@ impl<T> Owned<T> {
     }
 
     /// # Errors
-    /// This process is a child of the one whose handle it is.
+    /// This process is a child of the handle's owner.
     pub(crate) fn check_process(&self) -> Result<(), Failure> {
         match self.process.is_current() {
             true => Ok(()),
@@ -27,10 +27,10 @@ impl<T> Owned<T> {
         }
     }
 
-    /// The lock is only tried: a second thread is told so.
+    /// Tries the lock.
     ///
     /// # Errors
-    /// Another thread is in a call, or a call panicked; or as of [`Owned::check_process`].
+    /// Another thread is in a call, or a call panicked; or as for [`Owned::check_process`].
     pub(crate) fn enter(&self) -> Result<MutexGuard<'_, T>, Failure> {
         self.check_process()?;
         self.value.try_lock().map_err(refused)

@@ -1,12 +1,13 @@
-//! What has arrived of a request of a handle.
+//! Reports how much of a request of a worker thread's connection has arrived.
 
 use crate::handle::zl_handle;
 use crate::pending::{waited, zl_pending};
 use crate::pointer::{Output, handle};
 use crate::status::{Failure, guard, zl_status};
 
-/// Tells how many bytes at the start of what the request receives or gets are verified and in place, as zl_arrived
-/// does; 0 while it waits for room. ZL_ERROR_ARGUMENT if it is over, or receives nothing, or is another connection's.
+/// Writes to `bytes` how many bytes at the start of the request's memory are verified and in
+/// place, as zl_arrived does; 0 while the request waits for room. ZL_ERROR_ARGUMENT if it is
+/// over, receives nothing, or belongs to another connection.
 ///
 /// Threads: any, also while another waits for the request.
 #[unsafe(no_mangle)]
@@ -30,9 +31,9 @@ pub unsafe extern "C" fn zl_handle_arrived(
     })
 }
 
-/// Waits `timeout_ms` milliseconds (negative: no limit) until more than `beyond` bytes of the request have arrived,
-/// and tells how many. ZL_TIMEOUT if they did not; ZL_ERROR_ARGUMENT if the request is over: its completion tells the
-/// rest.
+/// Waits `timeout_ms` milliseconds (negative: no limit) until more than `beyond` bytes of the
+/// request have arrived, and writes how many to `bytes`. ZL_TIMEOUT if they did not;
+/// ZL_ERROR_ARGUMENT if the request is over: its completion has the result.
 ///
 /// Threads: any, also while another waits for the request.
 #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! Paths of a connection that may have several.
+//! Adds, removes and lists the paths of a connection.
 
 use crate::connection::{with, zl_connection};
 use crate::options::{change, zl_options};
@@ -8,45 +8,46 @@ use std::ffi::c_char;
 use zerolane::counters::{PathLife, PathState};
 use zerolane::options::{MAX_PATHS, PathAddresses};
 
-/// Where a path stands.
+/// State of a path.
 #[repr(u32)]
 #[derive(Clone, Copy)]
 pub enum zl_path_life {
-    /// The peer is asked whether it is there.
+    /// The path is being probed for the first time.
     ZL_PATH_JOINING = 1,
-    /// It is, and it is found out how large its datagrams may be.
+    /// The path answers, and its datagram size is being probed.
     ZL_PATH_SIZING = 2,
-    /// It carries payload.
+    /// The path carries payload.
     ZL_PATH_USABLE = 3,
-    /// It does not answer.
+    /// The path does not answer.
     ZL_PATH_SUSPECT = 4,
 }
 
 use zl_path_life::*;
 
-/// A path of a connection, and what it did. Fields may be added at the end, in place of `reserved`.
+/// State and counters of a path. Later versions may add fields in place of `reserved`.
 #[repr(C)]
 pub struct zl_path {
-    /// Its number; that of the first is 0.
+    /// The path's number; 0 is the first path.
     pub index: u32,
-    /// Where it stands, a value of enum zl_path_life.
+    /// A value of enum zl_path_life.
     pub life: u32,
-    /// Smoothed round-trip time, microseconds; 0: none was measured.
+    /// Smoothed round-trip time in microseconds; 0: not measured.
     pub rtt_us: u64,
-    /// Payload bytes that left by it, repeats included.
+    /// Payload bytes sent, repeats included.
     pub bytes_sent: u64,
-    /// Payload bytes that it lost, as far as the receiver said so.
+    /// Payload bytes lost, as the receiver reported.
     pub bytes_lost: u64,
-    /// Payload bytes that came by it for the first time. Counted where both ends take several paths.
+    /// Payload bytes that it brought for the first time. Counted if both ends allow several
+    /// paths.
     pub bytes_received: u64,
-    /// Bytes a second at which payload leaves; 0: as fast as it can.
+    /// Sending rate of payload in bytes per second; 0: unlimited.
     pub pace: u64,
     /// 0.
     pub reserved: [u64; 4],
 }
 
 impl zl_path {
-    /// `None` if there is none.
+    /// `None` if the path does not exist.
     fn of((index, state): (usize, PathState)) -> Option<zl_path> {
         let life = match state.life {
             PathLife::Absent => return None,
@@ -68,15 +69,17 @@ impl zl_path {
     }
 }
 
-/// Adds a path to the connections that are opened with `options`, beside the first: `path` is "LOCAL=PEER", from this
-/// address of this host to that one of the peer, such as "192.0.2.1=192.0.2.2". What is left out, a port as well, is as
-/// for the first path: "=" is one from another port. The peer has to take as many (ZL_OPTION_PATHS), and to listen at
-/// that address. A path that cannot be opened leaves the connection with the others. Each call adds one, up to 7.
+/// Adds a path to connections that are opened with `options`, besides the first; up to 7 calls.
+/// `path` is "LOCAL=PEER", from an address of this host to one of the peer, such as
+/// "192.0.2.1=192.0.2.2". Omitted parts, including ports, are those of the first path: "=" is a
+/// path from another port. The peer must allow as many paths (ZL_OPTION_PATHS) and listen at
+/// that address. If a path cannot be opened, the connection keeps the others.
 ///
-/// "ether:IFACE=ether:IFACE/MAC" is one over raw Ethernet, from this interface of this host to that hardware address of the
-/// peer's on its segment; the peer has to take such (ZL_OPTION_ETHERNET_PATHS), and this end needs CAP_NET_RAW. An interface that
-/// is not there is ZL_ERROR_ARGUMENT. Of a connection over raw Ethernet (ZL_LANE_ETHERNET) the peer takes such by itself; one over
-/// UDP beside it names an address of the peer's, which has to take such (ZL_OPTION_UDP_PATHS).
+/// "ether:IFACE=ether:IFACE/MAC" is a path over raw Ethernet, from an interface of this host to
+/// a hardware address of the peer on its segment. It needs CAP_NET_RAW, and a peer with
+/// ZL_OPTION_ETHERNET_PATHS or ZL_LANE_ETHERNET. ZL_ERROR_ARGUMENT if the interface does not
+/// exist. A path over UDP of a connection over raw Ethernet names the peer's address, and the
+/// peer must have ZL_OPTION_UDP_PATHS.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -100,9 +103,9 @@ pub unsafe extern "C" fn zl_options_add_path(
     })
 }
 
-/// Adds a path to an open connection, as zl_options_add_path has it. ZL_ERROR_ARGUMENT if it can have none: what carries
-/// it is neither UDP nor raw Ethernet, or neither ZL_OPTION_PATHS nor zl_options_add_path asked for several. zl_paths_read tells
-/// what becomes of it.
+/// Adds a path to an open connection: see zl_options_add_path. ZL_ERROR_ARGUMENT if the
+/// connection's lane is neither UDP nor raw Ethernet, or neither ZL_OPTION_PATHS nor
+/// zl_options_add_path asked for several paths. zl_paths_read shows its state.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -123,7 +126,8 @@ pub unsafe extern "C" fn zl_add_path(
     }
 }
 
-/// Uses path `index`, which is not 0, no more: what it had in flight goes by others. One that there is not is none.
+/// Stops using path `index`. Its payload in flight is sent over other paths. ZL_ERROR_ARGUMENT
+/// if `index` is 0; a path that does not exist does nothing.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -140,7 +144,8 @@ pub unsafe extern "C" fn zl_remove_path(connection: *const zl_connection, index:
     }
 }
 
-/// Tells the paths of a connection, up to `capacity` of them (there are at most 8), and in `count` how many were told.
+/// Writes up to `capacity` of the connection's paths, at most 8 in all, and their number to
+/// `count`.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -160,7 +165,7 @@ pub unsafe extern "C" fn zl_paths_read(
 }
 
 /// # Safety
-/// As [`text`].
+/// As for [`text`].
 unsafe fn addresses(path: *const c_char) -> Result<PathAddresses, Failure> {
     // SAFETY: the caller's promise.
     let path = unsafe { text(path, "path") }?;

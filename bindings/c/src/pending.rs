@@ -1,4 +1,4 @@
-//! Requests on handles of connections that a worker's thread moves.
+//! Waits for requests on connections of a worker's thread.
 
 use crate::completion::zl_completion;
 use crate::owned::Owned;
@@ -7,9 +7,9 @@ use crate::status::{Failure, guard, zl_status};
 use zerolane::Completion;
 use zerolane::worker::{Pending, Refused, RequestId};
 
-/// A request of a zl_handle that was not waited for yet.
+/// A request of a zl_handle, to wait for.
 pub struct zl_pending {
-    /// None when its end was told.
+    /// `None` once its result was returned.
     pending: Owned<Option<Pending<Completion>>>,
     pub(crate) id: RequestId,
 }
@@ -23,10 +23,10 @@ impl zl_pending {
     }
 }
 
-/// Waits `timeout_ms` milliseconds (negative: no limit) for what a worker was asked for.
+/// Waits `timeout_ms` milliseconds (negative: no limit) for a worker's answer.
 ///
 /// # Errors
-/// It is not there yet; what to wait for on.
+/// There is no answer yet: returns `pending`.
 pub(crate) fn waited<T>(
     mut pending: Pending<T>,
     timeout_ms: i64,
@@ -37,10 +37,11 @@ pub(crate) fn waited<T>(
     }
 }
 
-/// Waits `timeout_ms` milliseconds (negative: no limit) for the end of the request, and tells how it ended. After
-/// ZL_TIMEOUT it goes on. After another status it is over, and is only to be freed: a failure says that the worker or
-/// the connection refused it, or is no more; one of the request itself is in `status` of the completion, whose id
-/// and tag are the worker's and without a meaning here.
+/// Waits `timeout_ms` milliseconds (negative: no limit) for the request and writes its
+/// completion, whose id and tag have no meaning here. After ZL_TIMEOUT the request continues.
+/// After any other result it is over: free it. The result of the request itself is the `status`
+/// of the completion; this function fails if the worker or the connection refused the request
+/// or has ended.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -72,9 +73,10 @@ pub unsafe extern "C" fn zl_pending_wait(
     })
 }
 
-/// Frees it. Null does nothing. A request that is not over is cancelled, in the background: memory of
-/// zl_region_new and zl_region_map_file stays until then, but that of zl_region_wrap must stay until zl_pending_wait
-/// told the end, or the worker's thread has ended. A Transfer or message that came by then is the next one's.
+/// Frees it. Null does nothing. A request that is not over is cancelled in the background.
+/// Memory of zl_region_new and zl_region_map_file stays until then; that of zl_region_wrap must
+/// stay until zl_pending_wait returned the result, or the worker's thread has ended. A Transfer
+/// or message that has come by then goes to the next receive.
 ///
 /// Threads: the last that uses it.
 #[unsafe(no_mangle)]

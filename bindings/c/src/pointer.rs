@@ -1,5 +1,4 @@
-//! The one place where pointers of C become references: null is refused here, the rest is C's
-//! promise.
+//! Turns C's pointers into references, in this file alone: refuses null, and relies on C's promise for the rest.
 
 use crate::status::{Failure, zl_status};
 use std::ffi::{CStr, c_char};
@@ -7,7 +6,7 @@ use std::mem::MaybeUninit;
 use std::slice;
 use std::time::Duration;
 
-/// Gives a value to C.
+/// Passes a value to C.
 pub(crate) fn give<T>(value: T) -> *mut T {
     Box::into_raw(Box::new(value))
 }
@@ -23,7 +22,7 @@ pub(crate) unsafe fn free<T>(handle: *mut T) {
     }
 }
 
-/// A handle, for the duration of a call.
+/// A reference to a handle for the duration of a call.
 ///
 /// # Safety
 /// `handle` is null, or from [`give`] and not freed during `'a`.
@@ -32,7 +31,7 @@ pub(crate) unsafe fn handle<'a, T>(handle: *const T, name: &str) -> Result<&'a T
     unsafe { handle.as_ref() }.ok_or_else(|| Failure::null(name))
 }
 
-/// A place for a result: checked first, so that no call loses its result.
+/// The place for a result. Checked before the call starts, so that no call loses its result.
 pub(crate) struct Output<T>(*mut T);
 
 impl<T> Output<T> {
@@ -46,12 +45,12 @@ impl<T> Output<T> {
     }
 
     pub(crate) fn set(self, value: T) {
-        // SAFETY: promised to new. What is there is C's, and not dropped.
+        // SAFETY: promised to new. The old value is C's, and is not dropped.
         unsafe { self.0.write(value) }
     }
 }
 
-/// Places for results of which there may be fewer, and for their number.
+/// The places for up to `capacity` results and for their number.
 pub(crate) struct Outputs<T> {
     places: *mut T,
     capacity: usize,
@@ -60,7 +59,7 @@ pub(crate) struct Outputs<T> {
 
 impl<T> Outputs<T> {
     /// # Safety
-    /// `capacity` things at `places`, and one at `count`, are as for [`Output::new`].
+    /// `capacity` values at `places`, and one at `count`, are as for [`Output::new`].
     pub(crate) unsafe fn new(
         places: *mut T,
         capacity: usize,
@@ -79,11 +78,11 @@ impl<T> Outputs<T> {
         })
     }
 
-    /// Writes as many of `values` as there are places. Says whether there were any.
+    /// Writes as many of `values` as there are places; `ZL_TIMEOUT` if there were none.
     pub(crate) fn set(self, values: impl Iterator<Item = T>) -> zl_status {
         let mut count = 0;
         for value in values.take(self.capacity) {
-            // SAFETY: promised to new, and count < capacity. What is there is C's, and not dropped.
+            // SAFETY: promised to new, and count < capacity. The old value is C's, and is not dropped.
             unsafe { self.places.add(count).write(value) };
             count += 1;
         }
@@ -120,10 +119,10 @@ fn check_extent<T>(start: *const T, len: usize, name: &str) -> Result<(), Failur
     Ok(())
 }
 
-/// Things to be read; null is allowed for none.
+/// Values to read; null is allowed if there are none.
 ///
 /// # Safety
-/// `len` things at `start` are aligned and readable, and they are not written during `'a`.
+/// `len` values at `start` are aligned and readable, and are not written during `'a`.
 pub(crate) unsafe fn slice<'a, T>(
     start: *const T,
     len: usize,
@@ -137,10 +136,10 @@ pub(crate) unsafe fn slice<'a, T>(
     Ok(unsafe { slice::from_raw_parts(start, len) })
 }
 
-/// Bytes to be read; null is allowed for none.
+/// Bytes to read; null is allowed if there are none.
 ///
 /// # Safety
-/// As [`slice`].
+/// As for [`slice`].
 pub(crate) unsafe fn bytes<'a>(
     start: *const u8,
     len: usize,
@@ -150,7 +149,7 @@ pub(crate) unsafe fn bytes<'a>(
     unsafe { slice(start, len, name) }
 }
 
-/// Bytes to be written, which in C are rarely initialised before; null is allowed for none.
+/// Bytes to write, which C may not have initialised; null is allowed if there are none.
 ///
 /// # Safety
 /// `len` bytes at `start` are writable, and nothing else touches them during `'a`.
@@ -163,17 +162,17 @@ pub(crate) unsafe fn bytes_mut<'a>(
     if len == 0 {
         return Ok(&mut []);
     }
-    // SAFETY: as in slice; such bytes need no alignment, and no value.
+    // SAFETY: as in slice; uninitialised bytes need no alignment and no value.
     Ok(unsafe { slice::from_raw_parts_mut(start.cast(), len) })
 }
 
-/// Milliseconds for C, rounded up, for earlier would be too early; none is -1.
+/// Milliseconds for C, rounded up so that no timer expires early; -1 for none.
 pub(crate) fn milliseconds(time: Option<Duration>) -> i64 {
     let rounded = time.map(|it| it.as_micros().div_ceil(1000));
     rounded.map_or(-1, |it| i64::try_from(it).unwrap_or(i64::MAX))
 }
 
-/// Milliseconds as C counts them: negative means no limit.
+/// A timeout from C; negative means no limit.
 pub(crate) fn timeout(milliseconds: i64) -> Option<Duration> {
     u64::try_from(milliseconds).ok().map(Duration::from_millis)
 }

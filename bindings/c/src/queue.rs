@@ -1,4 +1,4 @@
-//! Completions of many connections in one place, and descriptors for event loops.
+//! Collects completions of many connections, and gives descriptors to event loops.
 
 use crate::completion::zl_completion;
 use crate::connection::{drive, zl_connection};
@@ -15,10 +15,11 @@ const POLLOUT: c_short = 4;
 /// A queue for the completions of many connections. After fork it belongs to the parent.
 pub struct zl_queue(CompletionQueue);
 
-/// Makes a queue for `capacity` completions, and takes the memory for all of them: ZL_ERROR_SYSTEM if there is not as
-/// much. When it is full, connections keep theirs, and take no more from their peers. Free it with zl_queue_free. A
-/// queue drives nothing: it is for programs that drive each connection in a thread of its own, or one after the other. One that has many connections in one thread takes a zl_worker, whose
-/// zl_worker_wait drives all of them, and whose events have the completions.
+/// Makes a queue for `capacity` completions and allocates memory for all of them;
+/// ZL_ERROR_SYSTEM if there is not enough. When it is full, connections keep their completions
+/// and make their peers wait. A queue drives no connection: use it if each connection has a
+/// thread of its own, and a zl_worker if one thread drives many. Free the queue with
+/// zl_queue_free.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -31,8 +32,8 @@ pub unsafe extern "C" fn zl_queue_new(capacity: usize, queue: *mut *mut zl_queue
     })
 }
 
-/// Takes a completion if there is one, whether it wakes or not, else returns ZL_TIMEOUT. Its `tag` is that
-/// of its connection.
+/// Returns a completion if there is one, whether it wakes or not, otherwise ZL_TIMEOUT. Its
+/// `tag` is its connection's.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -49,8 +50,8 @@ pub unsafe extern "C" fn zl_queue_poll(
     }
 }
 
-/// As zl_queue_poll, for up to `capacity` completions, at least 1. `count` says how many there were, ZL_TIMEOUT that
-/// there were none.
+/// Like zl_queue_poll, for up to `capacity` completions, at least 1. `count` gets their number;
+/// ZL_TIMEOUT if there were none.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -76,9 +77,9 @@ pub unsafe extern "C" fn zl_queue_poll_batch(
     })
 }
 
-/// Waits `timeout_ms` milliseconds (negative: no limit) for a completion that wakes, while other threads
-/// drive the connections, and takes it or the first of those before it. 0 polls, as zl_queue_poll
-/// does.
+/// Waits `timeout_ms` milliseconds (negative: no limit) for a completion that wakes, while
+/// other threads drive the connections, and returns the first completion there is. 0 polls, as
+/// zl_queue_poll does. ZL_TIMEOUT if none came.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -112,8 +113,8 @@ unsafe fn take(
     })
 }
 
-/// A descriptor that is readable while there is something in the queue that wakes; -1 if `queue` is null.
-/// Do not read it.
+/// Returns a descriptor that is readable while the queue has completions that wake; -1 if
+/// `queue` is null. Do not read it.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -122,7 +123,8 @@ pub unsafe extern "C" fn zl_queue_fd(queue: *const zl_queue) -> c_int {
     unsafe { handle(queue, "queue") }.map_or(-1, |queue| queue.0.as_fd().as_raw_fd())
 }
 
-/// Frees the handle. Null does nothing. The queue itself is freed with the last connection that uses it.
+/// Frees the handle. Null does nothing. The queue is freed with the last connection that uses
+/// it.
 ///
 /// Threads: the last that uses it.
 #[unsafe(no_mangle)]
@@ -134,8 +136,8 @@ pub unsafe extern "C" fn zl_queue_free(queue: *mut zl_queue) {
     });
 }
 
-/// Sends the completions of a connection to `queue` from now on, with `tag`. The connection still
-/// makes progress only inside its functions: call zl_wait, here or in a thread for it.
+/// Sends the connection's completions to `queue` from now on, with `tag`. The connection still
+/// makes progress only inside its functions, such as zl_wait in a thread of its own.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -153,10 +155,11 @@ pub unsafe extern "C" fn zl_set_completion_queue(
     }
 }
 
-/// What an event loop needs: the connection's socket, the events of it to wait for (POLLIN, and POLLOUT
-/// when its send buffer was full), and the time in milliseconds (-1: none). When there is such an event,
-/// or the time is over, call zl_wait with a timeout of 0, which makes one turn of progress, and then ask
-/// again: a time of 0 says that there may be more. Do not read the socket.
+/// Tells an event loop what to wait for: the connection's socket in `fd`, its events in
+/// `events` (POLLIN, and POLLOUT if its send buffer was full), and a time in milliseconds in
+/// `timeout_ms` (-1: none). After such an event or that time, call zl_wait with a timeout of 0,
+/// which makes one round of progress, then ask again. A time of 0 means that there may be more
+/// to do. Do not read the socket.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]

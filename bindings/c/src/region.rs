@@ -1,4 +1,4 @@
-//! Memory that requests read and write.
+//! Allocates, wraps and maps memory for requests.
 
 use crate::pointer::{Output, free, give, handle, slice};
 use crate::status::{Failure, guard, zl_status};
@@ -11,20 +11,20 @@ use std::sync::Arc;
 use zerolane::Region;
 use zerolane::memory::{Access, Memory};
 
-/// Memory, for requests to name parts of. Freeing the region while a request uses it is safe: memory
-/// of zl_region_new and zl_region_map_file stays until that request is done.
+/// Memory whose parts requests name. You may free the region while a request uses it: memory of
+/// zl_region_new and zl_region_map_file stays until the request is done.
 pub struct zl_region {
     start: NonNull<u8>,
     len: usize,
-    /// A mapped file, which may shrink.
+    /// Whether it is a mapped file, which may shrink.
     file: bool,
-    /// Keeps the memory, for each request too.
+    /// Keeps the memory; each request holds a clone.
     keep: Arc<dyn Any + Send + Sync>,
 }
 
-// SAFETY: a name for memory, which is not dereferenced here. C orders the accesses to its memory.
+// SAFETY: names memory without dereferencing it. C orders the accesses to its memory.
 unsafe impl Send for zl_region {}
-// SAFETY: as above; nothing here changes after it was made.
+// SAFETY: as above; no field changes after construction.
 unsafe impl Sync for zl_region {}
 
 impl zl_region {
@@ -37,7 +37,7 @@ impl zl_region {
         }
     }
 
-    /// The bytes `[offset, offset + len)`, to be posted and not dereferenced.
+    /// The bytes `[offset, offset + len)`, to post and not to dereference.
     pub(crate) fn part(&self, offset: usize, len: usize) -> Result<Region, Failure> {
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
             return Err(Failure::argument(format!(
@@ -47,27 +47,27 @@ impl zl_region {
         }
         // SAFETY: offset <= len of the memory.
         let start = unsafe { self.start.add(offset) };
-        // SAFETY: `keep` holds the memory, or C promised to zl_region_wrap that it stays. The part is
-        // posted and never dereferenced, so a concurrent write spoils only its content.
+        // SAFETY: `keep` holds the memory, or C promised zl_region_wrap that it stays. The part is posted and never
+        // dereferenced, so a concurrent write corrupts only its content.
         Ok(unsafe { Region::foreign(start, len, self.file, Box::new(Arc::clone(&self.keep))) })
     }
 }
 
-/// A part of a region, one of several that are sent as if they were one piece of memory.
+/// One of several parts of memory that are sent as one.
 #[repr(C)]
 pub struct zl_part {
-    /// Where the part is.
+    /// The region of the part.
     pub region: *const zl_region,
-    /// Bytes behind the region's start.
+    /// Bytes from the region's start.
     pub offset: usize,
-    /// Bytes.
+    /// Length in bytes.
     pub length: usize,
 }
 
-/// Memory to be sent of the parts one behind the other.
+/// The parts, one after another, as memory to send.
 ///
 /// # Safety
-/// As [`slice`], and as [`handle`] for each region.
+/// As for [`slice`], and as for [`handle`] for each region.
 pub(crate) unsafe fn gathered(parts: *const zl_part, count: usize) -> Result<Memory, Failure> {
     // SAFETY: the caller's promise.
     let parts = unsafe { slice(parts, count, "parts") }?.iter();
@@ -81,8 +81,8 @@ pub(crate) unsafe fn gathered(parts: *const zl_part, count: usize) -> Result<Mem
     Ok(parts?.into())
 }
 
-/// Allocates a region of `len` zero bytes: page-aligned, in huge pages where the system has them and `len` is at least
-/// 1 MiB. A region of less than 2 MiB takes the whole of one.
+/// Allocates a region of `len` zero bytes, page-aligned, in huge pages if the system has them
+/// and `len` is at least 1 MiB. A region of less than 2 MiB then takes a whole huge page.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -98,8 +98,8 @@ pub unsafe extern "C" fn zl_region_new(len: usize, region: *mut *mut zl_region) 
     })
 }
 
-/// Names `len` bytes at `memory`, which must stay where they are until the region is freed and every
-/// request that uses it is done (or its connection freed).
+/// Makes a region of `len` bytes at `memory`. They must stay in place until the region is freed
+/// and every request that uses it is done or its connection freed.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -132,15 +132,15 @@ pub unsafe extern "C" fn zl_region_wrap(
 /// The use of a mapped file.
 #[repr(u32)]
 pub enum zl_access {
-    /// To be sent: writing the region does not change the file.
+    /// For sending: writes to the region do not change the file.
     ZL_ACCESS_READ = 1,
-    /// To be received into: what is written reaches the file.
+    /// For receiving: writes reach the file.
     ZL_ACCESS_WRITE = 2,
 }
 
-/// Maps `len` bytes of the file open as `fd`, from `offset` on. `access` is a value of enum zl_access.
-/// The descriptor may be closed afterwards. Requests survive a truncation of the file; other accesses to
-/// missing pages raise SIGBUS, as with every mapping.
+/// Maps `len` bytes of the open file `fd` from `offset`. `access` is a value of enum zl_access.
+/// You may close the descriptor afterwards. If the file is truncated, requests fail with
+/// ZL_ERROR_MEMORY; other accesses to missing pages raise SIGBUS, as with every mapping.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -170,8 +170,9 @@ pub unsafe extern "C" fn zl_region_map_file(
     })
 }
 
-/// Where the region's bytes are; null if `region` is null. While a request receives into them, or a
-/// peer may write them, their content is undefined or changes during a read.
+/// Returns the start of the region's bytes; null if `region` is null. While a request receives
+/// into them, or a peer may write them, their content is undefined and may change during a
+/// read.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -181,7 +182,7 @@ pub unsafe extern "C" fn zl_region_data(region: *const zl_region) -> *mut c_void
     region.map_or(std::ptr::null_mut(), |region| region.start.as_ptr().cast())
 }
 
-/// Length of the region in bytes; 0 if `region` is null.
+/// Returns the region's length in bytes; 0 if `region` is null.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -190,7 +191,7 @@ pub unsafe extern "C" fn zl_region_length(region: *const zl_region) -> usize {
     unsafe { handle(region, "region") }.map_or(0, |region| region.len)
 }
 
-/// Frees the region. Null does nothing. Memory that a request still uses is freed with that request.
+/// Frees the region. Null does nothing. Memory that a request uses is freed with that request.
 ///
 /// Threads: the last that uses it.
 #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! One-sided access to the peer's memory: put, get, fetch-op.
+//! Reads and writes the peer's memory: put, get, fetch-op.
 
 use crate::connection::{drive, with, zl_connection};
 use crate::exported::zl_key;
@@ -15,11 +15,11 @@ use zerolane::{Connection, FetchOp, Region, RegionKey, TransferId, Work};
 pub enum zl_fetch_op_kind {
     /// Adds `operand`, wrapping.
     ZL_FETCH_ADD = 0,
-    /// Adds one, wrapping.
+    /// Adds 1, wrapping.
     ZL_FETCH_INCREMENT = 1,
-    /// Subtracts one, wrapping.
+    /// Subtracts 1, wrapping.
     ZL_FETCH_DECREMENT = 2,
-    /// Stores zero.
+    /// Stores 0.
     ZL_FETCH_CLEAR = 3,
     /// Stores `operand`.
     ZL_FETCH_SWAP = 4,
@@ -42,8 +42,9 @@ pub(crate) fn fetch_op(op: u32, operand: u64, expected: u64) -> Result<FetchOp, 
     })
 }
 
-/// Writes `len` bytes at `data` to the peer's memory, `offset` bytes behind its start; returns when
-/// they are placed and visible there.
+/// Writes `len` bytes at `data` to the peer's memory at `offset`; returns when they are placed
+/// and visible there. ZL_ERROR_OUT_OF_BOUNDS, ZL_ERROR_DENIED, ZL_ERROR_REVOKED or
+/// ZL_ERROR_UNKNOWN if the peer refuses.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -64,8 +65,8 @@ pub unsafe extern "C" fn zl_put(
     }
 }
 
-/// As zl_put, and the peer gets a completion of kind ZL_KIND_IMMEDIATE with the number `immediate` when the
-/// bytes are placed.
+/// Like zl_put; when the bytes are placed, the peer gets a completion of kind ZL_KIND_IMMEDIATE
+/// with the number `immediate`.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -88,7 +89,7 @@ pub unsafe extern "C" fn zl_put_with_immediate(
     }
 }
 
-/// Reads `len` bytes of the peer's memory, `offset` bytes behind its start, into `buffer`.
+/// Reads `len` bytes of the peer's memory at `offset` into `buffer`. Errors as for zl_put.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -110,9 +111,10 @@ pub unsafe extern "C" fn zl_get(
     }
 }
 
-/// Does `op`, a value of enum zl_fetch_op_kind, to the aligned 8-byte word at `offset` of the peer's memory,
-/// atomically and exactly once, and writes what it was before to `before`, if that is not null.
-/// `operand` and `expected` are for those operations that name them.
+/// Does `op`, a value of enum zl_fetch_op_kind, on the 8-byte word at `offset` of the peer's
+/// memory, atomically and exactly once. Writes the word's previous value to `before`, if not
+/// null. Operations that do not use `operand` or `expected` ignore them. ZL_ERROR_ARGUMENT if
+/// `offset` is not a multiple of 8; other errors as for zl_put.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -141,7 +143,7 @@ pub unsafe extern "C" fn zl_fetch_op(
 /// Posts a request on the peer's memory.
 ///
 /// # Safety
-/// As the functions of C that call it.
+/// As for the C functions that call it.
 unsafe fn post(
     connection: *mut zl_connection,
     key: *const zl_key,
@@ -160,8 +162,9 @@ unsafe fn post(
     }
 }
 
-/// Posts a put of `len` bytes of `region` from `region_offset` on to the peer's memory, `offset` bytes
-/// behind its start. It completes when they are placed and visible there. `how` may be null.
+/// Posts a put of `len` bytes of `region` from `region_offset` to the peer's memory at
+/// `offset`. It completes when they are placed and visible there. `how` may be null. `id` gets
+/// the request's number.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -187,8 +190,8 @@ pub unsafe extern "C" fn zl_post_put(
 /// Most bytes of a zl_post_put_inline.
 pub const ZL_INLINE_LENGTH: usize = 256;
 
-/// Posts a put of `len` bytes at `data`, at most ZL_INLINE_LENGTH, which are copied before this returns.
-/// `how` may be null.
+/// Posts a put of a copy of `len` bytes at `data`, at most ZL_INLINE_LENGTH; you may reuse
+/// `data` at once. `how` may be null.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -210,8 +213,8 @@ pub unsafe extern "C" fn zl_post_put_inline(
     }
 }
 
-/// Posts a get of `len` bytes of the peer's memory, `offset` bytes behind its start, into `region` from
-/// `region_offset` on. `how` may be null.
+/// Posts a get of `len` bytes of the peer's memory at `offset` into `region` from
+/// `region_offset`. `how` may be null.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -234,23 +237,23 @@ pub unsafe extern "C" fn zl_post_get(
     }
 }
 
-/// A piece of local memory and its place in the peer's.
+/// A piece of local memory and its place in the peer's memory.
 #[repr(C)]
 pub struct zl_piece {
-    /// Bytes behind the start of the peer's memory.
+    /// Bytes from the start of the peer's memory.
     pub remote_offset: u64,
-    /// Where the piece is.
+    /// The region of the piece.
     pub region: *const zl_region,
-    /// Bytes behind the region's start.
+    /// Bytes from the region's start.
     pub offset: usize,
-    /// Bytes.
+    /// Length in bytes.
     pub length: usize,
 }
 
-/// Each piece's place in the peer's memory, and what `of` makes of its own.
+/// The place of each piece in the peer's memory, and its local memory, converted by `of`.
 ///
 /// # Safety
-/// As [`slice`], and as [`handle`] for each region.
+/// As for [`slice`], and as for [`handle`] for each region.
 pub(crate) unsafe fn pieces<M>(
     pieces: *const zl_piece,
     count: usize,
@@ -268,7 +271,7 @@ pub(crate) unsafe fn pieces<M>(
         .collect()
 }
 
-/// Posts one put of several pieces, 4096 at most, gathered here and scattered there. `how` may be null.
+/// Posts one put of 1 to 4096 pieces, gathered here and scattered there. `how` may be null.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -289,7 +292,7 @@ pub unsafe extern "C" fn zl_post_put_vectored(
     }
 }
 
-/// Posts one get of several pieces, 4096 at most, gathered there and scattered here. `how` may be null.
+/// Posts one get of 1 to 4096 pieces, gathered there and scattered here. `how` may be null.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -310,7 +313,8 @@ pub unsafe extern "C" fn zl_post_get_vectored(
     }
 }
 
-/// Posts a zl_fetch_op: its completion has what the word was before as `value`. `how` may be null.
+/// Posts a zl_fetch_op. The `value` of its completion is the word's previous value. `how` may
+/// be null.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! Functions that have another name now, Rust's. They go with the release after the one that renamed them.
+//! Keeps the old names of renamed functions for one release.
 
 use crate::connection::zl_connection;
 use crate::endpoint::zl_endpoint;
@@ -12,7 +12,7 @@ use crate::{connection, endpoint, exported, message, queue, remote, security, tr
 use std::ffi::{c_char, c_void};
 use std::ptr::null;
 
-/// zl_recv_into.
+/// Old name of zl_recv_into.
 ///
 /// Threads: one at a time.
 #[deprecated(note = "use zl_recv_into")]
@@ -23,11 +23,11 @@ pub unsafe extern "C" fn zl_receive(
     capacity: usize,
     len: *mut usize,
 ) -> zl_status {
-    // SAFETY: what C promised for this name.
+    // SAFETY: C's promises for the old name.
     unsafe { transfer::zl_recv_into(connection, buffer, capacity, len) }
 }
 
-/// zl_post_recv with null for `how`.
+/// Old form of zl_post_recv, with null for `how`.
 ///
 /// Threads: one at a time.
 #[deprecated(note = "use zl_post_recv")]
@@ -39,11 +39,11 @@ pub unsafe extern "C" fn zl_post_receive(
     len: usize,
     id: *mut u32,
 ) -> zl_status {
-    // SAFETY: what C promised for this name.
+    // SAFETY: C's promises for the old name.
     unsafe { transfer::zl_post_recv(connection, region, offset, len, null(), id) }
 }
 
-/// zl_post_send with `delivery` in its zl_work.
+/// Old form of zl_post_send, with `delivery` in its zl_work.
 ///
 /// Threads: one at a time.
 #[deprecated(note = "use zl_post_send")]
@@ -63,11 +63,11 @@ pub unsafe extern "C" fn zl_post_send_with(
         reserved: 0,
         context: 0,
     };
-    // SAFETY: what C promised for this name.
+    // SAFETY: C's promises for the old name.
     unsafe { transfer::zl_post_send(connection, region, offset, len, &raw const how, id) }
 }
 
-/// zl_recv_message.
+/// Old name of zl_recv_message.
 ///
 /// Threads: one at a time.
 #[deprecated(note = "use zl_recv_message")]
@@ -80,11 +80,11 @@ pub unsafe extern "C" fn zl_receive_message(
     capacity: usize,
     len: *mut usize,
 ) -> zl_status {
-    // SAFETY: what C promised for this name.
+    // SAFETY: C's promises for the old name.
     unsafe { message::zl_recv_message(connection, control, control_len, payload, capacity, len) }
 }
 
-/// zl_post_message_recv with null for `how`.
+/// Old form of zl_post_message_recv, with null for `how`.
 ///
 /// Threads: one at a time.
 #[deprecated(note = "use zl_post_message_recv")]
@@ -96,11 +96,11 @@ pub unsafe extern "C" fn zl_post_message_receive(
     len: usize,
     id: *mut u32,
 ) -> zl_status {
-    // SAFETY: what C promised for this name.
+    // SAFETY: C's promises for the old name.
     unsafe { message::zl_post_message_recv(connection, region, offset, len, null(), id) }
 }
 
-/// zl_fetch_op.
+/// Old name of zl_fetch_op.
 ///
 /// Threads: one at a time.
 #[deprecated(note = "use zl_fetch_op")]
@@ -114,11 +114,11 @@ pub unsafe extern "C" fn zl_fetch(
     expected: u64,
     before: *mut u64,
 ) -> zl_status {
-    // SAFETY: what C promised for this name.
+    // SAFETY: C's promises for the old name.
     unsafe { remote::zl_fetch_op(connection, on, offset, op, operand, expected, before) }
 }
 
-/// zl_post_fetch_op.
+/// Old name of zl_post_fetch_op.
 ///
 /// Threads: one at a time.
 #[deprecated(note = "use zl_post_fetch_op")]
@@ -133,11 +133,11 @@ pub unsafe extern "C" fn zl_post_fetch(
     how: *const zl_work,
     id: *mut u32,
 ) -> zl_status {
-    // SAFETY: what C promised for this name.
+    // SAFETY: C's promises for the old name.
     unsafe { remote::zl_post_fetch_op(connection, on, offset, op, operand, expected, how, id) }
 }
 
-/// zl_post_put_vectored.
+/// Old name of zl_post_put_vectored.
 ///
 /// Threads: one at a time.
 #[deprecated(note = "use zl_post_put_vectored")]
@@ -150,11 +150,11 @@ pub unsafe extern "C" fn zl_post_put_pieces(
     how: *const zl_work,
     id: *mut u32,
 ) -> zl_status {
-    // SAFETY: what C promised for this name.
+    // SAFETY: C's promises for the old name.
     unsafe { remote::zl_post_put_vectored(connection, to, pieces, count, how, id) }
 }
 
-/// zl_post_get_vectored.
+/// Old name of zl_post_get_vectored.
 ///
 /// Threads: one at a time.
 #[deprecated(note = "use zl_post_get_vectored")]
@@ -167,11 +167,11 @@ pub unsafe extern "C" fn zl_post_get_pieces(
     how: *const zl_work,
     id: *mut u32,
 ) -> zl_status {
-    // SAFETY: what C promised for this name.
+    // SAFETY: C's promises for the old name.
     unsafe { remote::zl_post_get_vectored(connection, from, pieces, count, how, id) }
 }
 
-/// zl_open_region.
+/// Old name of zl_open_region.
 ///
 /// Threads: one at a time.
 #[deprecated(note = "use zl_open_region")]
@@ -182,11 +182,11 @@ pub unsafe extern "C" fn zl_open(
     rights: u32,
     key: *mut zl_key,
 ) -> zl_status {
-    // SAFETY: what C promised for this name.
+    // SAFETY: C's promises for the old name.
     unsafe { exported::zl_open_region(connection, name, rights, key) }
 }
 
-/// zl_peer_addr.
+/// Old name of zl_peer_addr.
 ///
 /// Threads: one at a time.
 #[deprecated(note = "use zl_peer_addr")]
@@ -196,11 +196,11 @@ pub unsafe extern "C" fn zl_peer_address(
     buffer: *mut c_char,
     capacity: usize,
 ) -> zl_status {
-    // SAFETY: what C promised for this name.
+    // SAFETY: C's promises for the old name.
     unsafe { connection::zl_peer_addr(connection, buffer, capacity) }
 }
 
-/// zl_endpoint_local_addr.
+/// Old name of zl_endpoint_local_addr.
 ///
 /// Threads: one at a time.
 #[deprecated(note = "use zl_endpoint_local_addr")]
@@ -210,11 +210,11 @@ pub unsafe extern "C" fn zl_endpoint_address(
     buffer: *mut c_char,
     capacity: usize,
 ) -> zl_status {
-    // SAFETY: what C promised for this name.
+    // SAFETY: C's promises for the old name.
     unsafe { endpoint::zl_endpoint_local_addr(endpoint, buffer, capacity) }
 }
 
-/// zl_endpoint_public_key.
+/// Old name of zl_endpoint_public_key.
 ///
 /// Threads: one at a time.
 #[deprecated(note = "use zl_endpoint_public_key")]
@@ -224,11 +224,11 @@ pub unsafe extern "C" fn zl_endpoint_key(
     buffer: *mut c_char,
     capacity: usize,
 ) -> zl_status {
-    // SAFETY: what C promised for this name.
+    // SAFETY: C's promises for the old name.
     unsafe { security::zl_endpoint_public_key(endpoint, buffer, capacity) }
 }
 
-/// zl_set_completion_queue.
+/// Old name of zl_set_completion_queue.
 ///
 /// Threads: one at a time.
 #[deprecated(note = "use zl_set_completion_queue")]
@@ -238,6 +238,6 @@ pub unsafe extern "C" fn zl_set_queue(
     queue: *const zl_queue,
     tag: u64,
 ) -> zl_status {
-    // SAFETY: what C promised for this name.
+    // SAFETY: C's promises for the old name.
     unsafe { queue::zl_set_completion_queue(connection, queue, tag) }
 }

@@ -1,4 +1,4 @@
-//! The identity of an end, and the peers it speaks to.
+//! Sets the identity of this end and the keys that it trusts.
 
 use crate::address;
 use crate::connection::{with, zl_connection};
@@ -12,18 +12,17 @@ use std::sync::Arc;
 use zerolane::keys::identity;
 use zerolane::security::{KeyError, PublicKey};
 
-/// Bytes that hold any public key as a text ("zl:" and 43 characters), with the zero at its end.
+/// Bytes that hold any public key as text ("zl:" and 43 characters), with its terminating zero.
 pub const ZL_PUBLIC_KEY_LENGTH: usize = 47;
 
 fn bad_key(error: KeyError) -> Failure {
     Failure::argument(error.to_string())
 }
 
-/// Gives this end the key in `file` as its identity. The file is as `zerolane keygen` makes it, and is made
-/// if there is none. Others must not be able to read it. Without this call, each connection and endpoint
-/// has a key of its own.
-/// Writes the public half to `buffer`, if that is not null, as a text and a zero:
-/// ZL_PUBLIC_KEY_LENGTH bytes are enough.
+/// Uses the key in `file` as this end's identity,; zerolane keygen makes such files. Creates
+/// the file if it does not exist. Other users must not be able to read it. Without this call,
+/// each connection and endpoint makes a fresh key. Writes the public key to `buffer`, if not
+/// null, as text and a zero: at most ZL_PUBLIC_KEY_LENGTH bytes.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -49,9 +48,9 @@ pub unsafe extern "C" fn zl_options_identity(
     })
 }
 
-/// Speaks only to peers that prove to own `key` (a text, as `zerolane id` shows it), or another key
-/// given in an earlier call. Without a call, to any peer: no third party can listen in, but the
-/// peer's identity is not known.
+/// Accepts only peers that prove they own `key` (a text, as printed by zerolane id), or another
+/// key of an earlier call. Without a call, any peer is accepted: no third party can listen in,
+/// but the peer's identity is unknown.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -71,8 +70,8 @@ pub unsafe extern "C" fn zl_options_trust(
     })
 }
 
-/// Writes the key that the peer proved to own to `buffer`, as a text and a zero; an empty text if
-/// the connection is plain. ZL_PUBLIC_KEY_LENGTH bytes are enough.
+/// Writes the key that the peer proved it owns to `buffer`, as text and a zero: at most
+/// ZL_PUBLIC_KEY_LENGTH bytes. The text is empty if the connection is plain.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -90,8 +89,8 @@ pub unsafe extern "C" fn zl_peer_key(
     }
 }
 
-/// Writes the key by which clients know this end to `buffer`, as a text and a zero; an
-/// empty text if connections are plain. ZL_PUBLIC_KEY_LENGTH bytes are enough.
+/// Writes the key by which clients know this end to `buffer`, as text and a zero: at most
+/// ZL_PUBLIC_KEY_LENGTH bytes. The text is empty if connections are plain.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -111,7 +110,7 @@ pub unsafe extern "C" fn zl_endpoint_public_key(
 }
 
 /// # Safety
-/// As [`address::write`].
+/// As for [`address::write`].
 pub(crate) unsafe fn write(
     key: Option<PublicKey>,
     buffer: *mut c_char,

@@ -1,4 +1,4 @@
-//! Errors as codes, with text.
+//! Converts errors to status codes, and keeps each thread's last error text.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
@@ -9,66 +9,67 @@ use zerolane::Error;
 use zerolane::failure::{CloseReason, NotPosted, PostError, Reason, TransferError};
 use zerolane::worker::Refused;
 
-/// What a function returns, and how a request ended. Negative: it failed, and zl_last_error has the
-/// text. After ZL_ERROR_ARGUMENT, ZL_ERROR_BUSY, ZL_ERROR_TOO_MANY and the failures of a single
-/// request (ZL_ERROR_CANCELLED to ZL_ERROR_UNKNOWN, ZL_ERROR_TIMED_OUT, ZL_ERROR_FINISHED) the connection
-/// goes on. More codes may be added.
+/// The result of a function or a request. Negative values are failures; zl_last_error has the
+/// details. The connection survives ZL_ERROR_ARGUMENT, ZL_ERROR_BUSY, ZL_ERROR_TOO_MANY and the
+/// failures of a single request: ZL_ERROR_CANCELLED to ZL_ERROR_UNKNOWN, ZL_ERROR_TIMED_OUT,
+/// ZL_ERROR_FINISHED. Later versions may add codes.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum zl_status {
-    /// Done.
+    /// Success.
     ZL_OK = 0,
-    /// Nothing happened in the time given, or zl_wake was called. Not a failure.
+    /// Nothing happened in the given time, or zl_wake was called. Not a failure.
     ZL_TIMEOUT = 1,
-    /// There is something to do at once: do not sleep. Not a failure.
+    /// There is more to do: do not sleep. Not a failure.
     ZL_READY = 2,
-    /// A null pointer, a value out of range, a text that is not UTF-8.
+    /// A null pointer, a value out of range, or a text that is not UTF-8.
     ZL_ERROR_ARGUMENT = -1,
-    /// Another thread is using the handle, or what was asked of it is not over (zl_handle_release).
+    /// Another thread uses the handle, or its requests are not over (zl_handle_release).
     ZL_ERROR_BUSY = -2,
     /// The operating system refused.
     ZL_ERROR_SYSTEM = -3,
-    /// The host is not known, or has no address.
+    /// The host is unknown, or has no address.
     ZL_ERROR_NO_ADDRESS = -4,
     /// No answer came within the connect timeout.
     ZL_ERROR_CONNECT_TIMEOUT = -5,
-    /// The connection was rejected.
+    /// The peer rejected the connection.
     ZL_ERROR_REJECTED = -6,
-    /// The connection was closed, by this end or the peer; or what was used belongs to the process that this one was forked
-    /// from.
+    /// This end or the peer closed the connection; or this process is a child of fork and the
+    /// handle belongs to its parent.
     ZL_ERROR_CLOSED = -7,
-    /// The peer does not answer any more, or nothing listens there.
+    /// The peer stopped answering, or nothing listens there.
     ZL_ERROR_PEER_DEAD = -8,
-    /// The peer broke the protocol.
+    /// The peer violated the protocol.
     ZL_ERROR_PROTOCOL = -9,
-    /// Strict mode: payload would have had to be copied in user space.
+    /// Strict mode: payload would have been copied in user space.
     ZL_ERROR_STRICT = -10,
-    /// As many requests as a connection takes are in flight, or as many regions exported.
+    /// The connection has as many requests in flight, or as many regions exported, as it may
+    /// have.
     ZL_ERROR_TOO_MANY = -11,
-    /// The request was cancelled at this end.
+    /// This end cancelled the request.
     ZL_ERROR_CANCELLED = -12,
-    /// The message is larger than the receive it met.
+    /// The message is larger than its receive.
     ZL_ERROR_TOO_LARGE = -13,
     /// The peer cancelled or refused the request.
     ZL_ERROR_REFUSED = -14,
     /// Memory could not be accessed: a mapped file shrank.
     ZL_ERROR_MEMORY = -15,
-    /// The request names bytes outside the peer's memory.
+    /// The request exceeds the peer's memory.
     ZL_ERROR_OUT_OF_BOUNDS = -16,
-    /// The peer's memory was exported without the right for that.
+    /// The peer exported the memory without the necessary right.
     ZL_ERROR_DENIED = -17,
-    /// The memory was revoked by its owner.
+    /// The owner revoked the memory.
     ZL_ERROR_REVOKED = -18,
-    /// The peer exports nothing of that name or key, on this connection.
+    /// The peer exports no memory of that name or key on this connection.
     ZL_ERROR_UNKNOWN = -19,
-    /// The peer is not one of those to be spoken to (zl_options_trust).
+    /// The peer's key is not trusted (zl_options_trust).
     ZL_ERROR_UNTRUSTED = -20,
-    /// The call took longer than zl_set_timeout allows. Its request was cancelled; whether the peer saw it
-    /// is not known.
+    /// The call took longer than zl_set_timeout allows. Its request was cancelled; the peer may
+    /// have seen it.
     ZL_ERROR_TIMED_OUT = -21,
-    /// The peer finished sending, and nothing more comes; or this end did, and nothing more can be sent.
+    /// The peer finished sending and nothing more comes; or this end finished and cannot send.
     ZL_ERROR_FINISHED = -22,
-    /// A fault of this library. The handle cannot be used any more, only freed.
+    /// A bug in this library. The handle can only be freed.
     ZL_ERROR_INTERNAL = -99,
 }
 
@@ -136,7 +137,7 @@ impl zl_status {
     ];
 }
 
-/// Why a call failed, on its way to C.
+/// The reason why a call failed, for C.
 #[derive(Debug)]
 pub(crate) struct Failure {
     status: zl_status,
@@ -158,7 +159,7 @@ impl Failure {
     }
 }
 
-/// The code of an error.
+/// The status code of an error.
 pub(crate) fn of_error(error: &Error) -> zl_status {
     match error {
         Error::Io(error) => of_system(error, ZL_ERROR_SYSTEM),
@@ -183,14 +184,14 @@ impl From<Error> for Failure {
     }
 }
 
-/// What a worker did not do.
+/// The error of a request that a worker refused.
 impl From<Refused> for Failure {
     fn from(refused: Refused) -> Failure {
         refused.error.into()
     }
 }
 
-/// Refused memory is the caller's alone again: C names memory, and hands over none.
+/// Drops the refused memory: C only names memory, and keeps it.
 impl<M> From<NotPosted<M>> for Failure {
     fn from(refused: NotPosted<M>) -> Failure {
         Error::from(refused).into()
@@ -204,7 +205,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// `other`, unless it is the library that says so, of an argument.
+/// `ZL_ERROR_ARGUMENT` if the library itself refused an argument, otherwise `other`.
 fn of_system(error: &io::Error, other: zl_status) -> zl_status {
     match (error.kind(), error.raw_os_error()) {
         (io::ErrorKind::InvalidInput, None) => ZL_ERROR_ARGUMENT,
@@ -261,14 +262,13 @@ thread_local! {
 
 fn remember(text: String) {
     let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
-    // A thread that is ending keeps no text.
+    // A thread that is ending has no place for the text.
     let _ = LAST.try_with(|last| last.replace(text));
 }
 
-/// Runs the body of a function: a failure becomes a code and the thread's text, and a panic stays on
-/// this side.
+/// Runs the body of a function: turns a failure into a code and the thread's text, and catches a panic.
 pub(crate) fn guard(body: impl FnOnce() -> Result<zl_status, Failure>) -> zl_status {
-    // State that a panic left half done is behind a lock that it poisoned, and is not used any more.
+    // State that a panic left inconsistent is behind a poisoned lock, and is not used again.
     let failure = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(status)) => return status,
         Ok(Err(failure)) => failure,
@@ -278,8 +278,8 @@ pub(crate) fn guard(body: impl FnOnce() -> Result<zl_status, Failure>) -> zl_sta
     failure.status
 }
 
-/// The reason of the last failure of a call of this thread, as a sentence with details; empty if no call
-/// failed. Valid until the next call of this thread fails.
+/// Describes the last failed call of this thread, in a sentence with details. Empty if no call
+/// failed. Valid until the thread's next failure.
 ///
 /// Threads: any; each has its own.
 #[unsafe(no_mangle)]
@@ -288,7 +288,7 @@ pub extern "C" fn zl_last_error() -> *const c_char {
         .unwrap_or(c"".as_ptr())
 }
 
-/// What `status` means, in a few words; never null. The text is static.
+/// Describes `status` in a few words. Never null; the text is static.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -303,7 +303,7 @@ pub extern "C" fn zl_status_text(status: i32) -> *const c_char {
 #[path = "status_tests.rs"]
 mod tests;
 
-/// The failure of a call whose lock is not free.
+/// The failure of a call that did not get the lock.
 pub(crate) fn refused<T>(error: TryLockError<T>) -> Failure {
     match error {
         TryLockError::WouldBlock => {

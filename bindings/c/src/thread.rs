@@ -1,4 +1,4 @@
-//! A worker in a thread of its own.
+//! Runs a worker in a thread of its own.
 
 use crate::address::{self, resolve};
 use crate::connection::{take, zl_connection};
@@ -12,16 +12,17 @@ use crate::worker::zl_worker;
 use std::ffi::c_char;
 use zerolane::worker::{EndpointHandle, WorkerThread};
 
-/// A worker that runs in a thread of its own: peers are served whatever the program does. Keep-alives are
-/// answered, exported memory is read and written.
+/// A worker that runs in a thread of its own. It answers keep-alives and serves exported memory
+/// whatever the program does.
 pub struct zl_worker_thread(WorkerThread);
 
 /// An endpoint of a worker's thread.
 pub struct zl_endpoint_handle(EndpointHandle);
 
-/// Runs `worker` in a thread of its own until it is stopped. The worker's handle is freed, also if this fails; only
-/// null is refused. Its endpoints and connections go on, but there is no handle for them, and no events: what its
-/// endpoints export is served. End it with zl_worker_stop or zl_worker_thread_free.
+/// Runs `worker` in a thread of its own until it is stopped. Frees the worker's handle, also on
+/// failure, unless it is null. Its endpoints and connections continue, but have no handles and
+/// no events; memory that its endpoints export is served. End the thread with zl_worker_stop or
+/// zl_worker_thread_free.
 ///
 /// Threads: the last that uses `worker`.
 #[unsafe(no_mangle)]
@@ -38,8 +39,9 @@ pub unsafe extern "C" fn zl_worker_spawn(
     })
 }
 
-/// Has the worker close everything, waits until what was posted is sent, as by zl_close, and frees it, also if it fails:
-/// the thread ended before, because the system refused something. Null is refused.
+/// Closes all connections and endpoints, waits until posted sends are completed, as zl_close
+/// does, and frees the thread's handle, also on failure. Fails if a system error ended the
+/// thread earlier. ZL_ERROR_ARGUMENT for null.
 ///
 /// Threads: the last that uses it.
 #[unsafe(no_mangle)]
@@ -48,14 +50,15 @@ pub unsafe extern "C" fn zl_worker_stop(thread: *mut zl_worker_thread) -> zl_sta
         if thread.is_null() {
             return Err(Failure::null("thread"));
         }
-        // SAFETY: from give, and C's promise that it is not used any more.
+        // SAFETY: from give, and C's promise that it is not used afterwards.
         unsafe { Box::from_raw(thread) }.0.stop()?;
         Ok(zl_status::ZL_OK)
     })
 }
 
-/// Ends the thread and all it owns at once, tells the peers if possible, and frees it. Null does nothing. Handles
-/// that are left are refused what they ask for, and are to be freed all the same.
+/// Ends the thread and all that it owns at once, tells the peers if possible, and frees it.
+/// Null does nothing. Requests on remaining handles are refused; free those handles all the
+/// same.
 ///
 /// Threads: the last that uses it.
 #[unsafe(no_mangle)]
@@ -67,7 +70,8 @@ pub unsafe extern "C" fn zl_worker_thread_free(thread: *mut zl_worker_thread) {
     });
 }
 
-/// Listens on `address`, "host:port" (port 0: any that is free), with `options`, or the defaults if null.
+/// Listens on `address`, "host:port" (port 0: any free port), with `options`, or the defaults
+/// if null. Free the endpoint with zl_endpoint_handle_free.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -96,8 +100,9 @@ pub unsafe extern "C" fn zl_worker_thread_listen(
     })
 }
 
-/// Connects to `address`, "host:port", with `options`, or the defaults if null; returns when it is connected, or
-/// the connect timeout is over. End the connection with zl_handle_close or zl_handle_free.
+/// Connects to `address`, "host:port", with `options`, or the defaults if null; returns when it
+/// is connected or the connect timeout is over. Errors as for zl_connect. End the connection
+/// with zl_handle_close or zl_handle_free.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -126,8 +131,8 @@ pub unsafe extern "C" fn zl_worker_thread_connect(
     })
 }
 
-/// Gives the worker's thread a connection. Its own handle is freed, also if this fails; only one that is null or a
-/// worker's is left as it is.
+/// Gives a connection to the worker's thread. Frees its own handle, also on failure, unless it
+/// is null or a worker's.
 ///
 /// Threads: any; the last that uses the connection's own handle.
 #[unsafe(no_mangle)]
@@ -150,8 +155,8 @@ pub unsafe extern "C" fn zl_worker_thread_adopt(
     })
 }
 
-/// Writes the address listened on to `buffer`, as "host:port" and a zero. ZL_ADDRESS_LENGTH bytes are
-/// enough.
+/// Writes the address listened on to `buffer`, as "host:port" and a zero: at most
+/// ZL_ADDRESS_LENGTH bytes.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -170,9 +175,9 @@ pub unsafe extern "C" fn zl_endpoint_handle_local_addr(
     })
 }
 
-/// Waits `timeout_ms` milliseconds (negative: no limit) for the next connection. Those that are not asked for are
-/// served all the same: what the endpoint exports is theirs to use. End it with zl_handle_close or
-/// zl_handle_free.
+/// Waits `timeout_ms` milliseconds (negative: no limit) for the next connection; ZL_TIMEOUT if
+/// none came. Connections that are not accepted by this call are served too: they may use what
+/// the endpoint exports. End the connection with zl_handle_close or zl_handle_free.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -197,9 +202,9 @@ pub unsafe extern "C" fn zl_endpoint_handle_accept(
     })
 }
 
-/// Lets every client that connects from now on use the memory with `rights`, an or of ZL_RIGHT_..., by `name`:
-/// registered once, for any number of peers, and served while the program does something else.
-/// zl_exported_revoke ends it for all.
+/// Lets every client that connects from now on use the memory by `name`, with `rights`,
+/// ZL_RIGHT_... flags joined by |. Registered once, for any number of peers, and served while
+/// the program does something else; zl_exported_revoke ends it for all.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -224,8 +229,8 @@ pub unsafe extern "C" fn zl_endpoint_handle_export(
     })
 }
 
-/// Stops listening, and frees the handle. Null does nothing. Connections that were taken by
-/// zl_endpoint_handle_accept go on.
+/// Stops listening and frees the handle. Null does nothing. Connections from
+/// zl_endpoint_handle_accept stay open.
 ///
 /// Threads: the last that uses it.
 #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! Transfers: one send is one receive.
+//! Sends and receives Transfers, and takes completions of a connection.
 
 use crate::completion::zl_completion;
 use crate::connection::{drive, with, zl_connection};
@@ -9,7 +9,8 @@ use crate::work::{work, zl_work};
 use std::ffi::c_void;
 use zerolane::{Completion, Connection};
 
-/// Sends `len` bytes at `data` as one Transfer; returns when the peer has all of it.
+/// Sends `len` bytes at `data` as one Transfer; returns when the peer has received all of it.
+/// ZL_ERROR_TOO_LARGE if the peer's receive was smaller.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -27,9 +28,9 @@ pub unsafe extern "C" fn zl_send(
     }
 }
 
-/// Receives the next Transfer into `buffer`, and its length into `len`. If it is larger than
-/// `capacity`, both ends get ZL_ERROR_TOO_LARGE, nothing is written, and the next one can be
-/// received.
+/// Receives the next Transfer into `buffer` and writes its length to `len`. If it is larger
+/// than `capacity`, both ends get ZL_ERROR_TOO_LARGE and nothing is written; the next Transfer
+/// can be received. ZL_ERROR_FINISHED if the peer finished sending (zl_finish).
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -50,8 +51,9 @@ pub unsafe extern "C" fn zl_recv_into(
     }
 }
 
-/// Waits `timeout_ms` milliseconds (negative: no limit) until the peer announces a Transfer that no
-/// posted receive takes, and tells its length, so that memory of that length can be made.
+/// Waits `timeout_ms` milliseconds (negative: no limit) until the peer announces a Transfer
+/// that no posted receive matches, and writes its length to `len`, so that you can allocate a
+/// buffer of that size. ZL_TIMEOUT if none was announced.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -73,9 +75,10 @@ pub unsafe extern "C" fn zl_announced(
     }
 }
 
-/// Posts the send of `len` bytes of `region` from `offset` on; many may be in flight. `how` may be null: it
-/// says how the arrival is delivered to the receiver, whether success is reported here, and the context.
-/// `id` names the request.
+/// Posts the send of `len` bytes of `region` from `offset`; many may be in flight. `how` may be
+/// null; it sets the delivery at the receiver, whether success is reported here, and the
+/// context. `id` gets the request's number. ZL_ERROR_TOO_MANY if too many requests are in
+/// flight: take a completion and try again.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -98,8 +101,9 @@ pub unsafe extern "C" fn zl_post_send(
     }
 }
 
-/// Posts the send of `count` parts of regions, one behind the other, as one Transfer with one completion, gathered
-/// where they lie. They may overlap; none is a Transfer of no bytes. `how` and `id` as with zl_post_send.
+/// Posts the send of `count` parts of regions, one after another, as one Transfer with one
+/// completion, without a copy. Parts may overlap; no parts make a Transfer of no bytes. `how`
+/// and `id` as for zl_post_send.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -121,10 +125,10 @@ pub unsafe extern "C" fn zl_post_send_vectored(
     }
 }
 
-/// Posts a receive into `len` bytes of `region` from `offset` on: the n-th posted gets the n-th
-/// Transfer the peer sends, if it fits. Receives complete as their Transfers do: where a datagram was lost, a
-/// later one may be complete first. `how` may be null; ZL_WORK_UNSIGNALLED and its context alone have a
-/// meaning here. `id` names the request.
+/// Posts a receive into `len` bytes of `region` from `offset`. The n-th receive gets the peer's
+/// n-th Transfer, if it fits. Receives complete when their Transfers do: after a lost datagram,
+/// a later one may complete first. `how` may be null; only ZL_WORK_UNSIGNALLED and the context
+/// apply. `id` gets the request's number.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -147,8 +151,8 @@ pub unsafe extern "C" fn zl_post_recv(
     }
 }
 
-/// Makes progress without sleeping, and takes a completion if there is one, else
-/// returns ZL_TIMEOUT. It finds ZL_DELIVERY_POLLED completions, too.
+/// Makes progress without sleeping and returns a completion if there is one, otherwise
+/// ZL_TIMEOUT. It returns ZL_DELIVERY_POLLED completions too.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -160,8 +164,8 @@ pub unsafe extern "C" fn zl_poll(
     unsafe { take(connection, completion, Connection::poll) }
 }
 
-/// As zl_poll, for up to `capacity` completions, at least 1: one turn of progress for all of them. `count` says
-/// how many there were, ZL_TIMEOUT that there were none.
+/// Like zl_poll, for up to `capacity` completions, at least 1, after one round of progress.
+/// `count` gets their number; ZL_TIMEOUT if there were none.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -182,8 +186,9 @@ pub unsafe extern "C" fn zl_poll_batch(
     }
 }
 
-/// Waits `timeout_ms` milliseconds (negative: no limit) for a completion that wakes, and takes it, or
-/// the first of those before it. 0 polls, as zl_poll does. See enum zl_delivery.
+/// Waits `timeout_ms` milliseconds (negative: no limit) for a completion that wakes (enum
+/// zl_delivery) and returns the first completion there is. 0 polls, as zl_poll does. ZL_TIMEOUT
+/// if none came.
 ///
 /// Threads: one at a time; zl_wake of another ends it.
 #[unsafe(no_mangle)]
@@ -218,9 +223,9 @@ unsafe fn take(
     }
 }
 
-/// Asks to be told of the end of a request, however its sender wants it delivered: zl_wait returns for
-/// it, also if it is over and held back. ZL_ERROR_ARGUMENT if there is no such request, or its
-/// completion was taken.
+/// Makes the completion of request `id` end a zl_wait, whatever delivery its sender chose, also
+/// if it is already held back. ZL_ERROR_ARGUMENT if there is no such request, or its completion
+/// was taken.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -238,9 +243,11 @@ pub unsafe extern "C" fn zl_notify(connection: *mut zl_connection, id: u32) -> z
     }
 }
 
-/// Finishes sending: what was posted is delivered; sends and messages after it return ZL_ERROR_FINISHED, and the
-/// peer's receives that none of it meets end with that, now and later. The other direction goes on, and so does all
-/// that names memory. While messages wait for receives that the peer does not post, it may not learn of it.
+/// Finishes sending. Requests posted before are delivered; later sends and messages return
+/// ZL_ERROR_FINISHED. Receives at the peer that no Transfer or message matches end with that
+/// code, now and later. The other direction stays open, and so do operations on remote memory.
+/// While messages wait for receives that the peer does not post, it may not learn of the
+/// finish.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -254,9 +261,10 @@ pub unsafe extern "C" fn zl_finish(connection: *mut zl_connection) -> zl_status 
     }
 }
 
-/// Tells how many bytes at the start of what request `id` receives or gets are verified and in place, long before
-/// all of it is: they may be read, and passed on. It never becomes less. What is behind them is undefined.
-/// ZL_ERROR_ARGUMENT if no such request is in progress.
+/// Writes to `bytes` how many bytes at the start of the memory of receive or get `id` are
+/// verified and in place. You may read them and pass them on before the request completes. The
+/// number never shrinks; bytes after them are undefined. ZL_ERROR_ARGUMENT if no such request
+/// is in progress.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -275,9 +283,9 @@ pub unsafe extern "C" fn zl_arrived(
     }
 }
 
-/// Waits `timeout_ms` milliseconds (negative: no limit) until more than `beyond` bytes of request `id` have arrived,
-/// and tells how many. ZL_TIMEOUT if they did not, or if zl_wake was called; ZL_ERROR_ARGUMENT if the request is
-/// over: its completion tells the rest.
+/// Waits `timeout_ms` milliseconds (negative: no limit) until more than `beyond` bytes of
+/// request `id` have arrived, and writes how many to `bytes`. ZL_TIMEOUT if they did not, or if
+/// zl_wake was called; ZL_ERROR_ARGUMENT if the request is over: its completion has the result.
 ///
 /// Threads: one at a time; zl_wake of another ends it.
 #[unsafe(no_mangle)]
@@ -306,8 +314,8 @@ fn not_in_progress(id: u32) -> Failure {
     Failure::argument(format!("nothing is being received by request {id}"))
 }
 
-/// Cancels a request, which then ends with ZL_ERROR_CANCELLED and whose memory is not touched any
-/// more. ZL_ERROR_ARGUMENT if it is over already.
+/// Cancels a request: it ends with ZL_ERROR_CANCELLED, and its memory is no longer accessed.
+/// ZL_ERROR_ARGUMENT if it is already over.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]

@@ -1,15 +1,15 @@
-//! What is linked with.
+//! Returns the version of the library and of its binary interface.
 
 use std::ffi::c_char;
 
-/// Version of the binary interface. It grows when programs compiled against an older header would not
-/// work any more. While it is 0, any release may break them.
+/// Version of the binary interface. It grows when programs compiled with an older header would
+/// no longer work. While it is 0, any release may break them.
 pub const ZL_ABI_VERSION: u32 = 0;
 
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
 
-/// Version of the binary interface of the library in use; compare with ZL_ABI_VERSION, that of the
-/// header.
+/// Returns the version of the library's binary interface. Compare it with ZL_ABI_VERSION, the
+/// header's version.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -17,7 +17,7 @@ pub extern "C" fn zl_abi_version() -> u32 {
     ZL_ABI_VERSION
 }
 
-/// Release of the library in use, as "1.2.3".
+/// Returns the library's release, such as "1.2.3".
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]

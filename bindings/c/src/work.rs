@@ -1,44 +1,44 @@
-//! How requests are to be done.
+//! Defines the options of a request.
 
 use crate::status::Failure;
 use zerolane::{Delivery, Work};
 
-/// It completes only if it fails.
+/// The request completes only if it fails.
 pub const ZL_WORK_UNSIGNALLED: u32 = 1;
-/// It begins when all earlier requests of the connection are complete. For requests on the peer's memory,
-/// and messages.
+/// The request starts when all earlier requests of the connection are complete. For requests on
+/// the peer's memory and messages.
 pub const ZL_WORK_FENCE: u32 = 2;
-/// The peer is told, with `immediate`: it gets a completion of kind ZL_KIND_IMMEDIATE. For puts.
+/// The peer gets a completion of kind ZL_KIND_IMMEDIATE with the number `immediate`. For puts.
 pub const ZL_WORK_IMMEDIATE: u32 = 4;
 
-/// How a request is to be done. Where a pointer to it may be null, null means 0 in all fields.
+/// Options of a request. Where a pointer to it may be null, null means 0 in all fields.
 #[repr(C)]
 pub struct zl_work {
-    /// An or of ZL_WORK_...
+    /// ZL_WORK_... flags, joined by |.
     pub flags: u32,
     /// With ZL_WORK_IMMEDIATE: the number.
     pub immediate: u32,
-    /// A value of enum zl_delivery. For sends of Transfers; without effect on others.
+    /// A value of enum zl_delivery. Affects only sends of Transfers.
     pub delivery: u32,
-    /// 0.
+    /// Must be 0.
     pub reserved: u32,
-    /// A number of the program's own, which comes back in the completion: a pointer, an index.
+    /// A number of your own, such as a pointer or an index. The completion returns it.
     pub context: u64,
 }
 
-/// How the sender asks for the arrival of a Transfer to be delivered. Completions come in order in all
-/// modes, and a call that waits for one request in particular (zl_recv_into) returns at its end in all
-/// modes. These wake in all modes: failures, the end of the connection, a Transfer that finds no
-/// receive posted, and one of no bytes.
+/// How the sender wants the arrival of a Transfer delivered. In all modes completions come in
+/// order, and a call that waits for one particular request (zl_recv_into) returns at its end.
+/// Four events wake in all modes: a failure, the end of the connection, a Transfer that matches
+/// no posted receive, and one of no bytes.
 #[repr(u32)]
 pub enum zl_delivery {
-    /// Delivered, and wakes a receiver that waits.
+    /// Delivered, and wakes a waiting receiver.
     ZL_DELIVERY_INTERRUPT = 0,
-    /// Delivered to a receiver that polls: zl_poll, zl_queue_poll, and waiting with a timeout of 0. It
-    /// does not wake a receiver that waits: that one gets it with the next completion that wakes.
+    /// Delivered to a receiver that polls: zl_poll, zl_queue_poll, or a wait with a timeout of
+    /// 0. A waiting receiver gets it with the next completion that wakes.
     ZL_DELIVERY_POLLED = 1,
-    /// No event and no wake-up of its own. The completion is held back, and delivered with the next of
-    /// the connection that is not silent, or when the receiver asks for it with zl_notify.
+    /// No event and no wake-up. The completion is held back until the connection's next
+    /// completion that is not silent, or until the receiver asks for it with zl_notify.
     ZL_DELIVERY_SILENT = 2,
 }
 
@@ -52,7 +52,7 @@ impl From<Delivery> for zl_delivery {
     }
 }
 
-/// The delivery that C's number means.
+/// Converts C's number to a delivery mode.
 fn delivery(number: u32) -> Result<Delivery, Failure> {
     let all = [Delivery::Interrupt, Delivery::Polled, Delivery::Silent];
     let meant = all
@@ -61,10 +61,10 @@ fn delivery(number: u32) -> Result<Delivery, Failure> {
     meant.ok_or_else(|| Failure::argument(format!("{number} is no value of enum zl_delivery")))
 }
 
-/// The work that C asks for.
+/// Converts C's options of a request; the defaults if null.
 ///
 /// # Safety
-/// `work` is null, or points to one.
+/// `work` is null, or points to a zl_work.
 pub(crate) unsafe fn work(work: *const zl_work) -> Result<Work, Failure> {
     // SAFETY: the caller's promise.
     let Some(work) = (unsafe { work.as_ref() }) else {

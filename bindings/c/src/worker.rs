@@ -1,4 +1,4 @@
-//! One loop for many connections, called by the program.
+//! Advances many connections in one loop, which the program calls.
 
 use crate::address::{self, resolve};
 use crate::connection::{take, zl_connection};
@@ -16,23 +16,24 @@ use std::time::Duration;
 use zerolane::Waker;
 use zerolane::worker::{ConnectionId, EndpointId, Event, Worker};
 
-/// Owns endpoints and connections, and moves all of them: one descriptor and one timer for a thousand
-/// sockets. They make progress in zl_worker_progress and zl_worker_wait, or, after zl_worker_spawn, in a
-/// thread of its own. After fork it belongs to the parent, with all that it owns: calls in the child fail with
-/// ZL_ERROR_CLOSED. The child may free its copies; peers are not told.
+/// Owns endpoints and connections and advances all of them, with one descriptor and one timer.
+/// They make progress in zl_worker_progress and zl_worker_wait, or, after zl_worker_spawn, in a
+/// thread of its own. After fork the worker and all that it owns belong to the parent: calls in
+/// the child fail with ZL_ERROR_CLOSED. The child may free its copies, which does not
+/// disconnect peers.
 pub struct zl_worker {
     worker: Arc<Owned<Worker>>,
-    /// Beside the lock, which is held while another thread waits.
+    /// Outside the lock, which a waiting thread holds.
     waker: Waker,
     descriptor: RawFd,
     lent: Mutex<Lent>,
 }
 
-/// Handles that zl_worker_connection gave out.
+/// Handles from zl_worker_connection.
 #[derive(Default)]
 struct Lent {
     live: HashMap<ConnectionId, Arc<zl_connection>>,
-    /// Of connections whose end was told with the last events, which the program may be looking at.
+    /// Handles of connections whose end the last events reported. The program may still use them.
     over: Vec<Arc<zl_connection>>,
 }
 
@@ -44,14 +45,14 @@ impl Lent {
 
 impl zl_worker {
     fn lent(&self) -> MutexGuard<'_, Lent> {
-        // No code under the lock leaves it half changed.
+        // No code under the lock leaves it inconsistent.
         self.lent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The worker, out of a handle that is freed.
+    /// Takes the worker out of its handle, and frees the handle.
     ///
     /// # Safety
-    /// `worker` is null, or from [`give`] and not used any more afterwards.
+    /// `worker` is null, or from [`give`] and not used afterwards.
     pub(crate) unsafe fn take(worker: *mut zl_worker) -> Result<Worker, Failure> {
         if worker.is_null() {
             return Err(Failure::null("worker"));
@@ -59,7 +60,7 @@ impl zl_worker {
         // SAFETY: the caller's promise.
         let zl_worker { worker, lent, .. } = *unsafe { Box::from_raw(worker) };
         drop(lent);
-        // What was lent had the other references.
+        // Only lent handles had other references.
         let held = || Failure::new(zl_status::ZL_ERROR_INTERNAL, "a handle of it is in use");
         Arc::into_inner(worker).ok_or_else(held)?.into_inner()
     }
@@ -68,7 +69,7 @@ impl zl_worker {
 /// Runs `body` on a worker.
 ///
 /// # Safety
-/// As [`handle`].
+/// As for [`handle`].
 unsafe fn with(
     worker: *const zl_worker,
     body: impl FnOnce(&mut Worker) -> Result<zl_status, Failure>,
@@ -94,7 +95,7 @@ fn no_endpoint() -> Failure {
     )
 }
 
-/// Makes a worker that owns nothing yet. Free it with zl_worker_free.
+/// Makes a worker that owns nothing. Free it with zl_worker_free.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -113,8 +114,8 @@ pub unsafe extern "C" fn zl_worker_new(worker: *mut *mut zl_worker) -> zl_status
     })
 }
 
-/// Sets how many microseconds zl_worker_wait, and a thread of its own, look for more before they sleep: 50
-/// unless set. The time adapts to the success of looking.
+/// Sets how many microseconds zl_worker_wait, or the worker's thread, polls before it sleeps;
+/// 50 by default. The time adapts to how often polling finds something.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -128,8 +129,9 @@ pub unsafe extern "C" fn zl_worker_set_spin(worker: *mut zl_worker, spin_us: u32
     }
 }
 
-/// Listens on `address`, "host:port" (port 0: any that is free), with `options`, or the defaults if null.
-/// `endpoint` names it. Connections accepted are the worker's; each is told by ZL_EVENT_ACCEPTED.
+/// Listens on `address`, "host:port" (port 0: any free port), with `options`, or the defaults
+/// if null. `endpoint` gets the endpoint's number. The worker owns accepted connections and
+/// reports each as ZL_EVENT_ACCEPTED.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -154,8 +156,8 @@ pub unsafe extern "C" fn zl_worker_listen(
     }
 }
 
-/// Writes the address that `endpoint` listens on to `buffer`, as "host:port" and a zero. ZL_ADDRESS_LENGTH
-/// bytes are enough.
+/// Writes the address that `endpoint` listens on to `buffer`, as "host:port" and a zero: at
+/// most ZL_ADDRESS_LENGTH bytes. ZL_ERROR_CLOSED if the worker has no such endpoint.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -176,8 +178,9 @@ pub unsafe extern "C" fn zl_worker_local_addr(
     }
 }
 
-/// Lets every client of `endpoint` that connects from now on use the memory with `rights`, an or of
-/// ZL_RIGHT_..., by `name`: registered once, for any number of peers. zl_exported_revoke ends it for all.
+/// Lets every client of `endpoint` that connects from now on use the memory by `name`, with
+/// `rights`, ZL_RIGHT_... flags joined by |. Registered once, for any number of peers;
+/// zl_exported_revoke ends it for all.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -199,7 +202,7 @@ pub unsafe extern "C" fn zl_worker_export(
     }
 }
 
-/// Stops listening. Connections that were accepted go on. ZL_ERROR_CLOSED if it was closed already.
+/// Stops listening. Accepted connections stay open. ZL_ERROR_CLOSED if it was already closed.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -218,9 +221,10 @@ pub unsafe extern "C" fn zl_worker_close_endpoint(
     }
 }
 
-/// Begins to connect to `address`, "host:port", with `options`, or the defaults if null, and returns at once
-/// (the name of a host is looked up first, and its first address taken). `connection` names it. ZL_EVENT_CONNECTED or ZL_EVENT_CLOSED tells
-/// what came of it; what is posted before waits.
+/// Begins to connect to `address`, "host:port", with `options`, or the defaults if null, and
+/// returns at once, after it looked up the host name (its first address is used). `connection`
+/// gets the connection's number. ZL_EVENT_CONNECTED or ZL_EVENT_CLOSED reports the result;
+/// requests posted before that wait.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -245,8 +249,8 @@ pub unsafe extern "C" fn zl_worker_connect(
     }
 }
 
-/// Takes over a connection: an endpoint's, another worker's. Its handle is freed, also if this fails; only
-/// one that is null or a worker's is left as it is.
+/// Takes over a connection, of an endpoint or released by another worker; `id` gets its number.
+/// Frees the connection's handle, also on failure, unless it is null or a worker's.
 ///
 /// Threads: one at a time; the last that uses the connection's handle.
 #[unsafe(no_mangle)]
@@ -265,9 +269,10 @@ pub unsafe extern "C" fn zl_worker_adopt(
     }
 }
 
-/// Gives a connection out of the worker's hands: for the program to drive, or for another worker. Handles that
-/// zl_worker_connection gave out for it are over. ZL_ERROR_CLOSED if it is none of this worker's, or is not connected.
-/// Its events that were not taken stay here. End it with zl_close or zl_connection_free.
+/// Takes a connection out of the worker, so that the program can drive it or give it to another
+/// worker. Its handles from zl_worker_connection become invalid; its events that were not taken
+/// stay here. ZL_ERROR_CLOSED if it is not a connection of this worker, or is not connected.
+/// End the connection with zl_close or zl_connection_free.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -290,17 +295,18 @@ pub unsafe extern "C" fn zl_worker_release(
     }
 }
 
-/// A handle of connection `id`, for the functions that post, cancel, export, or tell something of a connection.
-/// What it is asked begins with the next zl_worker_progress. The functions that wait for the end of a request,
-/// zl_poll, zl_wait and zl_close refuse it: its completions are events of the worker.
+/// Returns a handle of connection `id`, for functions that post, cancel, export or query.
+/// Requests start with the next zl_worker_progress. Functions that wait for a request, zl_poll,
+/// zl_wait and zl_close refuse the handle with ZL_ERROR_ARGUMENT: the worker reports its
+/// completions as events. ZL_ERROR_CLOSED if the worker has no such connection.
 ///
-/// The handle is the worker's, and the same each time. It is valid until the call of zl_worker_events after the
-/// one that told of its ZL_EVENT_CLOSED, until zl_worker_release, zl_worker_spawn or zl_worker_free. Between
-/// the end of the connection and that, functions return ZL_ERROR_CLOSED. ZL_ERROR_CLOSED also here, if the
-/// worker has no such connection.
+/// The worker owns the handle and returns the same one each time. It is valid until the
+/// zl_worker_events call after the one that reported ZL_EVENT_CLOSED, and until
+/// zl_worker_release, zl_worker_spawn or zl_worker_free. Once the connection is over, functions
+/// return ZL_ERROR_CLOSED.
 ///
-/// Threads: one at a time. Using the handle counts as using the worker: ZL_ERROR_BUSY while another thread
-/// does.
+/// Threads: one at a time. Using the handle counts as using the worker: ZL_ERROR_BUSY while
+/// another thread does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zl_worker_connection(
     worker: *mut zl_worker,
@@ -326,8 +332,8 @@ pub unsafe extern "C" fn zl_worker_connection(
     }
 }
 
-/// Begins to close a connection: what was posted to be sent is sent, as by zl_close, then the peer is
-/// told. ZL_EVENT_CLOSED follows. ZL_ERROR_CLOSED if it is over already.
+/// Begins to close a connection: completes posted sends, as zl_close does, then tells the peer.
+/// ZL_EVENT_CLOSED follows. ZL_ERROR_CLOSED if it is already over.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -360,8 +366,8 @@ pub unsafe extern "C" fn zl_worker_connections(
     }
 }
 
-/// Moves what can be moved, a bounded amount of work, and returns: ZL_READY if there may be more to do at once,
-/// ZL_OK if not.
+/// Does a bounded amount of work and returns: ZL_READY if there may be more to do at once,
+/// otherwise ZL_OK.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -375,8 +381,8 @@ pub unsafe extern "C" fn zl_worker_progress(worker: *mut zl_worker) -> zl_status
     }
 }
 
-/// Makes progress until there is an event (ZL_OK), or zl_worker_wake was called, or `timeout_ms` milliseconds
-/// (negative: no limit) are over (ZL_TIMEOUT).
+/// Makes progress until there is an event (ZL_OK), or until zl_worker_wake was called or
+/// `timeout_ms` milliseconds (negative: no limit) passed (ZL_TIMEOUT).
 ///
 /// Threads: one at a time; zl_worker_wake of another ends it.
 #[unsafe(no_mangle)]
@@ -390,8 +396,9 @@ pub unsafe extern "C" fn zl_worker_wait(worker: *mut zl_worker, timeout_ms: i64)
     }
 }
 
-/// Takes up to `capacity` events, at least 1; `count` says how many there were, ZL_TIMEOUT that there were none. It
-/// makes no progress. Handles of connections whose end the call before told of are over (zl_worker_connection).
+/// Takes up to `capacity` events, at least 1, without making progress. `count` gets their
+/// number; ZL_TIMEOUT if there were none. Invalidates handles of connections whose end the
+/// previous call reported (zl_worker_connection).
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -420,9 +427,10 @@ pub unsafe extern "C" fn zl_worker_events(
     }
 }
 
-/// To be called before the program sleeps on zl_worker_fd by its own means: the descriptor becomes readable when
-/// something arrives, a timer expires or zl_worker_wake is called. ZL_READY if there is something to do
-/// already: then the program must not sleep, but call zl_worker_progress, which it does in any case after it slept.
+/// Call this before the program sleeps on zl_worker_fd: the descriptor becomes readable when
+/// something arrives, a timer expires or zl_worker_wake is called. ZL_READY if there is
+/// something to do already: do not sleep, call zl_worker_progress. Call zl_worker_progress also
+/// after each sleep.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -436,7 +444,8 @@ pub unsafe extern "C" fn zl_worker_arm(worker: *mut zl_worker) -> zl_status {
     }
 }
 
-/// The descriptor to watch for POLLIN after zl_worker_arm; -1 if `worker` is null. Do not read it.
+/// Returns the descriptor to watch for POLLIN after zl_worker_arm; -1 if `worker` is null. Do
+/// not read it.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -445,8 +454,9 @@ pub unsafe extern "C" fn zl_worker_fd(worker: *const zl_worker) -> c_int {
     unsafe { handle(worker, "worker") }.map_or(-1, |worker| worker.descriptor)
 }
 
-/// Writes to `timeout_ms` how many milliseconds zl_worker_progress has nothing to do unless the descriptor becomes
-/// readable; -1 if no timer runs. The descriptor, after zl_worker_arm, tells of that, too.
+/// Writes to `timeout_ms` for how many milliseconds zl_worker_progress has nothing to do unless
+/// the descriptor becomes readable; -1 if no timer runs. After zl_worker_arm the descriptor
+/// covers timers too.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -463,8 +473,8 @@ pub unsafe extern "C" fn zl_worker_next_timeout(
     }
 }
 
-/// Ends a zl_worker_wait of another thread, or the next one if none is in progress, and makes the descriptor
-/// readable after zl_worker_arm.
+/// Ends another thread's zl_worker_wait, or the next one if none is in progress, and makes the
+/// descriptor readable after zl_worker_arm.
 ///
 /// Threads: any, also while another uses the worker.
 #[unsafe(no_mangle)]
@@ -478,8 +488,8 @@ pub unsafe extern "C" fn zl_worker_wake(worker: *const zl_worker) -> zl_status {
     })
 }
 
-/// Ends all it owns at once, tells the peers if possible, and frees it. Null does nothing. Memory of requests is
-/// not touched any more.
+/// Ends all connections and endpoints of the worker at once, tells the peers if possible, and
+/// frees it. Memory of requests is no longer accessed. Null does nothing.
 ///
 /// Threads: the last that uses it.
 #[unsafe(no_mangle)]

@@ -1,33 +1,33 @@
-//! A header as its items: text taken apart, nothing of C understood beyond what cbindgen writes.
+//! Splits the text of a header into its items. Understands only the C that cbindgen writes.
 
-/// What an item is.
+/// The kind of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Constant,
-    /// An enum, a structure, or a type whose content is not told.
+    /// An enum, a structure, or an opaque type.
     Type,
     Function,
 }
 
-/// Something that the header declares, with the comment before it.
+/// A declaration of the header, with the comment before it.
 #[derive(Debug)]
 pub(crate) struct Item {
     pub(crate) name: String,
     pub(crate) kind: Kind,
-    /// As it stands in the header.
+    /// Comment and declaration.
     pub(crate) text: String,
     /// The comment, in paragraphs.
     pub(crate) doc: Vec<String>,
-    /// Behind the comment.
+    /// The text after the comment.
     pub(crate) declaration: String,
 }
 
 #[derive(Debug)]
 pub(crate) struct Header {
-    /// Before the first item.
+    /// The text before the first item.
     pub(crate) prologue: String,
     pub(crate) items: Vec<Item>,
-    /// Behind the last.
+    /// The text after the last item.
     pub(crate) epilogue: String,
 }
 
@@ -88,7 +88,7 @@ fn named(declaration: &str) -> (Kind, &str) {
     )
 }
 
-/// The identifier at the beginning of `text`.
+/// The identifier at the start of `text`.
 pub(crate) fn word(text: &str) -> &str {
     let end = text.find(|it: char| !it.is_ascii_alphanumeric() && it != '_');
     &text[..end.unwrap_or(text.len())]

@@ -1,4 +1,4 @@
-//! The committed header and manual pages are those that the sources make, and docs/reference/names.md names what there is.
+//! Tests that the committed header and manual pages match the sources, and that docs/reference/names.md is complete.
 //!
 //! After a change of the interface: `ZEROLANE_UPDATE_HEADER=1 cargo test -p zerolane-c --test header`.
 #![allow(non_snake_case)]
@@ -17,7 +17,7 @@ fn crate_dir() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// What cbindgen makes of the sources, in its order.
+/// cbindgen's header, in its order.
 fn generated() -> Header {
     let config =
         cbindgen::Config::from_file(crate_dir().join("cbindgen.toml")).expect("the settings");
@@ -32,7 +32,7 @@ fn find<'a>(header: &'a Header, name: &str) -> &'a Item {
     found.unwrap_or_else(|| panic!("tests/header/sections.rs names {name}, which is not there"))
 }
 
-/// The file is what was made; if asked for, it becomes so.
+/// Checks that the file matches `made`; with `ZEROLANE_UPDATE_HEADER`, writes it first.
 fn is_committed(path: &Path, made: &str) {
     if std::env::var_os("ZEROLANE_UPDATE_HEADER").is_some() {
         std::fs::write(path, made).expect("written");
@@ -64,7 +64,7 @@ fn sections__have_every_item_once() {
     }
 }
 
-/// A beginner reads the header from its top: what is needed first comes first, whatever file it is written in.
+/// Beginners read the header from the top: items needed first come first, whatever their source file.
 #[test]
 fn header__is_what_the_sources_make_in_the_order_of_a_tutorial() {
     let header = generated();
@@ -146,7 +146,7 @@ fn manual__has_no_fault_that_mandoc_finds() {
         return;
     };
     let said = String::from_utf8(linted.stdout).expect("UTF-8");
-    // The pages are not installed where they refer to each other.
+    // The pages refer to each other and are not installed.
     let faults: Vec<_> = said
         .lines()
         .filter(|it| !it.contains("referenced manual not found"))

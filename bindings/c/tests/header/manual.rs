@@ -1,11 +1,11 @@
-//! Manual pages in mdoc: one for each section of the header.
+//! Makes a manual page in mdoc of each section of the header.
 
 use super::find;
 use super::items::{Header, Item, Kind, paragraphs, word, wrapped};
 use super::sections::{DATE, SECTIONS, Section};
 use std::fmt::Write;
 
-/// Longest line of a page, as mdoc's style has it.
+/// Longest line of a page, by mdoc's style.
 const WIDTH: usize = 78;
 
 pub(crate) fn page(section: &Section, header: &Header) -> String {
@@ -55,8 +55,8 @@ pub(crate) fn page(section: &Section, header: &Header) -> String {
     line(put, ".Sh RETURN VALUES");
     text(
         put,
-        "A function that returns a zl_status returns ZL_OK, another value that is not negative and says what came \
-         of it, or a negative code; then zl_last_error tells why, in a sentence.",
+        "A function that returns a zl_status returns ZL_OK, another value that is not negative, or a negative code \
+         of failure; then zl_last_error describes the failure in a sentence.",
     );
     line(put, ".Sh SEE ALSO");
     let mut others: Vec<_> = SECTIONS.iter().map(|it| it.page).collect();
@@ -101,7 +101,7 @@ fn prototype(page: &mut String, function: &Item) {
     line(page, ".Fc");
 }
 
-/// Each item with what its comment says.
+/// Each item with its comment.
 fn list(page: &mut String, items: &[&Item], head: impl Fn(&Item) -> String) {
     line(page, ".Bl -tag -width Ds");
     for item in items {
@@ -141,7 +141,7 @@ fn members(page: &mut String, item: &Item) {
     line(page, ".El");
 }
 
-/// A paragraph: each sentence begins a line, names stand out.
+/// A paragraph: each sentence starts a line, and names are in italics.
 fn text(page: &mut String, paragraph: &str) {
     let mut sentences = vec![String::new()];
     let words: Vec<&str> = paragraph.split_whitespace().collect();
@@ -168,7 +168,7 @@ fn text(page: &mut String, paragraph: &str) {
     }
 }
 
-/// `name` in italics, and what the header declares too.
+/// Puts names in backticks and names of the header in italics.
 fn marked(text: &str) -> String {
     let escaped = text.replace('\\', "\\e");
     let parts: Vec<&str> = escaped.split('`').collect();

@@ -1,10 +1,10 @@
-//! One thing has one name in Rust, C and Python: docs/reference/names.md has all of them, and no other.
+//! Tests that docs/reference/names.md has every name of the Rust, C and Python interfaces, and no other.
 
 use super::items::Kind;
 use super::{SECTIONS, crate_dir, generated};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What Rust's surface is read from.
+/// The files of Rust's interface.
 const RUST: [&str; 14] = [
     "connection.rs",
     "arrived.rs",
@@ -43,9 +43,9 @@ const PREFIXES: [(&str, &str); 8] = [
     ("ExportedRegion", "zl_exported_"),
     ("Pending", "zl_pending_"),
 ];
-/// The class of what every request has, which Python's connections extend.
+/// The class of requests, which Python's connections extend.
 const REQUESTS: &str = "Requests";
-/// The heading of those that are called otherwise, with the reason.
+/// The heading of names that differ, with the reason.
 const OTHERWISE: &str = "## Differences";
 
 type Names = BTreeSet<String>;
@@ -71,6 +71,7 @@ fn rows() -> Vec<[Names; 3]> {
         .collect()
 }
 
+<<<<<<< HEAD
 /// The names in a cell. A sign of equality stands for the names of `rust`, spelled as in the cell's language.
 fn named(cell: &str, rust: &Names, spelled: fn(&str) -> String) -> Names {
     let mut all = backticked(cell);
@@ -94,6 +95,9 @@ fn in_python(rust: &str) -> String {
 }
 
 /// What stands in backticks; `a_{b, c}_d` is `a_b_d` and `a_c_d`.
+=======
+/// The words in backticks.
+>>>>>>> f6190b2e (c: rewrite the header's comments as a tutorial)
 fn backticked(text: &str) -> Names {
     let words = text.split('`').skip(1).step_by(2);
     words.flat_map(expanded).collect()
@@ -115,7 +119,7 @@ fn column(index: usize) -> Names {
         .collect()
 }
 
-/// `Type::function` of all that is public.
+/// `Type::function` of every public function.
 fn rust_surface() -> Names {
     let mut names = Names::new();
     for file in RUST {
@@ -140,7 +144,7 @@ fn rust_surface() -> Names {
     names
 }
 
-/// `Class.method` of the classes listed, and the functions of the module.
+/// `Class.method` of the listed classes, and the functions of the module.
 fn python_surface() -> Names {
     let mut names = Names::new();
     let mut class = String::new();
@@ -205,7 +209,7 @@ fn names__of_c_are_in_the_table() {
 #[test]
 fn names__of_python_are_in_the_table() {
     let mut documented = column(2);
-    // A class stands for what makes one.
+    // A class stands for its constructor.
     let is_listed = |it: &str| match it.split_once('.') {
         Some((class, _)) => PYTHON.contains(&class),
         None => it.starts_with(char::is_lowercase),
@@ -214,7 +218,7 @@ fn names__of_python_are_in_the_table() {
     are_the_same(&documented, &python_surface(), "Python's");
 }
 
-/// A name of C is Rust's with the type before it; if not, the document says why.
+/// A C name is Rust's name with the type before it; for other names the document gives the reason.
 #[test]
 fn names__of_c_are_those_of_rust() {
     let document = read("docs/reference/names.md");

@@ -1,25 +1,25 @@
-//! The order of the header, which is that of a tutorial. Each section is a manual page as well.
+//! Lists the sections of the header, in the order of a tutorial. Each section is a manual page too.
 
 pub(crate) struct Section {
-    /// Of the manual; also a function that is described there.
+    /// The name of the manual page: a function that it describes.
     pub(crate) page: &'static str,
     pub(crate) title: &'static str,
     pub(crate) about: &'static str,
-    /// In order: what is used by value, or pointed to, comes before what uses it.
+    /// The items in order: types before the items that use them.
     pub(crate) items: &'static [&'static str],
 }
 
-/// Of the manual pages: when the interface changed last.
+/// The date in the manual pages: when the interface changed last.
 pub(crate) const DATE: &str = "November 25, 2026";
 
 pub(crate) const SECTIONS: &[Section] = &[
     Section {
         page: "zl_connect",
         title: "Connect, send, receive, close",
-        about: "One end listens, the other connects. One send is one receive, of any length. Functions \
-                return a code; the text of a failure is kept for each thread. Each function says which \
-                threads may call it. Any: at any time. One at a time: a call while another thread is in \
-                one with the same handle returns ZL_ERROR_BUSY and does nothing.",
+        about: "One end listens, the other connects. One send matches one receive, of any length. Functions \
+                return a zl_status and write results through pointers. Each comment says which threads may \
+                call the function. Any: at any time. One at a time: a call returns ZL_ERROR_BUSY and does \
+                nothing while another thread is in a call with the same handle.",
         items: &[
             "ZL_ABI_VERSION",
             "zl_abi_version",
@@ -50,9 +50,9 @@ pub(crate) const SECTIONS: &[Section] = &[
     Section {
         page: "zl_post_send",
         title: "Many requests in flight",
-        about: "Memory is named as a region. Requests on parts of it are posted, and complete later: \
-                until then the memory belongs to the library. A request may carry a context, a number \
-                that comes back in its completion. Completions of many connections may go to one queue.",
+        about: "Requests on parts of a region are posted and complete later; until then their memory belongs \
+                to the library. A request may carry a context, a number that its completion returns. \
+                Completions of many connections may go to one queue.",
         items: &[
             "zl_region",
             "zl_region_new",
@@ -98,10 +98,10 @@ pub(crate) const SECTIONS: &[Section] = &[
     Section {
         page: "zl_put",
         title: "Remote memory",
-        about: "One end exports memory, with rights; the other puts, gets, and changes words of 8 bytes \
-                atomically. Memory is served while its owner computes, or sleeps, if a worker's thread has the \
-                endpoint: zl_worker_spawn, then zl_endpoint_handle_export. Otherwise a put takes effect in the \
-                owner's calls alone.",
+        about: "One end exports memory with rights; the other puts, gets, and changes words of 8 bytes \
+                atomically. A worker's thread serves memory while its owner computes or sleeps: \
+                zl_worker_spawn, then zl_endpoint_handle_export. Otherwise a put takes effect only during \
+                the owner's calls.",
         items: &[
             "ZL_RIGHT_READ",
             "ZL_RIGHT_WRITE",
@@ -137,8 +137,8 @@ pub(crate) const SECTIONS: &[Section] = &[
     Section {
         page: "zl_send_message",
         title: "Messages",
-        about: "Up to 128 bytes of control, with or without a payload of any length. The n-th receive gets the \
-                n-th message; one that finds no receive waits.",
+        about: "A message has up to 128 bytes of control, and a payload of any length or none. The n-th receive \
+                gets the n-th message; a message without a receive waits for one.",
         items: &[
             "zl_send_message",
             "zl_recv_message",
@@ -150,9 +150,9 @@ pub(crate) const SECTIONS: &[Section] = &[
     Section {
         page: "zl_worker_new",
         title: "Workers: many connections in one loop",
-        about: "A worker owns endpoints and connections, which it names by numbers, and tells by events what \
-                happened to them. The program calls it: zl_worker_wait, then zl_worker_events; or, in an event \
-                loop of its own, zl_worker_progress after it slept on the descriptor.",
+        about: "A worker owns endpoints and connections, identifies them by numbers, and reports events. Call \
+                zl_worker_wait, then zl_worker_events; or, in your own event loop, zl_worker_arm before you \
+                sleep on zl_worker_fd and zl_worker_progress afterwards.",
         items: &[
             "zl_worker",
             "zl_worker_new",
@@ -182,8 +182,8 @@ pub(crate) const SECTIONS: &[Section] = &[
     Section {
         page: "zl_worker_spawn",
         title: "Workers in a thread of their own",
-        about: "Peers are served while the program does something else: exported memory is read and written, \
-                keep-alives are answered. Any thread uses the handles; a request is waited for by its zl_pending.",
+        about: "The thread serves peers while the program does something else: it serves exported memory and \
+                answers keep-alives. Any thread may use the handles; wait for a request with its zl_pending.",
         items: &[
             "zl_worker_thread",
             "zl_endpoint_handle",
@@ -231,8 +231,8 @@ pub(crate) const SECTIONS: &[Section] = &[
     Section {
         page: "zl_options_new",
         title: "Settings and security",
-        about: "Connections are encrypted with keys made for each connection or endpoint: no third party can \
-                listen in, but the peer's identity is not known. Lasting keys are in files.",
+        about: "By default, each connection or endpoint makes a fresh key: no third party can listen in, but \
+                the peer's identity is unknown. Lasting keys are in files.",
         items: &[
             "zl_options_new",
             "zl_option",
@@ -260,14 +260,14 @@ pub(crate) const SECTIONS: &[Section] = &[
     Section {
         page: "zl_account_read",
         title: "Counters",
-        about: "What a connection did: bytes placed and copied, datagrams, system calls.",
+        about: "Bytes placed and copied, datagrams and system calls of a connection.",
         items: &["zl_account", "zl_account_read", "zl_handle_account"],
     },
     Section {
         page: "zl_paths_read",
         title: "Paths",
-        about: "A connection over UDP may have several paths, from several interfaces: payload goes by all, and one that \
-                dies loses nothing. docs/reference/lanes.md, \"Several paths\".",
+        about: "A connection over UDP or raw Ethernet may have several paths, from several interfaces. Payload uses \
+                all of them; a path that fails loses nothing. docs/reference/lanes.md, \"Several paths\".",
         items: &[
             "zl_options_add_path",
             "zl_add_path",
@@ -279,8 +279,8 @@ pub(crate) const SECTIONS: &[Section] = &[
     },
     Section {
         page: "zl_receive",
-        title: "Names of before",
-        about: "They go with the next release.",
+        title: "Deprecated names",
+        about: "The next release removes these.",
         items: &[
             "zl_receive",
             "zl_post_receive",
