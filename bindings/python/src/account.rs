@@ -1,38 +1,38 @@
-//! What was counted.
+//! Returns a connection's counters.
 
 use pyo3::prelude::*;
 use zerolane::counters::LaneKind;
 
-/// What a connection did since it began: every byte placed or copied again, and the datagrams.
+/// Counters of a connection since it began: payload bytes placed or copied again, and datagrams.
 #[pyclass(frozen, get_all, module = "zerolane")]
 pub(crate) struct Account {
-    /// Payload bytes that came to where they belong without a copy in user space.
+    /// Payload bytes that reached their place without a copy in user space.
     bytes_placed: u64,
-    /// Payload bytes copied again in user space.
+    /// Payload bytes copied once more in user space.
     bytes_moved: u64,
     /// Payload bytes handed to the kernel.
     bytes_sent: u64,
-    /// Of these, the bytes that the kernel sent from where they lay, without a copy of its own.
+    /// Of `bytes_sent`, bytes that the kernel sent without its own copy.
     bytes_given: u64,
     /// Datagrams handed to the kernel.
     datagrams_sent: u64,
     /// Datagrams taken from the kernel.
     datagrams_received: u64,
-    /// Datagrams the kernel dropped because the receive buffer was full.
+    /// Datagrams that the kernel dropped because the receive buffer was full.
     dropped_socket_buffer: u64,
-    /// Receive buffer the kernel granted, bytes.
+    /// Receive buffer that the kernel granted, in bytes.
     receive_buffer: usize,
-    /// What carries the connection: "udp", "shared_memory" or "ethernet".
+    /// The connection's lane: "udp", "shared_memory", "ethernet" or "ip118".
     lane: &'static str,
-    /// Why no shared memory carries it, in words, where that was asked for.
+    /// Why the connection does not use shared memory although requested; None otherwise.
     no_shared_memory: Option<String>,
-    /// Whether frames of raw Ethernet come and leave by AF_XDP.
+    /// Whether raw Ethernet frames come and leave by AF_XDP.
     bypass: bool,
-    /// Why they do not, in words, where `Options(device=...)` was to have them do so.
+    /// Why they do not, if `Options(device=...)` requested it; None otherwise.
     no_bypass: Option<String>,
-    /// Why a path that was to be added was not, in words: the last such.
+    /// Why the last path that failed could not be added; None otherwise.
     no_path: Option<String>,
-    /// Puts, gets and atomic operations of this end done in the peer's memory as mapped here, without the peer's CPU
+    /// Puts, gets and atomic operations that this end did in its mapping of the peer's memory, without the peer's CPU
     /// (`ExportedRegion.memfd`).
     direct_operations: u64,
 }

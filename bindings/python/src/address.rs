@@ -1,4 +1,4 @@
-//! Addresses: "host:port", "[ip%interface]:port" or "ether:IFACE/MAC:PORT", or a tuple as Python's sockets have it.
+//! Parses addresses: "host:port", "[ip%interface]:port", "ether:IFACE/MAC:PORT", or a tuple of Python's sockets.
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -7,11 +7,11 @@ use std::net::SocketAddr;
 use zerolane::lanes;
 use zerolane::options::LaneChoice;
 
-/// What Python calls an address.
+/// An address given by Python.
 pub(crate) enum Address {
     Text(String),
     Pair(String, u16),
-    /// Of IPv6: host, port, flow and the number of the interface.
+    /// An IPv6 tuple: host, port, flow and interface number.
     Full(String, u16, u32, u32),
 }
 
@@ -42,7 +42,7 @@ impl<'py> FromPyObject<'_, 'py> for Address {
 }
 
 impl Address {
-    /// Asks for its addresses for this lane; may wait for a name server.
+    /// Resolves to addresses for this lane; may block on a name server.
     pub(crate) fn resolve(&self, lane: LaneChoice) -> zerolane::Result<Vec<SocketAddr>> {
         let found = match self {
             Address::Text(text) => lanes::resolve(text, lane),
@@ -59,7 +59,7 @@ impl Address {
         found.map_err(zerolane::Error::Address)
     }
 
-    /// The first of its addresses.
+    /// The first resolved address.
     pub(crate) fn first(&self, py: Python<'_>, lane: LaneChoice) -> PyResult<SocketAddr> {
         let first = py.detach(|| Ok(self.resolve(lane)?.into_iter().next()));
         first
@@ -68,7 +68,7 @@ impl Address {
     }
 }
 
-/// The address with that flow, and of the interface with that number unless it says another.
+/// The address with that flow, and with that interface unless it has one.
 fn full(mut address: SocketAddr, flow: u32, interface: u32) -> SocketAddr {
     if let SocketAddr::V6(it) = &mut address {
         it.set_flowinfo(flow);
@@ -79,7 +79,7 @@ fn full(mut address: SocketAddr, flow: u32, interface: u32) -> SocketAddr {
     address
 }
 
-/// As Python's sockets are told it: host and port. A link-local host has the number of its interface behind a `%`.
+/// Host and port, as for Python's sockets. A link-local host has the number of its interface after a `%`.
 pub(crate) fn pair(address: SocketAddr) -> (String, u16) {
     let host = match address {
         SocketAddr::V6(it) if it.scope_id() != 0 => format!("{}%{}", it.ip(), it.scope_id()),
@@ -88,7 +88,7 @@ pub(crate) fn pair(address: SocketAddr) -> (String, u16) {
     (host, address.port())
 }
 
-/// As a text.
+/// As text.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

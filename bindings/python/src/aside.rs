@@ -1,4 +1,4 @@
-//! Calls that nothing interrupts, in threads of their own.
+//! Runs calls that a signal cannot interrupt in threads of their own.
 
 use crate::errors;
 use crate::patience::Patience;
@@ -8,11 +8,11 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
 use zerolane::Result;
 
-/// Runs `call` in a thread of its own, and waits for it as Python waits. What ends the wait does not end the call: it
-/// goes on, and what comes of it is dropped.
+/// Runs `call` in a thread of its own and waits for it, interruptibly. If the wait is interrupted, the call continues
+/// and its result is dropped.
 ///
 /// # Errors
-/// Those of `call`, and what a signal handler raised.
+/// Those of `call`, and the exception of a signal handler.
 pub(crate) fn aside<T: Send + 'static>(
     py: Python<'_>,
     call: impl FnOnce() -> Result<T> + Send + 'static,
@@ -20,7 +20,7 @@ pub(crate) fn aside<T: Send + 'static>(
     let (tell, told) = sync_channel(1);
     let thread = thread::Builder::new().name("zerolane-call".to_owned());
     let started = thread.spawn(move || {
-        // Nobody waits for it any more.
+        // The caller may have stopped waiting.
         let _ = tell.send(call());
     });
     started.map_err(|error| errors::of(py, error.into()))?;

@@ -1,4 +1,4 @@
-//! A worker in a thread of its own, and its handles.
+//! Runs a worker in a thread of its own, and gives handles to use it.
 
 use crate::account::Account;
 use crate::address::{Address, pair};
@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use zerolane::failure::{CloseReason, Reason, TransferError};
 use zerolane::worker::WorkerHandle;
 
-/// A completion, or the exception of the request that failed.
+/// The completion, or the exception of a failed request.
 fn completed(py: Python<'_>, completion: zerolane::Completion) -> PyResult<Py<PyAny>> {
     Completion::new(py, completion)
         .succeeded(py)?
@@ -42,20 +42,19 @@ fn nothing(py: Python<'_>, (): ()) -> PyResult<Py<PyAny>> {
     Ok(py.None())
 }
 
-/// What Python has already: a number, a truth.
+/// Converts a plain value such as a number or a boolean.
 fn plain<T: for<'py> IntoPyObject<'py>>(py: Python<'_>, value: T) -> PyResult<Py<PyAny>> {
     value.into_py_any(py)
 }
 
-/// A worker that runs in a thread of its own, made by `Worker.spawn`. A context manager: leaving it sends what was
-/// posted and closes all, or at once if an exception is on its way.
+/// A worker in a thread of its own, from `Worker.spawn`. As a context manager it completes posted sends and closes
+/// everything on exit, or ends at once on an exception.
 ///
-/// Its methods, and those of its handles, are for any thread, and return at once: what they return is to be waited
-/// for, or awaited. The thread never needs the interpreter: peers are served, and exported memory is read and
-/// written, whatever Python does.
+/// Any thread may call its methods and those of its handles. They return at once with a Pending to wait for or await.
+/// The thread never needs the interpreter: it serves peers and exported memory whatever Python does.
 #[pyclass(frozen, module = "zerolane")]
 pub(crate) struct WorkerThread {
-    /// None when it is over.
+    /// `None` once the worker is over.
     thread: Mutex<Option<zerolane::worker::WorkerThread>>,
     handle: WorkerHandle,
 }
@@ -76,7 +75,8 @@ impl WorkerThread {
 
 #[pymethods]
 impl WorkerThread {
-    /// Listens on `address`, "host:port" or a tuple of both; port 0 is any that is free. Gives an EndpointHandle.
+    /// Listens on `address`, "host:port" or a tuple of both; port 0 is any free port. Returns a Pending of an
+    /// EndpointHandle.
     #[pyo3(signature = (address, options=None))]
     fn listen(
         &self,
@@ -93,7 +93,7 @@ impl WorkerThread {
         }))
     }
 
-    /// Connects. Of a name with several addresses it takes the first. Gives a ConnectionHandle.
+    /// Connects to `address`, and to the first address of a name. Returns a Pending of a ConnectionHandle.
     #[pyo3(signature = (address, options=None))]
     fn connect(
         &self,
@@ -108,15 +108,15 @@ impl WorkerThread {
         Ok(Pending::new(connecting, connected))
     }
 
-    /// Takes over a connection, which is closed to others then. Gives a ConnectionHandle.
+    /// Takes over a connection, whose other users find it closed. Returns a Pending of a ConnectionHandle.
     fn adopt(&self, py: Python<'_>, connection: &Bound<'_, Connection>) -> PyResult<Pending> {
         let connection = connection.get().give_up(py)?;
         Ok(Pending::new(self.handle.adopt(connection), connected))
     }
 
-    /// Sends what was posted, closes everything, and waits for the end. It waits as long as anything of what was posted
-    /// comes further, and gives up one to two idle timeouts after the last of it did. A second call does nothing. Ctrl-C
-    /// ends the wait: the worker goes on to its end.
+    /// Completes posted sends, closes everything, and waits for the end. Gives up one to two idle timeouts after posted
+    /// requests stopped making progress. A second call does nothing. Ctrl-C ends the wait; the worker continues to its
+    /// end.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
         let Some(thread) = self.take() else {
             return Ok(());
@@ -124,7 +124,7 @@ impl WorkerThread {
         aside(py, move || thread.stop())
     }
 
-    /// Ends at once: peers are told, and what handles wait for is refused.
+    /// Ends at once: peers are told, and requests of handles are refused.
     fn abort(&self, py: Python<'_>) {
         py.detach(|| drop(self.take()));
     }
@@ -153,7 +153,7 @@ fn connected(py: Python<'_>, handle: zerolane::worker::ConnectionHandle) -> PyRe
     ConnectionHandle(Mutex::new(Some(handle))).into_py_any(py)
 }
 
-/// An endpoint of a worker in a thread of its own. It is closed when the last name of it is gone.
+/// An endpoint of a worker's thread. It closes when its last reference is gone.
 #[pyclass(frozen, module = "zerolane")]
 pub(crate) struct EndpointHandle(zerolane::worker::EndpointHandle);
 
@@ -165,14 +165,14 @@ impl EndpointHandle {
         pair(self.0.local_addr())
     }
 
-    /// The next connection: gives a ConnectionHandle. Those that are not asked for are served all the same: what the
-    /// endpoint exports is theirs to use.
+    /// Returns a Pending of the next connection, a ConnectionHandle. Connections that were not asked for are served
+    /// too: they may use what the endpoint exports.
     fn accept(&self) -> Pending {
         Pending::new(self.0.accept(), connected)
     }
 
-    /// Lets every client that connects from now on use `region` with `rights`, by `name`: exported once, for any
-    /// number of peers. Revoking the region ends it for all. Gives None when it is done.
+    /// Lets every client that connects from now on use `region` by `name`, with `rights`: exported once, for any number
+    /// of peers. Revoking the region ends it for all. Returns a Pending of None.
     fn export(
         &self,
         py: Python<'_>,
@@ -189,11 +189,11 @@ impl EndpointHandle {
     }
 }
 
-/// A connection of a worker in a thread of its own, for any thread. When the last name of it is gone it is closed: what
-/// was posted to be sent is sent, in the background.
+/// A connection of a worker's thread, for use by any thread. When its last reference is gone it closes in the
+/// background, once posted sends are completed.
 ///
-/// Requests are begun in the order in which one thread asks for them; what finds no room waits. They give a
-/// Completion, or raise why the request failed.
+/// Requests of one thread start in its order; if there is no room they wait. They return a Pending of a Completion,
+/// which raises the request's error.
 #[pyclass(frozen, module = "zerolane")]
 pub(crate) struct ConnectionHandle(Mutex<Option<zerolane::worker::ConnectionHandle>>);
 
@@ -211,19 +211,20 @@ impl ConnectionHandle {
 
 #[pymethods]
 impl ConnectionHandle {
-    /// The peer's address when the connection was made: host and port.
+    /// The peer's address at the time when the connection was made: host and port.
     #[getter]
     fn peer_addr(&self, py: Python<'_>) -> PyResult<(String, u16)> {
         Ok(pair(self.handle(py)?.peer_addr()))
     }
 
-    /// The key that the peer proved to own; None if the connection is plain.
+    /// The key that the peer proved it owns; None if the connection is plain.
     #[getter]
     fn peer_key(&self, py: Python<'_>) -> PyResult<Option<String>> {
         Ok(self.handle(py)?.peer_key().map(|key| key.to_string()))
     }
 
-    /// Sends the bytes of `buffer`, or of several in a list or tuple, as one message. `delivery`: see `Connection.send`.
+    /// Sends the bytes of `buffer`, or of a list or tuple of buffers, as one message. `delivery`: see
+    /// `Connection.send`.
     #[pyo3(signature = (buffer, *, delivery="interrupt", context=0))]
     fn send(
         &self,
@@ -238,15 +239,15 @@ impl ConnectionHandle {
         Ok(Pending::outgoing(sending, completed))
     }
 
-    /// Receives the next message into `buffer`: the completion's `memory` is what came. One that came for a receive
-    /// that was given up is in the memory of that one.
+    /// Receives the next message into `buffer`; the completion's `memory` is the received part. A message that came for
+    /// a receive that was given up is in the memory of that receive.
     fn recv(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<Pending> {
         let region = pin(buffer, Use::Write)?;
         let receiving = self.handle(py)?.recv(region);
         Ok(Pending::incoming(receiving, completed))
     }
 
-    /// Sends a message of at most 128 bytes, and a payload: a buffer, or several in a list or tuple.
+    /// Sends a message of at most 128 bytes, with a payload: a buffer, or a list or tuple of buffers.
     #[pyo3(signature = (control, payload=None))]
     fn send_message(
         &self,
@@ -259,7 +260,7 @@ impl ConnectionHandle {
         Ok(Pending::outgoing(sending, completed))
     }
 
-    /// Receives the next message: the completion has it as `control`, and the payload as `memory`.
+    /// Receives the next message: the completion has it in `control`, and the payload in `memory`.
     #[pyo3(signature = (payload=None))]
     fn recv_message(
         &self,
@@ -270,7 +271,7 @@ impl ConnectionHandle {
         Ok(Pending::incoming(receiving, completed))
     }
 
-    /// Puts the bytes of `buffer`, or of several in a list or tuple, into the peer's memory: see `Connection.put`.
+    /// Puts the bytes of `buffer`, or of a list or tuple of buffers, into the peer's memory: see `Connection.put`.
     #[pyo3(signature = (key, offset, buffer, *, immediate=None, fence=false, context=0))]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn put(
@@ -289,7 +290,7 @@ impl ConnectionHandle {
         Ok(Pending::outgoing(putting, completed))
     }
 
-    /// Reads the peer's memory into the whole of `buffer`, which the completion has as `memory`.
+    /// Reads the peer's memory into the whole of `buffer`; the completion has it in `memory`.
     #[pyo3(signature = (key, offset, buffer, *, fence=false, context=0))]
     fn get(
         &self,
@@ -306,7 +307,7 @@ impl ConnectionHandle {
         Ok(Pending::incoming(getting, completed))
     }
 
-    /// Puts several pieces, of an offset and a buffer each, 4096 at most, gathered here and scattered there.
+    /// Puts 1 to 4096 pieces, each an offset and a buffer, gathered here and scattered there.
     #[pyo3(signature = (key, pieces, *, immediate=None, fence=false, context=0))]
     fn put_vectored(
         &self,
@@ -325,7 +326,8 @@ impl ConnectionHandle {
         Ok(Pending::outgoing(putting, completed))
     }
 
-    /// Reads several pieces of the peer's memory, of an offset and a buffer each, 4096 at most, which the completion has as `pieces`.
+    /// Gets 1 to 4096 pieces, each an offset and a buffer, gathered there and scattered here; the completion has them
+    /// in `pieces`.
     #[pyo3(signature = (key, pieces, *, fence=false, context=0))]
     fn get_vectored(
         &self,
@@ -343,7 +345,7 @@ impl ConnectionHandle {
         Ok(Pending::incoming(getting, completed))
     }
 
-    /// Does an atomic operation on a word of the peer's memory: the completion's `value` is what it was before.
+    /// Does an atomic operation on a word of the peer's memory; the completion's `value` is the word's previous value.
     fn fetch_op(
         &self,
         py: Python<'_>,
@@ -356,14 +358,14 @@ impl ConnectionHandle {
         Ok(Pending::outgoing(fetching, completed))
     }
 
-    /// Asks the peer for the memory it exports as `name`, with `rights`: gives its Key.
+    /// Asks the peer for the memory that it exports as `name`, with `rights`. Returns a Pending of its Key.
     fn open_region(&self, py: Python<'_>, name: &str, rights: u8) -> PyResult<Pending> {
         let rights = exported::rights(rights)?;
         let opening = self.handle(py)?.open_region(name, rights);
         Ok(Pending::new(opening, opened))
     }
 
-    /// Exports memory to the peer of this connection: gives the Key, which is for the peer.
+    /// Exports memory to the connection's peer. Returns a Pending of the Key to give to the peer.
     fn export(
         &self,
         py: Python<'_>,
@@ -374,7 +376,7 @@ impl ConnectionHandle {
         Ok(Pending::new(self.handle(py)?.export(&region, rights), key))
     }
 
-    /// The same, and the peer may ask for it with `open_region` by `name`, at most 32 bytes of UTF-8.
+    /// Like `export`; the peer can also ask for the memory with `open_region` by `name`, at most 32 bytes of UTF-8.
     fn export_named(
         &self,
         py: Python<'_>,
@@ -387,14 +389,14 @@ impl ConnectionHandle {
         Ok(Pending::new(exporting, key))
     }
 
-    /// Takes memory back from the peer of this connection. Gives False if `key` names nothing exported here.
+    /// Ends an export to this peer. Returns a Pending: False if `key` names no export of this connection.
     fn revoke(&self, py: Python<'_>, key: &Bound<'_, Key>) -> PyResult<Pending> {
         let revoking = self.handle(py)?.revoke(&key.get().region());
         Ok(Pending::new(revoking, plain))
     }
 
-    /// Takes all that is exported of `region` back from this peer alone, the endpoint's exports included. Gives False
-    /// if there is none.
+    /// Ends all exports of `region` to this peer, including those of the endpoint. Returns a Pending: False if there is
+    /// none.
     fn revoke_region(
         &self,
         py: Python<'_>,
@@ -405,21 +407,21 @@ impl ConnectionHandle {
         Ok(Pending::new(revoking, plain))
     }
 
-    /// Gives the length of the message that the peer announced and no receive takes, when there is one. It is the
-    /// peer's word: bound it before allocating that much.
+    /// Returns a Pending of the length of the next announced message that no receive matches. The peer chooses the
+    /// length: bound it before you allocate that much.
     fn announced(&self, py: Python<'_>) -> PyResult<Pending> {
         Ok(Pending::new(self.handle(py)?.announced(), plain))
     }
 
-    /// Gives how many bytes at the start of what `request`, a Pending, receives or gets are verified and in place; they
-    /// may be read. None if it is over, or receives nothing.
+    /// Returns a Pending of how many bytes at the start of `request`, a Pending, are verified and in place; they may be
+    /// read. None if it is over, or receives nothing.
     fn arrived(&self, py: Python<'_>, request: &Bound<'_, Pending>) -> PyResult<Pending> {
         let id = request.get().id()?;
         Ok(Pending::new(self.handle(py)?.arrived(id), plain))
     }
 
-    /// Gives how many bytes of `request`, a Pending, have arrived when there are more than `beyond`; None when it is
-    /// over, or receives nothing.
+    /// Returns a Pending that ends when more than `beyond` bytes of `request`, a Pending, have arrived, with how many.
+    /// None when it is over, or receives nothing.
     #[pyo3(signature = (request, beyond=0))]
     fn wait_arrived(
         &self,
@@ -432,26 +434,28 @@ impl ConnectionHandle {
         Ok(Pending::new(more, plain))
     }
 
-    /// Gives the number of the peer's next put that has one, also of those that came before the end of the connection.
+    /// Returns a Pending of the number of the peer's next put that has one. Numbers that came before the end of the
+    /// connection can be taken after it.
     fn immediate(&self, py: Python<'_>) -> PyResult<Pending> {
         Ok(Pending::new(self.handle(py)?.immediate(), plain))
     }
 
-    /// Finishes sending behind what was asked for before, as `Connection.finish` does; gives None.
+    /// Finishes sending after all requests made before: see `Connection.finish`. Returns a Pending of None.
     fn finish(&self, py: Python<'_>) -> PyResult<Pending> {
         Ok(Pending::new(self.handle(py)?.finish(), nothing))
     }
 
-    /// What the connection did so far: gives an Account.
+    /// Returns a Pending of the connection's counters so far, an Account.
     fn account(&self, py: Python<'_>) -> PyResult<Pending> {
         Ok(Pending::new(self.handle(py)?.account(), |py, account| {
             Account::from(account).into_py_any(py)
         }))
     }
 
-    /// Gives the connection out of the worker's hands, for its caller to drive, or for another worker: one that accepts
-    /// hands connections to others so, which answer from the same port. Gives a Connection; the handle is of no more use.
-    /// Raises ValueError, and nothing happened, if requests are not over, or what came was not asked for.
+    /// Takes the connection out of the worker, so that its caller can drive it or give it to another worker, for
+    /// example from an accepting worker to others that answer on the same port. Returns a Pending of a Connection; the
+    /// handle is then unusable. Raises ValueError, and changes nothing, if requests are not over, or received data or
+    /// numbers were not taken.
     fn release(&self, py: Python<'_>) -> PyResult<Pending> {
         Ok(Pending::new(
             self.handle(py)?.release(),
@@ -459,9 +463,8 @@ impl ConnectionHandle {
         ))
     }
 
-    /// Sends what was posted, then disconnects; gives None at the end, or raises why something was not sent. It waits
-    /// as long as anything of what was posted comes further, and gives up one to two idle timeouts after the last of it
-    /// did. The handle is of no more use.
+    /// Completes posted sends, then disconnects. Returns a Pending of None, which raises if something was not sent.
+    /// Gives up one to two idle timeouts after posted requests stopped making progress. The handle is then unusable.
     fn close(&self, py: Python<'_>) -> PyResult<Pending> {
         let handle = self.handle(py)?;
         drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());

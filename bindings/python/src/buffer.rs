@@ -1,4 +1,4 @@
-//! Takes the buffer of a Python object: its bytes, in one piece and without pointers to objects among them.
+//! Takes the buffer of a Python object: contiguous bytes without object pointers.
 
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
@@ -10,21 +10,21 @@ use std::ptr::NonNull;
 /// Contiguous in any order.
 const ANY_ORDER: c_char = b'A' as c_char;
 
-/// A buffer, whose exporter keeps the bytes where they are until this is dropped. PyO3's takes none of what has one element, or
-/// comes without strides, as those of ctypes do.
+/// A buffer, whose exporter keeps the bytes in place until this is dropped. PyO3's type refuses buffers of one
+/// element, and those without strides, such as those of ctypes.
 pub(crate) struct Buffer {
-    /// In a box: what an exporter writes there may point into it.
+    /// Boxed, because an exporter may store pointers into the view.
     view: NonNull<ffi::Py_buffer>,
 }
 
-// SAFETY: a view may be looked at, and released, by any thread that has the interpreter; of the rest, nothing here is changed.
+// SAFETY: any thread with the interpreter may read and release a view; nothing else here changes.
 unsafe impl Send for Buffer {}
 // SAFETY: as above.
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
     /// # Errors
-    /// TypeError if `object` has no buffer, or one of Python objects; BufferError if that is not contiguous.
+    /// TypeError if `object` has no buffer, or one of Python objects; BufferError if it is not contiguous.
     pub(crate) fn get(object: &Bound<'_, PyAny>) -> PyResult<Buffer> {
         let place = Box::into_raw(Box::<MaybeUninit<ffi::Py_buffer>>::new(
             MaybeUninit::uninit(),
@@ -33,14 +33,14 @@ impl Buffer {
         let got =
             unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), place.cast(), ffi::PyBUF_FULL_RO) };
         if got != 0 {
-            // SAFETY: of the box above, whose content nobody has.
+            // SAFETY: from the box above, whose content is unused.
             drop(unsafe { Box::from_raw(place) });
             return Err(PyErr::fetch(object.py()));
         }
         // SAFETY: a box is not null.
         let view = unsafe { NonNull::new_unchecked(place.cast()) };
         let buffer = Buffer { view };
-        // SAFETY: a view that was filled.
+        // SAFETY: a filled view.
         if unsafe { ffi::PyBuffer_IsContiguous(view.as_ptr(), ANY_ORDER) } == 0 {
             return Err(PyBufferError::new_err("the buffer is not contiguous"));
         }
@@ -53,14 +53,14 @@ impl Buffer {
     }
 
     fn view(&self) -> &ffi::Py_buffer {
-        // SAFETY: it was filled, and is not changed until it is dropped.
+        // SAFETY: filled, and unchanged until it is dropped.
         unsafe { self.view.as_ref() }
     }
 
-    /// Whether some of its bytes are references to objects: numpy's arrays of `object`, also as a field of others.
+    /// Whether some of its bytes are object references: numpy's arrays of `object`, also as a field of others.
     fn has_objects(&self) -> bool {
         let format = self.view().format;
-        // SAFETY: a text of the exporter's, which lives as long as the view.
+        // SAFETY: the exporter's text, which lives as long as the view.
         !format.is_null() && has_objects(unsafe { CStr::from_ptr(format) })
     }
 
@@ -68,7 +68,7 @@ impl Buffer {
         NonNull::new(self.view().buf.cast()).unwrap_or(NonNull::dangling())
     }
 
-    /// Bytes.
+    /// Length in bytes.
     pub(crate) fn len(&self) -> usize {
         usize::try_from(self.view().len).unwrap_or(0)
     }
@@ -80,17 +80,17 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // Without an interpreter, which has ended, there is no exporter.
+        // If the interpreter has ended, there is no exporter.
         let _ = Python::try_attach(|_| {
             // SAFETY: filled, and released once, with the interpreter.
             unsafe { ffi::PyBuffer_Release(self.view.as_ptr()) }
         });
-        // SAFETY: of the box that `get` made, which goes once.
+        // SAFETY: from the box that `get` made, freed once.
         drop(unsafe { Box::from_raw(self.view.as_ptr().cast::<MaybeUninit<ffi::Py_buffer>>()) });
     }
 }
 
-/// Whether a format, as PEP 3118 has it, names objects. Names of fields stand between colons.
+/// Whether a PEP 3118 format has object references. Field names stand between colons.
 fn has_objects(format: &CStr) -> bool {
     let mut in_name = false;
     format.to_bytes().iter().any(|&byte| {

@@ -1,7 +1,7 @@
-//! One source to many machines: a buffer into buffers.
+//! Casts a buffer from one source to the buffers of many hosts.
 //!
-//! A cast reads and writes the buffers through handles of their memory, which it lets go of when it ends. The buffer is
-//! released with the last of them, so nothing has to be promised about threads that are left.
+//! A cast uses handles of the buffer's memory and drops them when it ends. The last one releases the buffer, so no
+//! promise about remaining threads is needed.
 
 use crate::address::{Address, pair};
 use crate::errors::{self, exception};
@@ -19,16 +19,16 @@ use zerolane::security::PublicKey;
 use zerolane_castnet::limits::CAST_PORT;
 use zerolane_castnet::{Cast, Content, Destination, Error, Host, Outcome, Racks, Receiver, Slow};
 
-/// Longest name of a content, bytes: what hosts take for the name of a file.
+/// Longest name of a content, in bytes: hosts use it as a file name.
 const MAX_NAME: usize = 200;
 
-/// The most stripes, as of the command.
+/// Most stripes, as in the command.
 const MAX_ARITY: u32 = 64;
 
-/// Times beyond this are no limit.
+/// Longer times are no limit.
 const LONG: Duration = Duration::from_secs(1 << 32);
 
-/// What is before the port, if there is none.
+/// The host, if `text` has no port.
 fn without_port(text: &str) -> Option<&str> {
     if let Some(inside) = text.strip_prefix('[') {
         return inside.strip_suffix(']');
@@ -36,7 +36,7 @@ fn without_port(text: &str) -> Option<&str> {
     (!text.contains(':') || text.parse::<IpAddr>().is_ok()).then_some(text)
 }
 
-/// Its addresses, at the port of casts unless it names one. May wait for a name server.
+/// Resolves the host, at the port of casts unless it names one. May block on a name server.
 fn resolve(host: &Address) -> zerolane::Result<Vec<SocketAddr>> {
     let bare = match host {
         Address::Text(text) => without_port(text),
@@ -50,7 +50,7 @@ fn resolve(host: &Address) -> zerolane::Result<Vec<SocketAddr>> {
     }
 }
 
-/// The bytes of `buffer`, for a cast.
+/// The memory of `buffer`, for a cast.
 fn memory(buffer: &Bound<'_, PyAny>, purpose: Use) -> PyResult<zerolane::ExportedRegion> {
     let region = pin(buffer, purpose)?;
     if region.is_empty() {
@@ -92,7 +92,7 @@ fn slow_named(name: &str) -> PyResult<Slow> {
     }
 }
 
-/// What ends a cast from Python: what a signal handler raised, or a time that is over.
+/// The reasons for which Python ends a cast: the exception of a signal handler, or a time limit.
 struct Ending {
     deadline: Option<Instant>,
     raised: Mutex<Option<PyErr>>,
@@ -110,7 +110,7 @@ impl Ending {
         self.raised.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For the thread that called, without the interpreter.
+    /// To be called by the calling thread, without the interpreter.
     fn is_due(&self) -> bool {
         match Python::try_attach(|py| py.check_signals()) {
             Some(Ok(())) => self.deadline.is_some_and(|it| it <= Instant::now()),
@@ -118,12 +118,12 @@ impl Ending {
                 *self.raised() = Some(error);
                 true
             }
-            // The interpreter is going.
+            // The interpreter is ending.
             None => true,
         }
     }
 
-    /// Why a cast failed at this end.
+    /// The exception for a cast that failed at this end.
     fn exception(&self, py: Python<'_>, error: Error) -> PyErr {
         let text = error.to_string();
         match error {
@@ -138,14 +138,14 @@ impl Ending {
     }
 }
 
-/// What became of a host of a cast.
+/// The result of one host of a cast.
 #[pyclass(frozen, module = "zerolane")]
 #[derive(Clone)]
 pub(crate) struct HostOutcome(zerolane_castnet::HostOutcome);
 
 #[pymethods]
 impl HostOutcome {
-    /// As the caller of `cast` named it.
+    /// The host, as given to `cast`.
     #[getter]
     fn name(&self) -> &str {
         &self.0.name
@@ -157,7 +157,7 @@ impl HostOutcome {
         self.0.result.as_ref().err().map(String::as_str)
     }
 
-    /// After so many seconds of the cast.
+    /// Seconds from the start of the cast to this result.
     #[getter]
     fn after(&self) -> f64 {
         self.0.after.as_secs_f64()
@@ -171,37 +171,38 @@ impl HostOutcome {
     }
 }
 
-/// How a cast ended.
+/// The result of a cast.
 #[pyclass(frozen, module = "zerolane")]
 pub(crate) struct CastOutcome(Outcome);
 
 #[pymethods]
 impl CastOutcome {
-    /// What became of each host, in the order in which they were given.
+    /// The result of each host, in the given order.
     #[getter]
     fn hosts(&self) -> Vec<HostOutcome> {
         self.0.hosts.iter().cloned().map(HostOutcome).collect()
     }
 
-    /// Seconds until the last host that got it had all in its place.
+    /// Seconds until the last successful host had the whole content in place.
     #[getter]
     fn took(&self) -> f64 {
         self.0.took.as_secs_f64()
     }
 
-    /// What the model says of it, seconds, from the rate that the first part was seen to have. None: it was over before.
+    /// The model's prediction of that time in seconds, from the measured rate of the first part. None: the cast ended
+    /// before that.
     #[getter]
     fn predicted(&self) -> Option<f64> {
         self.0.predicted.map(|it| it.time.as_secs_f64())
     }
 
-    /// Bytes of the content.
+    /// Length of the content in bytes.
     #[getter]
     fn bytes(&self) -> u64 {
         self.0.bytes
     }
 
-    /// Bytes of it that this end sent: of a chain, about the content once, whatever the number of hosts.
+    /// Bytes that this end sent. In a chain this is about one content, whatever the number of hosts.
     #[getter]
     fn sent(&self) -> u64 {
         self.0.sent
@@ -231,21 +232,22 @@ impl CastOutcome {
     }
 }
 
-/// Casts all of `buffer` to `hosts`, in little more than the time of one: each host forwards what it receives. A host
-/// waits with a `CastReceiver`, or with `zerolane cast receive`. It is "host:port", "host" (at port 9184), or a tuple
-/// of both. Gives a CastOutcome if all have it. Raises CastFailed, whose text names the hosts that failed with their
-/// reasons and whose `outcome` is that CastOutcome, if not: the others have it.
+/// Casts all of `buffer` to `hosts`, in little more than the time of one host: each host forwards what it receives.
+/// Hosts wait with a `CastReceiver` or `zerolane cast receive`; each is "host:port", "host" (port 9184), or a tuple of
+/// both. Returns a CastOutcome if all hosts have the content. Otherwise raises CastFailed, whose text names the failed
+/// hosts and their reasons and whose `outcome` is the CastOutcome; the other hosts have the content.
 ///
-/// The buffer begins at a multiple of 8 in memory, and is not to be changed meanwhile: then the cast fails. First all
-/// of it is digested. A signal's handler runs within 0.1 s or so, and what it raises ends the cast, also then; only
-/// the look-up of a host's name is not interrupted. Times are in seconds. Hosts that are not there after `gather` may
-/// come late; one that was lost is called again until `linger` after the others. `silence`: a host that is not heard
-/// for so long is taken for dead. `slow`: hosts that hold others back are "demote"d (served apart), "drop"ped, or
-/// "wait"ed for. `max_rate`: most bytes a second to each peer. `arity`: trees of so many stripes, 1 is a chain; None is
-/// what `zerolane cast plan` chooses for so many hosts. `name` is the file's where a host receives into a directory.
+/// The buffer must start at a multiple of 8 in memory. The cast digests all of it first, and fails if it changes
+/// meanwhile. Signal handlers run within about 0.1 s, and an exception that they raise ends the cast; only name lookups
+/// are not interruptible.
 ///
-/// All is encrypted. `identity` is the file of the key by which hosts know this end, `trust` has the keys of the hosts:
-/// see `Options`.
+/// Times are in seconds. `gather`: how long to wait for hosts; later hosts may still join. `linger`: how long after the
+/// others a lost host is called again. `silence`: time without a sign of a host after which it counts as dead. `slow`:
+/// "demote" (serve apart), "drop", or "wait" for hosts that hold others back. `max_rate`: most bytes per second to each
+/// peer. `arity`: number of stripes, each sent along its own tree; 1 is a chain, None the choice of `zerolane cast
+/// plan`. `name`: the file name at hosts that receive into a directory.
+///
+/// All is encrypted. `identity` is the file of this end's key, `trust` has the keys of the hosts: see `Options`.
 #[pyfunction]
 #[pyo3(signature = (buffer, hosts, *, name="memory", arity=None, gather=10.0, linger=3.0, slow="demote", silence=2.0,
                     max_rate=None, identity=None, trust=None))]
@@ -311,20 +313,20 @@ pub(crate) fn cast(
     Err(error)
 }
 
-/// A host that waits for a cast, to receive it into `buffer`. A context manager: leaving it ends the waiting.
+/// Receives a cast into `buffer`. As a context manager it stops waiting on exit.
 ///
-/// `address` is "host:port", "host" (port 9184), or a tuple of both; port 0 is any that is free. The buffer is
-/// writable, begins at a multiple of 8 in memory, and may be longer than the content; it stays exported, in the sense
-/// of the buffer protocol, until `receive` has ended.
+/// `address` is "host:port", "host" (port 9184), or a tuple of both; port 0 is any free port. The buffer must be
+/// writable, start at a multiple of 8 in memory, and may be longer than the content. It cannot be resized until
+/// `receive` has ended.
 ///
-/// `patience`: seconds without anything new after which it gives up; `silence`: seconds after which a peer that is not
-/// heard is taken for dead; `max_rate`: most bytes a second to each peer. `identity` is the file of the key by which
-/// sources know this end, `trust` has the keys of the sources that may cast here; without it, any may.
+/// `patience`: seconds without progress after which it gives up; `silence`: seconds without a sign of a peer after
+/// which it counts as dead; `max_rate`: most bytes per second to each peer. `identity` is the file of this end's key.
+/// `trust` has the keys of the sources that may cast here; without it, any source may.
 #[pyclass(frozen, module = "zerolane")]
 pub(crate) struct CastReceiver {
     local: SocketAddr,
     key: Option<PublicKey>,
-    /// None when it is used up.
+    /// `None` once used.
     receiver: Mutex<Option<Receiver>>,
 }
 
@@ -370,7 +372,7 @@ impl CastReceiver {
         })
     }
 
-    /// The address where it waits: host and port.
+    /// The address listened on: host and port.
     #[getter]
     fn local_addr(&self) -> (String, u16) {
         pair(self.local)
@@ -382,11 +384,11 @@ impl CastReceiver {
         self.key.map(|key| key.to_string())
     }
 
-    /// Waits for a source and takes part in its cast, until all is in the buffer and no other host needs this one. Gives
-    /// the bytes of the content. Once only: then it waits no more.
+    /// Waits for a source and takes part in its cast, until all is in the buffer and no other host needs this one.
+    /// Returns the length of the content in bytes. Can be called once.
     ///
-    /// Raises CastFailed if the content did not come, and TimeoutError if that is not over after `timeout` seconds. What
-    /// came is in the buffer.
+    /// Raises CastFailed if the content did not come, and TimeoutError if it is not done within `timeout` seconds. The
+    /// part that came is in the buffer.
     #[pyo3(signature = (timeout=None))]
     fn receive(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<u64> {
         let timeout = timeout.map(|it| time(it, "timeout")).transpose()?;
@@ -402,7 +404,7 @@ impl CastReceiver {
         }
     }
 
-    /// Waits no more. The buffer is free, unless `receive` is in progress, which goes on.
+    /// Stops waiting. Releases the buffer, unless `receive` is in progress, which continues.
     fn close(&self, py: Python<'_>) {
         let receiver = self.take();
         py.detach(|| drop(receiver));

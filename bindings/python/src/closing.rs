@@ -1,4 +1,4 @@
-//! Closing a connection as Python waits: interrupted by Ctrl-C.
+//! Closes a connection with a wait that Ctrl-C interrupts.
 
 use crate::errors;
 use crate::patience::Patience;
@@ -8,19 +8,20 @@ use zerolane::Error;
 use zerolane::failure::{CloseReason, TransferError};
 use zerolane::worker::{Event, Worker};
 
-/// How long a look waits at first, and at last: the end of a connection is no event. What ends soon is seen soon, and
-/// what takes long takes no processor.
+/// The first and the longest time between two checks, because the end of a connection is no event: short at first to
+/// return soon, long later to save processor time.
 const LOOKS: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(5));
 
-/// Waits until the peer has all that was sent, then disconnects. What ends the wait disconnects at once.
+/// Waits until the peer has received all that was sent, then disconnects. If the wait is interrupted, disconnects at
+/// once.
 ///
 /// # Errors
-/// The peer does not have all, or what a signal handler raised.
+/// The peer did not receive everything, or a signal handler raised an exception.
 pub(crate) fn close(py: Python<'_>, connection: zerolane::Connection) -> PyResult<()> {
     let connection = Box::new(connection);
     let failed = |error| errors::of(py, error);
     let Ok(mut worker) = Worker::new() else {
-        // No descriptor is left for one. It is closed all the same, and nothing ends the wait.
+        // No descriptor is left for a worker: close without interruption.
         return py.detach(|| connection.close()).map_err(failed);
     };
     let id = worker.adopt(*connection).map_err(failed)?;
@@ -47,7 +48,7 @@ pub(crate) fn close(py: Python<'_>, connection: zerolane::Connection) -> PyResul
     why.map_or(Ok(()), |error| Err(failed(error)))
 }
 
-/// Why the peer does not have all, if `event` tells that.
+/// Why the peer did not receive everything, if `event` says so.
 fn failure(event: Event) -> Option<Error> {
     match event {
         Event::Completed { completion, .. } if completion.kind.is_outgoing() => {

@@ -1,4 +1,4 @@
-//! The end of a request.
+//! Converts completions for Python.
 
 use crate::exported::Key;
 use crate::view::view;
@@ -10,32 +10,32 @@ use zerolane::Delivery;
 use zerolane::failure::TransferError;
 use zerolane::request::WorkKind;
 
-/// A request that is done. Its buffer is free again.
+/// A finished request. Its buffer is free again.
 #[pyclass(frozen, module = "zerolane")]
 pub(crate) struct Completion {
-    /// Which: what the call that posted it returned.
+    /// The request's number, returned by the call that posted it.
     #[pyo3(get)]
     id: u32,
-    /// Of which kind: "send", "receive", "put", "get", "fetch_op", "message", "message_received",
-    /// "immediate" (which was not posted here: it tells of a put of the peer's), "open_region", or "other".
+    /// The kind: "send", "receive", "put", "get", "fetch_op", "message", "message_received", "immediate" (a put of the
+    /// peer's, not posted here), "open_region", or "other".
     #[pyo3(get)]
     kind: &'static str,
-    /// The number that the call was given as `context`.
+    /// The `context` given to the call.
     #[pyo3(get)]
     context: u64,
-    /// The object that was posted; None if there was none, or several.
+    /// The posted object; None if there was none, or several.
     #[pyo3(get)]
     buffer: Option<Py<PyAny>>,
-    /// "fetch_op": what the word was before. "immediate": the peer's number. Else 0.
+    /// "fetch_op": the word's previous value. "immediate": the peer's number. Otherwise 0.
     #[pyo3(get)]
     value: u64,
-    /// "receive": how its sender wanted it delivered, "silent", "polled" or "interrupt". Else "interrupt".
+    /// "receive": the sender's delivery mode, "silent", "polled" or "interrupt". Otherwise "interrupt".
     #[pyo3(get)]
     delivery: &'static str,
-    /// "open_region": the key of the peer's memory. Else None.
+    /// "open_region": the key of the peer's memory. Otherwise None.
     #[pyo3(get)]
     region: Option<Key>,
-    /// What was posted in several pieces.
+    /// The objects of a request of several pieces.
     pieces: Vec<Py<PyAny>>,
     control: zerolane::request::MessageControl,
     result: Result<usize, TransferError>,
@@ -60,7 +60,7 @@ impl Completion {
             control: completion.control,
             result: completion.result,
         }
-        // The buffer is released here, where completion.memory goes.
+        // Releases the buffer here, together with completion.memory.
     }
 
     pub(crate) fn all(py: Python<'_>, completions: Vec<zerolane::Completion>) -> Vec<Completion> {
@@ -68,7 +68,7 @@ impl Completion {
         completions.map(|it| Completion::new(py, it)).collect()
     }
 
-    /// Its error as an exception, if the request failed.
+    /// The completion, or its error as an exception.
     pub(crate) fn succeeded(self, py: Python<'_>) -> PyResult<Completion> {
         match self.result {
             Ok(_) => Ok(self),
@@ -77,20 +77,20 @@ impl Completion {
     }
 }
 
-/// The modes by their names.
+/// The delivery modes by name.
 const DELIVERIES: [(&str, Delivery); 3] = [
     ("silent", Delivery::Silent),
     ("polled", Delivery::Polled),
     ("interrupt", Delivery::Interrupt),
 ];
 
-/// What Python calls it.
+/// The name of a delivery mode.
 fn delivery(delivery: Delivery) -> &'static str {
     let known = DELIVERIES.iter().find(|it| it.1 == delivery);
     known.map_or("other", |it| it.0)
 }
 
-/// What Python means by `name`.
+/// The delivery mode called `name`.
 pub(crate) fn read_delivery(name: &str) -> PyResult<Delivery> {
     let known = DELIVERIES.iter().find(|it| it.0 == name);
     known.map(|it| it.1).ok_or_else(|| {
@@ -117,14 +117,14 @@ fn kind(kind: WorkKind) -> &'static str {
 
 #[pymethods]
 impl Completion {
-    /// "message_received": the message. Else empty.
+    /// "message_received": the message. Otherwise empty.
     #[getter]
     fn control<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.control)
     }
 
-    /// The memory that was posted, cut to the bytes that were moved: what was received, without a copy. None if there
-    /// was none, or several pieces.
+    /// The posted memory, cut to the bytes moved: the received data, without a copy. None if there was none, or several
+    /// pieces.
     #[getter]
     fn memory<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyMemoryView>>> {
         let buffer = self.buffer.as_ref();
@@ -133,7 +133,7 @@ impl Completion {
             .transpose()
     }
 
-    /// The memory of each piece that was posted, whole. Its content is undefined if the request failed.
+    /// The memory of each posted piece, whole. Its content is undefined if the request failed.
     #[getter]
     fn pieces<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyMemoryView>>> {
         let pieces = self.pieces.iter();
@@ -146,7 +146,7 @@ impl Completion {
         self.result.unwrap_or(0)
     }
 
-    /// Why it failed, or None.
+    /// The error if it failed, otherwise None.
     #[getter]
     fn error<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         let error = self.result.err()?;
@@ -158,7 +158,7 @@ impl Completion {
         )
     }
 
-    /// Bytes moved; raises the error if it failed.
+    /// Returns the bytes moved; raises the error if it failed.
     fn result(&self, py: Python<'_>) -> PyResult<usize> {
         self.result.map_err(|error| errors::of_request(py, error))
     }

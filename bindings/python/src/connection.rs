@@ -1,4 +1,4 @@
-//! Connections that their callers drive.
+//! Implements connections that their callers drive.
 
 use crate::address::Address;
 use crate::aside::aside;
@@ -17,12 +17,11 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use zerolane::Work;
 
-/// A connection, made by `connect` or `Endpoint.accept`. A context manager: leaving it closes it, at
-/// once if an exception is on its way.
+/// A connection, from `connect` or `Endpoint.accept`. As a context manager it closes on exit, at once on an exception.
 ///
-/// It makes progress only inside its methods, and a peer that calls none for the idle timeout counts
-/// as dead: a `Worker` moves connections in the background. Methods may be called from several threads: one at a
-/// time enters, and ends the wait of another for that. After a fork it belongs to the parent: in the child they raise Closed,
+/// It makes progress only inside its methods. A peer that makes no calls for the idle timeout counts as dead: a
+/// `Worker` can drive connections in the background. Several threads may call methods; one at a time enters, and
+/// interrupts the wait of another to do so. After a fork it belongs to the parent: in the child methods raise Closed,
 /// and `abort` does nothing.
 #[pyclass(frozen, extends = Requests, module = "zerolane")]
 pub(crate) struct Connection {
@@ -31,7 +30,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Python's object for `connection`.
+    /// Makes Python's object for `connection`.
     pub(crate) fn object(
         py: Python<'_>,
         connection: zerolane::Connection,
@@ -44,10 +43,10 @@ impl Connection {
         Py::new(py, object)
     }
 
-    /// The connection, for a worker to drive.
+    /// Gives the connection to a worker.
     ///
     /// # Errors
-    /// ValueError if completions are there that were not taken, or a call waits; Closed if it is closed.
+    /// ValueError if completions were not taken, or a call waits; Closed if it is closed.
     pub(crate) fn give_up(&self, py: Python<'_>) -> PyResult<zerolane::Connection> {
         let given = self.driven.with(py, |state| {
             state.connection()?;
@@ -63,8 +62,8 @@ impl Connection {
     }
 }
 
-/// Connects to `address`, "host:port", or a tuple as Python's sockets have it. A link-local address has its interface,
-/// by name or number: "[fe80::1%eth0]:9181". Ctrl-C ends the wait; a connection that still comes of it is closed.
+/// Connects to `address`, "host:port" or a tuple of Python's sockets. A link-local address includes its interface, by
+/// name or number: "[fe80::1%eth0]:9181". Ctrl-C ends the wait and closes a connection that is established later.
 #[pyfunction]
 #[pyo3(signature = (address, options=None))]
 pub(crate) fn connect(
@@ -82,8 +81,8 @@ pub(crate) fn connect(
 
 #[pymethods]
 impl Connection {
-    /// Seconds that a call may take that waits for the end of a request; None, as at first, is without a limit. What
-    /// takes longer is cancelled, and the call raises TimedOut.
+    /// Seconds that a call may wait for its request; None, the default, is no limit. A request that takes longer is
+    /// cancelled, and the call raises TimedOut.
     #[getter]
     fn timeout(&self) -> Option<f64> {
         self.driven.timeout().map(|it| it.as_secs_f64())
@@ -97,9 +96,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends the bytes of `buffer`, or of several in a list or tuple, as one message; returns when the peer has all of them. `delivery` says
-    /// how the peer's receive is delivered there: "interrupt" wakes a peer that waits, "polled" is found by
-    /// one that polls, "silent" comes with the next that is not silent.
+    /// Sends the bytes of `buffer`, or of a list or tuple of buffers, as one message; returns when the peer has
+    /// received all of them. `delivery` sets how the peer's receive is delivered: "interrupt" wakes a waiting peer,
+    /// "polled" is found by a peer that polls, "silent" comes with the next completion that is not silent.
     #[pyo3(signature = (buffer, *, delivery="interrupt"))]
     fn send(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, delivery: &str) -> PyResult<()> {
         let work = Work::default().delivered(read_delivery(delivery)?);
@@ -109,8 +108,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Receives the next message into `buffer`; returns its length in bytes. Raises MessageTooLarge,
-    /// here and at the peer, if it does not fit; the next can be received then.
+    /// Receives the next message into `buffer`; returns its length in bytes. If it does not fit, raises MessageTooLarge
+    /// here and at the peer; the next message can be received.
     fn recv_into(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
         let region = pin(buffer, Use::Write)?;
         let completion = self
@@ -119,9 +118,8 @@ impl Connection {
         Ok(completion.result.unwrap_or(0))
     }
 
-    /// Waits until the peer announces a message that no posted receive takes, and returns its length
-    /// in bytes; None if none comes within `timeout` seconds. The length is the peer's word: bound it
-    /// before allocating that much.
+    /// Waits until the peer announces a message that no posted receive matches; returns its length in bytes, or None if
+    /// none comes within `timeout` seconds. The peer chooses the length: bound it before you allocate that much.
     #[pyo3(signature = (timeout=None))]
     fn announced(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<u64>> {
         Patience::new(timeout)?.wait(py, |time| {
@@ -130,21 +128,20 @@ impl Connection {
         })
     }
 
-    /// Makes progress without waiting; returns a completion if there is one, also one of
-    /// "polled" delivery.
+    /// Makes progress without waiting; returns a completion if there is one, including those of "polled" delivery.
     fn poll(&self, py: Python<'_>) -> PyResult<Option<Completion>> {
         let mut ready = self.driven.with(py, |state| state.take_ready(1))?;
         Ok(ready.pop().map(|it| Completion::new(py, it)))
     }
 
-    /// As `poll`, for up to `max` completions, with one turn for all of them.
+    /// Like `poll`, for up to `max` completions after one round of progress.
     #[pyo3(signature = (max=256))]
     fn poll_batch(&self, py: Python<'_>, max: usize) -> PyResult<Vec<Completion>> {
         let ready = self.driven.with(py, |state| state.take_ready(max))?;
         Ok(Completion::all(py, ready))
     }
 
-    /// Waits for the next completion that wakes, or returns one that came before it; None if none comes within
+    /// Waits for a completion that wakes, and returns the first completion there is; None if none comes within
     /// `timeout` seconds, or if `wake` was called. A timeout of 0 polls.
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Completion>> {
@@ -157,7 +154,7 @@ impl Connection {
     }
 
     /// Waits until more than `beyond` bytes of request `id` have arrived; returns how many. None if they did not within
-    /// `timeout` seconds, if `wake` was called, and when the request is over.
+    /// `timeout` seconds, if `wake` was called, or when the request is over.
     #[pyo3(signature = (id, beyond=0, timeout=None))]
     fn wait_arrived(
         &self,
@@ -178,7 +175,7 @@ impl Connection {
         })
     }
 
-    /// As `wait`, and returns up to `max` completions that are there then; none of them after `timeout` seconds, or if
+    /// Like `wait`, but returns up to `max` completions that are there; an empty list after `timeout` seconds, or if
     /// `wake` was called.
     #[pyo3(signature = (max=256, timeout=None))]
     fn wait_batch(
@@ -193,21 +190,21 @@ impl Connection {
                 return Ok(self.driven.take_wake().then(Vec::new));
             };
             let mut batch = vec![first];
-            // What ends the connection is told by the next call.
+            // The next call reports the end of the connection.
             batch.extend(state.take_ready(max.saturating_sub(1)).unwrap_or_default());
             Ok(Some(batch))
         })?;
         Ok(Completion::all(py, outcome.unwrap_or_default()))
     }
 
-    /// Ends a `wait` of another thread, or the next one if none is in progress.
+    /// Ends another thread's `wait`, or the next one if none is in progress.
     fn wake(&self) {
         self.driven.wake();
     }
 
-    /// Sends completions to `queue` from now on, with `tag`. The program still has to drive the
-    /// connection with `wait`: with a timeout of 0 when `fileno` is readable (or writable,
-    /// if `wants_write`) or `next_timeout` is over, or without a limit in a thread. Calls that wait for their own end are refused from then on.
+    /// Sends completions to `queue` from now on, with `tag`. The program must still drive the connection with `wait`:
+    /// in a thread without a timeout, or with a timeout of 0 when `fileno` is readable (or writable, if `wants_write`)
+    /// or `next_timeout` is over. Calls that wait for their own request are then refused.
     #[pyo3(signature = (queue, tag=0))]
     fn set_completion_queue(
         &self,
@@ -224,22 +221,20 @@ impl Connection {
         Ok(())
     }
 
-    /// The socket's descriptor, for event loops: when it is readable, `wait` with a timeout of 0. Do not
-    /// read it.
+    /// The socket's descriptor, for event loops: when it is readable, call `wait` with a timeout of 0. Do not read it.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         self.driven
             .with(py, |state| Ok(state.connection()?.as_fd().as_raw_fd()))
     }
 
-    /// Whether `wait` also has something to do when the socket is writable: its send buffer was full.
+    /// Whether `wait` also has something to do when the socket is writable, because its send buffer was full.
     #[getter]
     fn wants_write(&self, py: Python<'_>) -> PyResult<bool> {
         self.driven
             .with(py, |state| Ok(state.connection()?.wants_write()))
     }
 
-    /// Seconds until the connection has something to do although nothing came: then `wait` with a timeout
-    /// of 0. None if there is no such time.
+    /// Seconds until `wait` with a timeout of 0 must be called although nothing arrived. None if there is no such time.
     #[getter]
     fn next_timeout(&self, py: Python<'_>) -> PyResult<Option<f64>> {
         self.driven.with(py, |state| {
@@ -248,8 +243,8 @@ impl Connection {
         })
     }
 
-    /// Waits until the peer has all that was sent, then disconnects; Ctrl-C disconnects at once. Requests that are not
-    /// done end; their buffers are free. Closing again does nothing.
+    /// Waits until the peer has received all that was sent, then disconnects; Ctrl-C disconnects at once. Requests in
+    /// flight end, and their buffers are free. Closing again does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let given = self
             .driven
@@ -257,10 +252,10 @@ impl Connection {
         given.map_or(Ok(()), |it| closing::close(py, *it))
     }
 
-    /// Disconnects at once. Requests that are not done end; their buffers are free.
+    /// Disconnects at once. Requests in flight end, and their buffers are free.
     fn abort(&self, py: Python<'_>) -> PyResult<()> {
         if !self.driven.is_of_this_process() {
-            // The parent goes on, and what this process was about to raise is not replaced.
+            // The connection is the parent's, and the exception being raised here is not replaced.
             return Ok(());
         }
         self.driven.with(py, |state| {

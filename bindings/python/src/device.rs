@@ -1,18 +1,18 @@
-//! Interfaces opened for raw Ethernet.
+//! Opens interfaces for raw Ethernet past the network stack.
 
 use pyo3::prelude::*;
 use std::sync::Arc;
 use zerolane::options::{self, DeviceOptions};
 
-/// An interface opened for raw Ethernet past the kernel's network stack (AF_XDP), to be given to connections and
-/// endpoints by `Options(lane="ethernet", device=...)`. Opened once for each interface; needs root, or CAP_BPF,
-/// CAP_NET_ADMIN, CAP_PERFMON and CAP_NET_RAW. docs/reference/lanes.md, "AF_XDP".
+/// An interface opened for raw Ethernet past the kernel's network stack (AF_XDP), for `Options(lane="ethernet",
+/// device=...)`. Open it once for each interface; needs root, or CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and CAP_NET_RAW.
+/// docs/reference/lanes.md, "AF_XDP".
 ///
-/// `queue` is the receive queue whose frames come so; None: frames come by packet sockets, and what nobody granted is
-/// dropped in the driver. `max_connections` may use it at a time, 1 to 1024. `exclusive` drops frames of the protocol
-/// that are for none of them. With `zero_copy` it is refused where the kernel would have to copy each frame. With
-/// `fall_back` connections use packet sockets where something is refused, and `refused` says what; else that is an
-/// error. `busy_poll` polls the driver for so many frames a call.
+/// `queue`: the receive queue whose frames come by AF_XDP; None: frames come by packet sockets, and the driver drops
+/// payload that was not granted. `max_connections`: most connections at a time, 1 to 1024. `exclusive`: drop frames of
+/// the protocol that belong to none of them. `zero_copy`: refuse AF_XDP if the kernel would copy each frame.
+/// `fall_back`: use packet sockets if something is refused, with the reason in `refused`; otherwise that is an error.
+/// `busy_poll`: poll the driver for at most this many frames a call.
 #[pyclass(frozen, module = "zerolane")]
 #[derive(Debug)]
 pub(crate) struct EthernetDevice(pub(crate) Arc<options::EthernetDevice>);
@@ -20,7 +20,7 @@ pub(crate) struct EthernetDevice(pub(crate) Arc<options::EthernetDevice>);
 #[pymethods]
 impl EthernetDevice {
     #[new]
-    // What is shown says 0, as an expression of Rust is not.
+    // The signature that Python shows must say 0, not a Rust expression.
     #[pyo3(signature = (interface, *, queue=Some(0), max_connections=None, exclusive=false, zero_copy=false, fall_back=false,
                         busy_poll=None),
            text_signature = "(interface, *, queue=0, max_connections=None, exclusive=False, zero_copy=False, \
@@ -49,13 +49,13 @@ impl EthernetDevice {
         Ok(EthernetDevice(opened?))
     }
 
-    /// Why AF_XDP or the program in the driver is not used, in words, although it was asked for.
+    /// Why AF_XDP or the program in the driver is not used although requested; None otherwise.
     #[getter]
     fn refused(&self) -> Option<String> {
         self.0.refused().map(ToString::to_string)
     }
 
-    /// Whether the driver itself reads and writes the memory; else the kernel copies each frame once more.
+    /// Whether the driver itself reads and writes the memory; otherwise the kernel copies each frame once more.
     #[getter]
     fn is_zero_copy(&self) -> bool {
         self.0.is_zero_copy()

@@ -1,4 +1,4 @@
-//! A connection that its caller drives.
+//! Drives a connection inside its callers' calls.
 
 use crate::errors;
 use crate::patience::Patience;
@@ -14,21 +14,21 @@ use zerolane::{Completion, Error, TransferId};
 
 /// The state that one thread at a time uses.
 pub(crate) struct State {
-    /// None when closed.
+    /// `None` once closed.
     connection: Option<zerolane::Connection>,
-    /// Requests whose end a blocking call waits for, with the end if another thread received it.
+    /// Requests for which a blocking call waits, with the completion if another thread received it.
     claimed: HashMap<TransferId, Option<Completion>>,
-    /// Ends of other requests and immediates, which a blocking call received: counted as not looked at.
+    /// Completions of other requests and immediates that a blocking call received. They count as unread.
     kept: VecDeque<Completion>,
 }
 
-/// What has arrived of a request.
+/// How much of a request has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrived {
-    /// So many bytes, more than were known of.
+    /// This many bytes, more than before.
     More(u64),
     NotYet,
-    /// It is over: its completion tells.
+    /// The request is over; its completion has the result.
     Over,
 }
 
@@ -39,19 +39,19 @@ impl State {
             .ok_or(Error::Closed(CloseReason::Local))
     }
 
-    /// The connection, out of Python's hands; completions that were not taken go.
+    /// Takes the connection away from Python, and drops completions that were not taken.
     pub(crate) fn give_up(&mut self) -> Option<zerolane::Connection> {
         self.kept.clear();
         self.tell_kept();
         self.connection.take()
     }
 
-    /// Whether no call waits, and no completion was received and not taken.
+    /// Whether no call waits, and all received completions were taken.
     pub(crate) fn is_settled(&self) -> bool {
         self.kept.is_empty() && self.claimed.is_empty()
     }
 
-    /// Puts a completion where its taker looks.
+    /// Stores a completion for the call that takes it.
     fn sort(&mut self, completion: Completion) {
         match self.claimed.get_mut(&completion.id) {
             Some(place) => *place = Some(completion),
@@ -62,15 +62,14 @@ impl State {
         }
     }
 
-    /// Has the peer wait while much is kept.
+    /// Makes the peer wait while many completions are kept.
     fn tell_kept(&mut self) {
         if let Some(connection) = &mut self.connection {
             connection.set_kept(self.kept.len());
         }
     }
 
-    /// The next completion that no call claims, if it is there or comes in time. May return earlier
-    /// without.
+    /// The next completion that no call claims, if there is one or it comes in time. May return early without one.
     pub(crate) fn take(&mut self, time: Duration) -> zerolane::Result<Option<Completion>> {
         if self.kept.is_empty()
             && let Some(completion) = self.connection()?.wait(Some(time))?
@@ -82,7 +81,7 @@ impl State {
         Ok(first)
     }
 
-    /// Up to `max` completions that no call claims and that are there, with one turn for all.
+    /// Up to `max` completions that are there and that no call claims, after one round of progress.
     pub(crate) fn take_ready(&mut self, max: usize) -> zerolane::Result<Vec<Completion>> {
         let mut ready = Vec::new();
         while self.kept.len() < max {
@@ -94,7 +93,7 @@ impl State {
             if self.kept.is_empty() {
                 polled?;
             }
-            // Only if calls claim some of them, there may be more.
+            // There may be more only if calls claim some of them.
             if self.kept.len() - before == found {
                 break;
             }
@@ -104,7 +103,7 @@ impl State {
         Ok(ready)
     }
 
-    /// Waits until more than `beyond` bytes of request `id` have arrived. May return earlier.
+    /// Waits until more than `beyond` bytes of request `id` have arrived. May return early.
     pub(crate) fn wait_arrived(
         &mut self,
         id: TransferId,
@@ -119,8 +118,7 @@ impl State {
         }
     }
 
-    /// The end of the claimed request `id`, if it is there or comes in time. May return earlier
-    /// without.
+    /// The completion of the claimed request `id`, if there is one or it comes in time. May return early without one.
     fn take_claimed(
         &mut self,
         id: TransferId,
@@ -138,11 +136,11 @@ impl State {
         }
     }
 
-    /// Ends the claimed request `id`, for whose end no call waits any more. Returns the end if it had come before.
+    /// Gives up the claimed request `id`. Returns its completion if it had come.
     fn forget(&mut self, id: TransferId) -> Option<Completion> {
         let connection = self.connection.as_mut()?;
         let over = !connection.cancel(id);
-        // A failure is the connection's, and was told or will be.
+        // A failure is the connection's, and another call reports it.
         while let Some(Ok(Some(completion))) = self.connection.as_mut().map(|it| it.poll()) {
             self.sort(completion);
         }
@@ -154,9 +152,9 @@ impl State {
 /// A connection that Python's threads share.
 pub(crate) struct Driven {
     shared: Shared<State>,
-    /// `wake` was called.
+    /// Whether `wake` was called.
     woken: AtomicBool,
-    /// Completions go to a queue.
+    /// Whether completions go to a queue.
     queued: AtomicBool,
     /// How long a blocking call may take.
     timeout: Mutex<Option<Duration>>,
@@ -178,7 +176,7 @@ impl Driven {
         }
     }
 
-    /// Whether this process made it. If not, its parent has it, and goes on with it.
+    /// Whether this process made it; otherwise it belongs to the parent.
     pub(crate) fn is_of_this_process(&self) -> bool {
         self.shared.check_process().is_ok()
     }
@@ -196,7 +194,7 @@ impl Driven {
         self.shared.wake();
     }
 
-    /// Whether `wake` was called since the last look: this is one.
+    /// Whether `wake` was called since the last check.
     pub(crate) fn take_wake(&self) -> bool {
         self.woken.swap(false, Ordering::SeqCst)
     }
@@ -223,13 +221,13 @@ impl Driven {
             .map_err(|error| errors::of(py, error))
     }
 
-    /// As [`State::forget`].
+    /// As for [`State::forget`].
     fn forget(&self, id: TransferId) -> Option<Completion> {
         self.enter().ok()?.forget(id)
     }
 
-    /// Posts a request and waits for its end, within the timeout. An exception meanwhile (Ctrl-C) cancels it, so
-    /// that its memory is free in any case.
+    /// Posts a request and waits for it, within the timeout. An exception meanwhile (Ctrl-C) cancels it, so that its
+    /// memory is free in any case.
     ///
     /// # Errors
     /// Those of the request too.
@@ -246,7 +244,7 @@ impl Driven {
         let id = self.with(py, |state| {
             let connection = state.connection()?;
             let id = post(connection).map_err(Into::into)?;
-            // However its sender wants it delivered.
+            // Ends the wait in any delivery mode.
             connection.notify(id);
             state.claimed.insert(id, None);
             Ok(id)

@@ -1,4 +1,4 @@
-//! Listening.
+//! Listens for connections and accepts them.
 
 use crate::address::{Address, pair};
 use crate::connection::Connection;
@@ -12,33 +12,33 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use zerolane::{Error, Process};
 
-/// A listening UDP port. A context manager: leaving it stops listening.
+/// A listening UDP port. As a context manager it stops listening on exit.
 ///
-/// `address` is "host:port", or a tuple of both; port 0 is any that is free.
+/// `address` is "host:port" or a tuple of both; port 0 is any free port.
 ///
-/// After a fork it belongs to the parent, which alone accepts: a server of several processes makes an endpoint in each, at a port
-/// of its own.
+/// After a fork it belongs to the parent, and only the parent accepts: a server of several processes makes an endpoint
+/// in each, on a port of its own.
 #[pyclass(frozen, module = "zerolane")]
 pub(crate) struct Endpoint {
     local: SocketAddr,
     key: Option<zerolane::security::PublicKey>,
-    /// None when closed.
+    /// `None` once closed.
     listener: Mutex<Option<zerolane::Endpoint>>,
     process: Process,
 }
 
 impl Endpoint {
-    /// The endpoint, for a worker. None if it is closed.
+    /// Takes the endpoint for a worker. `None` if it is closed.
     pub(crate) fn give_up(&self, py: Python<'_>) -> PyResult<Option<zerolane::Endpoint>> {
         let given = py.detach(|| Ok(self.enter()?.take().map(Box::new)));
         let given = given.map_err(|error| errors::of(py, error))?;
         Ok(given.map(|it| *it))
     }
 
-    /// Only without the interpreter: another thread may hold it while accepting.
+    /// To be called without the interpreter: another thread may hold the lock while it accepts.
     ///
     /// # Errors
-    /// This process is a child of the one that listens, and that thread is not in it.
+    /// This process is a child of the one that listens, and does not have that thread.
     fn enter(&self) -> zerolane::Result<MutexGuard<'_, Option<zerolane::Endpoint>>> {
         match self.process.is_current() {
             true => Ok(self.listener.lock().unwrap_or_else(PoisonError::into_inner)),
@@ -105,9 +105,9 @@ impl Endpoint {
         }
     }
 
-    /// Stops listening. Connections it accepted go on.
+    /// Stops listening. Accepted connections stay open.
     fn close(&self, py: Python<'_>) {
-        // In a child of fork the parent listens on.
+        // In a child of fork, the parent continues to listen.
         let taken = py.detach(|| self.enter().map(|mut it| it.take()));
         drop(taken);
     }

@@ -1,4 +1,4 @@
-//! Errors become the exceptions of `zerolane._errors`.
+//! Converts errors to the exceptions of `zerolane._errors`.
 
 use pyo3::exceptions::{PyMemoryError, PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use zerolane::Error;
 use zerolane::failure::{CloseReason, PostError, Reason, TransferError};
 
-/// An exception of the package, by name.
+/// Makes an exception of the package, by name.
 pub(crate) fn exception(py: Python<'_>, name: &str, text: String) -> PyErr {
     let made = py
         .import("zerolane._errors")
@@ -18,11 +18,11 @@ pub(crate) fn exception(py: Python<'_>, name: &str, text: String) -> PyErr {
     }
 }
 
-/// Why a call failed.
+/// The exception of a failed call.
 pub(crate) fn of(py: Python<'_>, error: Error) -> PyErr {
     let text = error.to_string();
     let name = match error {
-        // What the library says itself, and not the system.
+        // An error of the library, not of the system.
         Error::Io(error) | Error::Address(error) if error.raw_os_error().is_none() => {
             return match error.kind() {
                 ErrorKind::InvalidInput => PyValueError::new_err(text),
@@ -60,7 +60,7 @@ pub(crate) fn of(py: Python<'_>, error: Error) -> PyErr {
     exception(py, name, text)
 }
 
-/// Why a request failed.
+/// The exception of a failed request.
 pub(crate) fn of_request(py: Python<'_>, error: TransferError) -> PyErr {
     exception(py, of_transfer(error), error.to_string())
 }

@@ -1,4 +1,4 @@
-//! Memory that peers may read and write.
+//! Exports memory that peers may read and write.
 
 use crate::errors::{self, exception};
 use crate::pinned::{Pinned, Use, pin_for_release};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use zerolane::failure::{Reason, TransferError};
 use zerolane::{Error, Process, RegionKey, Rights};
 
-/// Rights as the bits of `zerolane.Rights`.
+/// Converts the bits of `zerolane.Rights`.
 pub(crate) fn rights(bits: u8) -> PyResult<Rights> {
     if bits > 7 {
         return Err(PyValueError::new_err(format!(
@@ -24,7 +24,7 @@ pub(crate) fn rights(bits: u8) -> PyResult<Rights> {
     })
 }
 
-/// A word of 8 bytes: what fits in it with a sign or without.
+/// A word of 8 bytes: any number that fits, signed or unsigned.
 pub(crate) struct Word(pub(crate) u64);
 
 impl<'py> FromPyObject<'_, 'py> for Word {
@@ -37,13 +37,13 @@ impl<'py> FromPyObject<'_, 'py> for Word {
                 "the number does not fit in 64 bits",
             ));
         }
-        // Two's complement, as fetch_add of a negative number needs it.
+        // Two's complement, as fetch_add of a negative number needs.
         Ok(Word(number as u64))
     }
 }
 
-/// Names exported memory on one connection. Give `bytes(key)` to the peer by any means, which makes it
-/// a key again with `Key.from_bytes`.
+/// Names exported memory on one connection. Give `bytes(key)` to the peer by any means; `Key.from_bytes` makes it a key
+/// again.
 #[pyclass(frozen, eq, hash, module = "zerolane")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Key(RegionKey);
@@ -60,14 +60,14 @@ impl Key {
 
 #[pymethods]
 impl Key {
-    /// The key that `bytes(key)` gave.
+    /// Makes a key from `bytes(key)`.
     #[staticmethod]
     fn from_bytes(bytes: [u8; RegionKey::BYTES]) -> PyResult<Key> {
         let key = RegionKey::from_bytes(bytes).map(Key);
         key.ok_or_else(|| PyValueError::new_err("these are not the bytes of a key"))
     }
 
-    /// Length of the memory it names, bytes.
+    /// Length of the memory in bytes.
     #[getter]
     fn length(&self) -> u64 {
         self.0.len()
@@ -82,40 +82,39 @@ impl Key {
     }
 }
 
-/// A buffer that peers may read and write while this program uses it. A context manager: leaving it
-/// revokes it.
+/// A buffer that peers may read and write while this program uses it. As a context manager it revokes the buffer on
+/// exit.
 ///
-/// The buffer must be writable, contiguous, and begin at a multiple of 8 in memory (numpy's and mmap's
-/// do). It stays exported, in the sense of the buffer protocol too, until it is revoked. Words of 8
-/// bytes that peers change with `fetch_add` and the like are to be read and changed here by the methods
-/// of this class, which are atomic.
+/// The buffer must be writable and contiguous, and start at a multiple of 8 in memory (as those of numpy and mmap do).
+/// It cannot be resized until it is revoked. Use the methods of this class, which are atomic, for words of 8 bytes that
+/// peers change with `fetch_add` and the like.
 ///
-/// `ExportedRegion.memfd(length)` has memory of its own instead, which is reached by `read` and `write`: a peer on this host that
-/// is connected through shared memory puts and gets there without this program.
+/// `ExportedRegion.memfd(length)` makes memory of its own instead, for `read` and `write`: a peer on this host that is
+/// connected through shared memory puts and gets there without this program.
 ///
 /// After a fork it belongs to the parent: in the child its methods raise Closed.
 #[pyclass(frozen, module = "zerolane")]
 pub(crate) struct ExportedRegion {
-    /// None when revoked.
+    /// `None` once revoked.
     region: Mutex<Option<zerolane::ExportedRegion>>,
-    /// Held while it is revoked, without the interpreter: a second call waits until no peer is in.
+    /// Held, without the interpreter, while it is revoked: a second call waits until no peer uses the memory.
     revoking: Mutex<()>,
-    /// The buffer, if the memory is one's.
+    /// The buffer, if the memory is a buffer's.
     pinned: Option<Arc<Pinned>>,
     process: Process,
 }
 
 impl ExportedRegion {
-    /// Held for no longer than a look or a copy.
+    /// The lock is held only for a check or a copy.
     fn enter(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Option<zerolane::ExportedRegion>>> {
         match self.process.is_current() {
             true => Ok(self.region.lock().unwrap_or_else(PoisonError::into_inner)),
-            // In a child of fork another thread's lock is never let go, and memory of a memfd is not there.
+            // In a child of fork, another thread's lock is never released, and a memfd's memory does not exist.
             false => Err(errors::of(py, Error::Forked)),
         }
     }
 
-    /// The region, to be exported on a connection.
+    /// The region, to export on a connection.
     pub(crate) fn region(&self, py: Python<'_>) -> PyResult<zerolane::ExportedRegion> {
         self.enter(py)?.clone().ok_or_else(|| revoked(py))
     }
@@ -132,7 +131,7 @@ impl ExportedRegion {
         })
     }
 
-    /// What `body` does with it, if the `len` bytes at `offset` lie in it. It is not revoked meanwhile.
+    /// Runs `body` on the region, if the `len` bytes at `offset` lie in it. It is not revoked meanwhile.
     fn with_bytes<T>(
         &self,
         py: Python<'_>,
@@ -173,7 +172,7 @@ fn revoked(py: Python<'_>) -> PyErr {
     exception(py, "Revoked", "the region was revoked".to_owned())
 }
 
-/// A mapped file that shrank.
+/// The exception for a mapped file that shrank.
 fn faulted(py: Python<'_>) -> PyErr {
     errors::of_request(py, TransferError::Refused(Reason::MemoryFault))
 }
@@ -186,9 +185,9 @@ impl ExportedRegion {
         ExportedRegion::of(region, Some(pinned))
     }
 
-    /// `length` zero bytes of its own, of which a peer on this host that is connected through shared memory has a mapping: it
-    /// puts, gets and does atomic operations there without this program. All of it is taken from the system at once; raises
-    /// MemoryError if the machine, or a control group of this process, has less.
+    /// Makes `length` zero bytes of its own memory. A peer on this host that is connected through shared memory maps
+    /// them, and puts, gets and does atomic operations there without this program. The system allocates all of it at
+    /// once; raises MemoryError if the machine or the process's control group has less.
     #[staticmethod]
     fn memfd(py: Python<'_>, length: usize) -> PyResult<ExportedRegion> {
         let region = py.detach(|| zerolane::Region::memfd(length));
@@ -196,14 +195,14 @@ impl ExportedRegion {
         ExportedRegion::of(region, None)
     }
 
-    /// Length, bytes.
+    /// Length in bytes.
     #[getter]
     fn length(&self, py: Python<'_>) -> PyResult<usize> {
         Ok(self.region(py)?.len())
     }
 
-    /// The `length` bytes at `offset`, copied. What a peer writes meanwhile is in it or not, by words. Raises
-    /// MemoryFault if it is a mapped file that shrank.
+    /// Returns a copy of the `length` bytes at `offset`. Each word is read before or after a concurrent write of a
+    /// peer. Raises MemoryFault if it is a mapped file that shrank.
     fn read<'py>(
         &self,
         py: Python<'py>,
@@ -217,7 +216,7 @@ impl ExportedRegion {
         })?
     }
 
-    /// Copies `data` there, from `offset` on. Raises MemoryFault if it is a mapped file that shrank.
+    /// Copies `data` to `offset`. Raises MemoryFault if it is a mapped file that shrank.
     fn write(&self, py: Python<'_>, offset: usize, data: &[u8]) -> PyResult<()> {
         self.with_bytes(py, offset, data.len(), |region| {
             region.try_write(offset, data).map_err(|_| faulted(py))
@@ -230,34 +229,34 @@ impl ExportedRegion {
         Ok(self.enter(py)?.is_none())
     }
 
-    /// The word at `offset` bytes, a multiple of 8.
+    /// Returns the word at `offset` bytes, a multiple of 8.
     fn load(&self, py: Python<'_>, offset: usize) -> PyResult<u64> {
         self.with_word(py, offset, |word| word.load(Ordering::SeqCst))
     }
 
-    /// Sets the word at `offset` bytes.
+    /// Sets the word at `offset` bytes, a multiple of 8.
     fn store(&self, py: Python<'_>, offset: usize, value: Word) -> PyResult<()> {
         self.with_word(py, offset, |word| word.store(value.0, Ordering::SeqCst))
     }
 
-    /// Adds to the word at `offset` bytes, wrapping; returns what it was before.
+    /// Adds to the word at `offset` bytes, wrapping; returns its previous value.
     #[pyo3(signature = (offset, value=Word(1)))]
     fn fetch_add(&self, py: Python<'_>, offset: usize, value: Word) -> PyResult<u64> {
         self.with_word(py, offset, |word| word.fetch_add(value.0, Ordering::SeqCst))
     }
 
-    /// Takes the memory back from all peers, at once: after this returns, no operation of a peer
-    /// reads or writes it, however late it comes, and the buffer is free. A second call waits for the first, and does nothing.
+    /// Ends all exports of the memory, to all peers, at once. After it returns, no operation of a peer reads or writes
+    /// the memory, however late it comes, and the buffer is free. A second call waits for the first, and does nothing.
     fn revoke(&self, py: Python<'_>) -> PyResult<()> {
         if !self.process.is_current() {
             return Err(errors::of(py, Error::Forked));
         }
-        // Whether this is the first.
+        // Whether this call is the first.
         let ended = py.detach(|| {
             let _turn = self.revoking.lock().unwrap_or_else(PoisonError::into_inner);
             let mut region = self.region.lock().unwrap_or_else(PoisonError::into_inner);
             let taken = region.take();
-            // Before peers are waited for: threads that have the interpreter look at the region, and must not wait.
+            // Released before the wait for peers: threads with the interpreter use this lock, and must not block.
             drop(region);
             taken.map(zerolane::ExportedRegion::end).is_some()
         });
@@ -282,7 +281,7 @@ impl ExportedRegion {
     ) -> PyResult<()> {
         match self.process.is_current() {
             true => self.revoke(py),
-            // What a child of fork leaves is the parent's, and what it is about to raise is not replaced.
+            // In a child of fork, the region is the parent's, and the exception being raised here is not replaced.
             false => Ok(()),
         }
     }

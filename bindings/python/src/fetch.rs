@@ -1,4 +1,4 @@
-//! Atomic operations.
+//! Defines atomic operations on the peer's memory.
 
 use crate::exported::Word;
 use pyo3::prelude::*;
@@ -16,19 +16,19 @@ impl FetchOp {
         FetchOp(zerolane::FetchOp::Add(value.0))
     }
 
-    /// Adds one, wrapping.
+    /// Adds 1, wrapping.
     #[staticmethod]
     fn increment() -> FetchOp {
         FetchOp(zerolane::FetchOp::Increment)
     }
 
-    /// Subtracts one, wrapping.
+    /// Subtracts 1, wrapping.
     #[staticmethod]
     fn decrement() -> FetchOp {
         FetchOp(zerolane::FetchOp::Decrement)
     }
 
-    /// Stores zero.
+    /// Stores 0.
     #[staticmethod]
     fn clear() -> FetchOp {
         FetchOp(zerolane::FetchOp::Clear)
@@ -40,7 +40,7 @@ impl FetchOp {
         FetchOp(zerolane::FetchOp::Swap(value.0))
     }
 
-    /// Stores `value` if the word is `expected`.
+    /// Stores `value` if the word equals `expected`.
     #[staticmethod]
     fn compare_and_swap(expected: Word, value: Word) -> FetchOp {
         FetchOp(zerolane::FetchOp::CompareAndSwap {

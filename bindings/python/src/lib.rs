@@ -1,10 +1,10 @@
-//! The extension module behind the Python package `zerolane`.
+//! Implements the extension module of the Python package `zerolane`.
 //!
-//! Three rules hold everywhere. The interpreter is released before every wait, for the network or for
-//! a lock: a thread that holds the interpreter never waits for one that needs it. Memory of Python
-//! is never made a Rust reference: it is pinned by the buffer protocol (`pinned`) and posted by
-//! address, so that Python code which writes a buffer in use spoils its content and nothing else. A worker's thread
-//! never needs the interpreter: what it lets go of is released by others (`release`).
+//! Three rules hold everywhere. The interpreter is released before every wait, for the network or for a lock: a thread
+//! that holds the interpreter never waits for one that needs it. Python's memory never becomes a Rust reference: the
+//! buffer protocol pins it (`pinned`) and it is posted by address, so Python code that writes a buffer in use corrupts
+//! only its content. A worker's thread never needs the interpreter: other threads release the buffers it drops
+//! (`release`).
 
 mod account;
 mod address;
@@ -35,7 +35,7 @@ mod shared;
 mod view;
 mod worker;
 
-/// The extension module; the package re-exports what is in it.
+/// The extension module. The package re-exports its content.
 #[pyo3::pymodule]
 mod _zerolane {
     #[pymodule_export]

@@ -1,4 +1,4 @@
-//! Messages, waited for: up to 128 bytes of control, with or without payload.
+//! Sends and receives messages, and waits: up to 128 bytes of control, with or without payload.
 
 use crate::connection::Connection;
 use crate::requests::{payload, place};
@@ -9,8 +9,8 @@ use zerolane::Work;
 
 #[pymethods]
 impl Connection {
-    /// Sends a message of at most 128 bytes, and `payload` with it, a buffer or several in a list or tuple; returns when the
-    /// peer has it in a receive.
+    /// Sends a message of at most 128 bytes, with `payload`, a buffer or a list or tuple of buffers; returns when the
+    /// peer has received it.
     #[pyo3(signature = (control, payload=None))]
     fn send_message(
         &self,
@@ -25,8 +25,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Receives the next message, and its payload into `payload`; returns the message, and the memory of `payload` cut
-    /// to what came: None if there is none.
+    /// Receives the next message, and its payload into `payload`. Returns the message, and the memory of `payload` cut
+    /// to the received bytes, or None without payload.
     #[pyo3(signature = (payload=None))]
     fn recv_message<'py>(
         &self,

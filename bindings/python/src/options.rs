@@ -1,4 +1,4 @@
-//! Settings of endpoints and connections.
+//! Converts the settings of endpoints and connections.
 
 use crate::device::EthernetDevice;
 use crate::{errors, path};
@@ -15,26 +15,28 @@ use zerolane::security::PublicKey;
 
 /// Settings of connections; the defaults suit a local network. Times are in seconds, sizes in bytes.
 ///
-/// Connections are encrypted. `identity` is the file of the key by which peers know this end, as
-/// `zerolane keygen` makes it, and made if there is none. Without `identity`, each connection or endpoint
-/// makes a key. `trust` has the keys ("zl:...") of the peers to speak to; without it, any peer. `plain`
-/// turns protection off, if the peer does so too: then a host on the path can read and change everything.
+/// Connections are encrypted. `identity` is the file of the key by which peers know this end, in the format of
+/// `zerolane keygen`; it is created if missing. Without it, each connection or endpoint makes a fresh key. `trust` has
+/// the keys ("zl:...") of accepted peers; without it, any peer is accepted. `plain` turns protection off, if the peer
+/// does the same: a host on the path can then read and change everything. `authenticated` protects content from changes
+/// but does not encrypt it, if the peer does the same: a host on the path can read everything.
 ///
-/// `lane` is "best" (the default: shared memory to processes of this host and user, else UDP), "udp",
-/// "shared_memory" (or an error), or "ethernet" (raw Ethernet between hosts of one segment, or an error; addresses are
-/// "ether:IFACE/MAC:PORT", "ether:IFACE:PORT" to listen on; `device`, an EthernetDevice, has it go past the kernel's
-/// network stack), or "ip118" (IP protocol 118 without UDP, or an error). Nothing is encrypted in shared memory: the kernel keeps others out.
+/// `lane` is "best" (the default: shared memory to processes of this host and user, otherwise UDP), "udp",
+/// "shared_memory", "ethernet" or "ip118"; the last three fail if the lane is not possible. "ethernet" is raw Ethernet
+/// between hosts of one segment; addresses are "ether:IFACE/MAC:PORT", and "ether:IFACE:PORT" to listen; with `device`,
+/// an EthernetDevice, it bypasses the kernel's network stack. "ip118" is IP protocol 118 without UDP. Shared memory is
+/// not encrypted: the kernel keeps other users out.
 ///
-/// `paths` is how many paths a connection over UDP or raw Ethernet may have, 1 to 8, the lesser of both ends' counts. `links` has the paths that
-/// a connection opened from here gets beside the first, each "LOCAL=PEER": from this address of this host to that one of the
-/// peer. What is left out, a port as well, is as for the first path. "ether:IFACE=ether:IFACE/MAC" is one over raw Ethernet, from
-/// this interface of this host to that hardware address of the peer's; it needs CAP_NET_RAW, and a peer whose endpoint has
-/// `ethernet_paths`, which needs it as well, or `lane` "ethernet". Over raw Ethernet a path over UDP names an address of the peer's,
-/// whose endpoint has `udp_paths`; and there is one path with a `device`. `path_threads` gives each path beside the first
-/// a thread of its own at this end.
+/// `paths` is the most paths of a connection over UDP or raw Ethernet, 1 to 8; the smaller of both ends' values
+/// applies, and a `device` allows one. `links` are the paths that a connection opened from here adds to the first, each
+/// "LOCAL=PEER": from an address of this host to one of the peer. Omitted parts, including ports, are those of the
+/// first path. "ether:IFACE=ether:IFACE/MAC" is a path over raw Ethernet, from an interface of this host to a hardware
+/// address of the peer; it needs CAP_NET_RAW, and a peer whose endpoint has `ethernet_paths`, which needs it as well,
+/// or `lane` "ethernet". Over raw Ethernet a path over UDP names an address of the peer, whose endpoint must have
+/// `udp_paths`. `path_threads` gives each path but the first a thread at this end.
 ///
-/// `rendezvous` is the name, in place of the address, by which both ends meet in shared memory: for containers of one kernel with
-/// networks of their own and one directory of the rendezvous.
+/// `rendezvous` is the name by which both ends of shared memory find each other instead of the address: for containers
+/// of one kernel with separate networks and one rendezvous directory.
 #[pyclass(frozen, module = "zerolane")]
 #[derive(Debug)]
 pub(crate) struct Options(zerolane::Options);
@@ -46,7 +48,7 @@ pub(crate) fn read(options: Option<&Bound<'_, Options>>) -> zerolane::Options {
     })
 }
 
-/// A time given in seconds, not negative. One that no clock counts to, such as `math.inf`, is without end.
+/// Converts a time in seconds, not negative. One beyond the clock's range, such as `math.inf`, is no limit.
 pub(crate) fn seconds(value: f64, name: &str) -> PyResult<Duration> {
     match Duration::try_from_secs_f64(value) {
         Ok(time) => Ok(time),
@@ -57,7 +59,7 @@ pub(crate) fn seconds(value: f64, name: &str) -> PyResult<Duration> {
     }
 }
 
-/// A lane by its name.
+/// The lane with this name.
 fn lane_named(name: &str) -> PyResult<LaneChoice> {
     match name {
         "udp" => Ok(LaneChoice::Udp),
@@ -76,7 +78,7 @@ fn rendezvous_name(name: &str) -> PyResult<RendezvousName> {
     named.map_err(|why| PyValueError::new_err(format!("rendezvous {name:?}: {why}")))
 }
 
-/// How connections are protected.
+/// The protection of connections.
 pub(crate) fn security(
     plain: bool,
     authenticated: bool,
@@ -180,8 +182,7 @@ impl Options {
         Ok(Options(options))
     }
 
-    /// The key by which others know an end with these settings; None if it makes one for each connection
-    /// or endpoint.
+    /// The key by which peers know an end with these settings; None if each connection or endpoint makes its own.
     #[getter]
     fn key(&self) -> Option<String> {
         let identity = self.0.security.identity.as_ref();

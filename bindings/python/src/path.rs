@@ -1,32 +1,32 @@
-//! Paths of a connection that may have several.
+//! Converts the paths of a connection.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use zerolane::counters::{PathLife, PathState};
 use zerolane::options::{MAX_PATHS, PathAddresses};
 
-/// A path of a connection, and what it did.
+/// State and counters of a path.
 #[pyclass(frozen, get_all, module = "zerolane")]
 pub(crate) struct Path {
-    /// Its number; that of the first is 0.
+    /// The path's number; 0 is the first path.
     index: usize,
-    /// Where it stands: "joining" (the peer is asked whether it is there), "sizing" (how large its datagrams may be is
-    /// found out), "usable" (it carries payload) or "suspect" (it does not answer).
+    /// The state: "joining" (being probed for the first time), "sizing" (its datagram size is being probed), "usable"
+    /// (carries payload) or "suspect" (does not answer).
     life: &'static str,
-    /// Smoothed round-trip time, seconds; None if none was measured.
+    /// Smoothed round-trip time in seconds; None if not measured.
     rtt: Option<f64>,
-    /// Payload bytes that left by it, repeats included.
+    /// Payload bytes sent, repeats included.
     bytes_sent: u64,
-    /// Payload bytes that it lost, as far as the receiver said so.
+    /// Payload bytes lost, as the receiver reported.
     bytes_lost: u64,
-    /// Payload bytes that came by it for the first time. Counted where both ends take several paths.
+    /// Payload bytes that it brought for the first time. Counted if both ends allow several paths.
     bytes_received: u64,
-    /// Bytes a second at which payload leaves; None: as fast as it can.
+    /// Sending rate of payload in bytes per second; None: unlimited.
     pace: Option<u64>,
 }
 
 impl Path {
-    /// `None` if there is none.
+    /// `None` if the path does not exist.
     pub(crate) fn of((index, state): (usize, PathState)) -> Option<Path> {
         let life = match state.life {
             PathLife::Absent => return None,
@@ -57,7 +57,7 @@ impl Path {
     }
 }
 
-/// So many paths.
+/// Checks a number of paths.
 pub(crate) fn count(paths: u8) -> PyResult<u8> {
     match (1..=MAX_PATHS).contains(&paths) {
         true => Ok(paths),
@@ -67,13 +67,13 @@ pub(crate) fn count(paths: u8) -> PyResult<u8> {
     }
 }
 
-/// "LOCAL=PEER".
+/// Parses "LOCAL=PEER".
 pub(crate) fn addresses(link: &str) -> PyResult<PathAddresses> {
     let path = link.parse::<PathAddresses>();
     path.map_err(|why| PyValueError::new_err(format!("the link {link:?}: {why}")))
 }
 
-/// The paths beside the first.
+/// Parses the paths besides the first.
 pub(crate) fn links(links: &[String]) -> PyResult<Vec<PathAddresses>> {
     if links.len() >= usize::from(MAX_PATHS) {
         return Err(PyValueError::new_err(format!(

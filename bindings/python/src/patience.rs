@@ -1,4 +1,4 @@
-//! Waiting as Python waits: without the interpreter, and interrupted by Ctrl-C.
+//! Waits without the interpreter, so that Ctrl-C can interrupt.
 
 use crate::options::seconds;
 use pyo3::prelude::*;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// The longest time until Ctrl-C is noticed.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// A timeout as Python gives it: seconds, or none.
+/// A timeout from Python: seconds, or none.
 #[derive(Clone, Copy)]
 pub(crate) struct Patience(Option<Instant>);
 
@@ -19,12 +19,12 @@ impl Patience {
         Ok(Patience::of(timeout))
     }
 
-    /// A time beyond what the clock can count to is no limit.
+    /// A time beyond the clock's range is no limit.
     pub(crate) fn of(timeout: Option<Duration>) -> Patience {
         Patience(timeout.and_then(|it| Instant::now().checked_add(it)))
     }
 
-    /// The time that is left, at most a slice, after which signals are checked.
+    /// The remaining time, at most a slice, after which signals are checked.
     fn slice(self) -> Duration {
         self.0.map_or(SLICE, |deadline| {
             SLICE.min(deadline.saturating_duration_since(Instant::now()))
@@ -35,11 +35,11 @@ impl Patience {
         self.0.is_some_and(|deadline| deadline <= Instant::now())
     }
 
-    /// Runs `step` without the interpreter, for at most the time it is given, until it brings
-    /// something or the time is over.
+    /// Runs `step` without the interpreter, for at most the time given to it, until it returns something or the time is
+    /// over.
     ///
     /// # Errors
-    /// Those of `step`, and what a signal handler raised: KeyboardInterrupt, as a rule.
+    /// Those of `step`, and the exception of a signal handler, usually KeyboardInterrupt.
     pub(crate) fn wait<T: Send>(
         self,
         py: Python<'_>,

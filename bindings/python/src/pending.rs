@@ -1,4 +1,4 @@
-//! What a worker in a thread of its own was asked for and has not answered yet.
+//! Waits for answers of a worker in a thread of its own.
 
 use crate::errors;
 use crate::patience::Patience;
@@ -14,17 +14,17 @@ use std::time::Duration;
 use zerolane::worker::{Refused, RequestId};
 use zerolane::{Completion, Error, Process};
 
-/// An answer, to be made Python's.
+/// An answer, to convert for Python.
 type Answer = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
 
-/// What Python gets of a `T`.
+/// Converts a `T` for Python.
 type Make<T> = fn(Python<'_>, T) -> PyResult<Py<PyAny>>;
 
 /// A pending answer of any type.
 trait Awaited: Send {
     fn wait_for(&mut self, time: Duration) -> Option<Answer>;
     fn poll(&mut self, waker: &Waker) -> Option<Answer>;
-    /// Lets it go on without anything that waits.
+    /// Lets the request continue without a waiter.
     fn detach(self: Box<Self>);
 }
 
@@ -64,15 +64,15 @@ impl<T: Send + 'static> Awaited for Of<T> {
 
 enum State {
     Waiting(Box<dyn Awaited>),
-    /// It came, and was not made Python's yet.
+    /// The answer came, and was not converted yet.
     Came(Answer),
     Over(PyResult<Py<PyAny>>),
-    /// Nothing waits for it any more.
+    /// It was given up: nothing waits for it.
     GivenUp,
 }
 
 impl State {
-    /// Looks for the answer with `step`. Whether nothing is left to wait for.
+    /// Checks for the answer with `step`. True if there is nothing left to wait for.
     fn advance(&mut self, step: impl FnOnce(&mut dyn Awaited) -> Option<Answer>) -> bool {
         if let State::Waiting(awaited) = self
             && let Some(answer) = step(&mut **awaited)
@@ -90,28 +90,28 @@ impl State {
     }
 }
 
-/// What becomes of a request that is not over when the last name of its Pending is gone.
+/// What happens to an unfinished request when the last reference to its Pending is gone.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Dropped {
-    /// It goes on: a program that does not look at the result of a send has sent all the same.
+    /// It continues: a program that ignores the result of a send has still sent.
     GoesOn,
-    /// It is cancelled, with a warning: a buffer that a program looks at later would not be filled.
+    /// It is cancelled, with a warning: a buffer that the program reads later would not be filled.
     Warns,
     /// It is cancelled.
     Cancels,
 }
 
-/// What a worker in a thread of its own was asked for: wait for it in any thread, or `await` it in an event loop.
+/// A request to a worker's thread: wait for it in any thread, or `await` it in an event loop.
 ///
-/// It is cancel-safe. When it is cancelled before its end, the request is cancelled; a message or connection that came by then
-/// is not lost, but the next one that is asked for. `detach` lets it go on without anything that waits.
+/// It is cancel-safe. Cancelling it before its end cancels the request; a message or connection that has come by then
+/// is not lost, but goes to the next request. `detach` lets it continue without a waiter.
 ///
-/// When the last name of it is gone before its end, a send, a put and an atomic operation go on, and all else is cancelled: with a
-/// ResourceWarning if it was to fill a buffer.
+/// If its last reference is gone before its end, a send, a put or an atomic operation continues, and any other request
+/// is cancelled, with a ResourceWarning if it would have filled a buffer.
 #[pyclass(frozen, generic, module = "zerolane")]
 pub(crate) struct Pending {
     state: Mutex<State>,
-    /// Of a request on a connection.
+    /// The identifier, for a request on a connection.
     id: Option<RequestId>,
     dropped: Dropped,
     process: Process,
@@ -130,7 +130,7 @@ impl Pending {
         }
     }
 
-    /// Of a request on a connection that sends, puts, or changes the peer's memory.
+    /// A request on a connection that sends, puts, or changes the peer's memory.
     pub(crate) fn outgoing(
         pending: zerolane::worker::Pending<Completion>,
         make: Make<Completion>,
@@ -138,7 +138,7 @@ impl Pending {
         Pending::of_request(pending, make, Dropped::GoesOn)
     }
 
-    /// Of a request on a connection that fills a buffer.
+    /// A request on a connection that fills a buffer.
     pub(crate) fn incoming(
         pending: zerolane::worker::Pending<Completion>,
         make: Make<Completion>,
@@ -156,16 +156,16 @@ impl Pending {
         made
     }
 
-    /// The request's name.
+    /// The request's identifier.
     pub(crate) fn id(&self) -> PyResult<RequestId> {
         let none = || PyTypeError::new_err("not a request on a connection");
         self.id.ok_or_else(none)
     }
 
-    /// Only without the interpreter: another thread may hold it while waiting.
+    /// To be called without the interpreter: another thread may hold the lock while it waits.
     ///
     /// # Errors
-    /// This process is a child of the one that asked, and that thread is not in it.
+    /// This process is a child of the one that made the request, and does not have that thread.
     fn enter(&self) -> zerolane::Result<MutexGuard<'_, State>> {
         match self.process.is_current() {
             true => Ok(self.lock()),
@@ -177,12 +177,12 @@ impl Pending {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks for the answer with `step`. Whether nothing is left to wait for, as in a child of fork.
+    /// Checks for the answer with `step`. True if there is nothing left to wait for, as in a child of fork.
     fn is_over(&self, step: impl FnOnce(&mut dyn Awaited) -> Option<Answer>) -> bool {
         self.enter().map_or(true, |mut state| state.advance(step))
     }
 
-    /// What came, once it is over.
+    /// The answer, once it is over.
     fn outcome(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let before = py.detach(|| std::mem::replace(&mut *self.lock(), State::GivenUp));
         let outcome = match before {
@@ -215,9 +215,9 @@ impl Drop for Pending {
     }
 }
 
-/// Called where Python lets go of an object, perhaps because of an exception.
+/// Called where Python drops an object, perhaps because of an exception.
 fn warn_of_cancelling() {
-    // None: the interpreter is going.
+    // `None`: the interpreter is ending.
     let _ = Python::try_attach(|py| {
         let raised = PyErr::take(py);
         let class = py.get_type::<PyResourceWarning>();
@@ -234,8 +234,8 @@ fn warn_of_cancelling() {
 
 #[pymethods]
 impl Pending {
-    /// Waits for the end, and returns what came. Raises TimeoutError if it is not over within `timeout` seconds: then it
-    /// goes on, and may be waited for again.
+    /// Waits for the end and returns the result. Raises TimeoutError if it is not over within `timeout` seconds; it
+    /// then continues, and may be waited for again.
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         let over = Patience::new(timeout)?.wait(py, |time| {
@@ -253,7 +253,7 @@ impl Pending {
         py.detach(|| self.is_over(|it| it.wait_for(Duration::ZERO)))
     }
 
-    /// Cancels it, if it is not over: who waits gets Cancelled.
+    /// Cancels it, if it is not over: waiters get Cancelled.
     fn cancel(&self, py: Python<'_>) {
         py.detach(|| {
             if let Ok(mut state) = self.enter()
@@ -264,7 +264,7 @@ impl Pending {
         });
     }
 
-    /// Lets it go on although nothing waits for it: what comes of it is dropped.
+    /// Lets it continue without a waiter; its result is dropped.
     fn detach(&self, py: Python<'_>) {
         py.detach(|| {
             if let Ok(mut state) = self.enter() {
@@ -281,7 +281,7 @@ impl Pending {
             .call_method0("__await__")
     }
 
-    /// Whether it is over; if not, `notices` is told of `ticket` when it is.
+    /// Whether it is over; if not, `notices` gets `ticket` when it is.
     fn _watch(&self, py: Python<'_>, notices: &Bound<'_, Notices>, ticket: u64) -> bool {
         let bell = Arc::clone(&notices.get().bell);
         let waker = Waker::from(Arc::new(Ticket { bell, ticket }));
@@ -289,7 +289,7 @@ impl Pending {
     }
 }
 
-/// Tickets of what is over, and what makes the event loop look at them.
+/// Tickets of finished requests, and the means to wake the event loop.
 struct Bell {
     tickets: Mutex<Vec<u64>>,
     ring: UnixStream,
@@ -307,13 +307,13 @@ impl Wake for Ticket {
         let mut tickets = tickets.unwrap_or_else(PoisonError::into_inner);
         tickets.push(self.ticket);
         if tickets.len() == 1 {
-            // Full, it is readable as well.
+            // If the socket is full, it is readable already.
             let _ = (&self.bell.ring).write(&[0]);
         }
     }
 }
 
-/// What tells an event loop that what it awaits is over.
+/// Tells an event loop that requests it awaits are over.
 #[pyclass(frozen, module = "zerolane._zerolane")]
 pub(crate) struct Notices {
     bell: Arc<Bell>,
@@ -340,14 +340,14 @@ impl Notices {
         })
     }
 
-    /// Readable while there are tickets.
+    /// A descriptor that is readable while there are tickets.
     fn fileno(&self) -> i32 {
         self.heard.as_raw_fd()
     }
 
-    /// The tickets.
+    /// Removes and returns the tickets.
     fn take(&self) -> Vec<u64> {
-        // Read first: a ticket that comes behind that rings again.
+        // Read first: a ticket added afterwards rings again.
         let _ = (&self.heard).read(&mut [0; 64]);
         let mut tickets = self
             .bell

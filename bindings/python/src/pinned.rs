@@ -1,4 +1,4 @@
-//! Memory of Python, pinned while it is in use.
+//! Pins Python's memory while it is in use.
 
 use crate::buffer::Buffer;
 use crate::release::{release, release_left};
@@ -10,19 +10,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use zerolane::Region;
 use zerolane::memory::Memory;
 
-/// What keeps a buffer where it is: the exporter must not move or free it (a bytearray that is to be
-/// resized raises BufferError), until this is dropped with the last region made of it, or released.
+/// Keeps a buffer in place: its exporter must not move or free it (resizing a bytearray raises BufferError) until this
+/// is dropped with the last region made of it, or released.
 pub(crate) struct Pinned {
-    /// Released when dropped, by a thread of Python's.
+    /// Released on drop, by a thread of Python.
     buffer: Mutex<Option<Buffer>>,
     object: Py<PyAny>,
 }
 
 impl Pinned {
-    /// Releases the buffer although regions made of it are left.
+    /// Releases the buffer although regions made of it exist.
     ///
     /// # Safety
-    /// Nothing touches the bytes of those regions any more.
+    /// Nothing accesses the bytes of those regions any more.
     pub(crate) unsafe fn release(&self) {
         let buffer = self
             .buffer
@@ -42,27 +42,27 @@ impl Drop for Pinned {
     }
 }
 
-/// What the buffer is used for.
+/// The use of a buffer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Only read: any buffer will do.
+    /// Only read: any buffer is accepted.
     Read,
     /// Written: a read-only buffer is refused.
     Write,
 }
 
-/// How far to follow views of views. Deeper ones are taken for what may be a mapped file.
+/// How far to follow views of views. Deeper ones count as a possible mapped file.
 const MAX_VIEWS: usize = 8;
 
 /// Pins the bytes of `object`.
 ///
 /// # Errors
-/// As of [`Buffer::get`]; BufferError if it is read-only and to be written.
+/// As for [`Buffer::get`]; BufferError if it is read-only and to be written.
 pub(crate) fn pin(object: &Bound<'_, PyAny>, purpose: Use) -> PyResult<Region> {
     Ok(pin_for_release(object, purpose)?.0)
 }
 
-/// As [`pin`], with a handle that can release the buffer early.
+/// Like [`pin`], with a handle that can release the buffer early.
 pub(crate) fn pin_for_release(
     object: &Bound<'_, PyAny>,
     purpose: Use,
@@ -79,18 +79,18 @@ pub(crate) fn pin_for_release(
         object: object.clone().unbind(),
     });
     let keep = Box::new(Arc::clone(&owner));
-    // SAFETY: the exporter keeps the len contiguous bytes mapped until the buffer is released. Dropping the
-    // owner releases it, or a call of `release`, which promises that nothing touches them any more. Read-only
-    // ones are only sent: the callers of pin see to it. The region is posted and never dereferenced, so a
-    // concurrent write spoils only content.
+    // SAFETY: the exporter keeps the len contiguous bytes mapped until the buffer is released. Dropping the owner
+    // releases it, or a call of `release`, which promises that nothing accesses them any more. The callers of pin
+    // ensure that read-only buffers are only sent. The region is posted and never dereferenced, so a concurrent write
+    // corrupts only content.
     let region = unsafe { Region::foreign(start, len, file, keep) };
     Ok((region, owner))
 }
 
-/// Pins what is to be sent: a buffer, or several in a list or tuple, which are sent as if they were one.
+/// Pins the source of a send: a buffer, or a list or tuple of buffers that are sent as one.
 ///
 /// # Errors
-/// As of [`pin`], also for one of several.
+/// As for [`pin`], for each buffer.
 pub(crate) fn pin_source(object: &Bound<'_, PyAny>) -> PyResult<Memory> {
     let one = |it: &Bound<'_, PyAny>| Ok(Memory::from(pin(it, Use::Read)?.share()));
     let pieces: PyResult<Vec<Memory>> = if let Ok(list) = object.cast::<PyList>() {
@@ -103,14 +103,13 @@ pub(crate) fn pin_source(object: &Bound<'_, PyAny>) -> PyResult<Memory> {
     Ok(pieces?.into())
 }
 
-/// The object whose bytes were pinned, if they were.
+/// The object whose bytes were pinned, if any.
 pub(crate) fn object<'py>(py: Python<'py>, memory: &Memory) -> Option<Bound<'py, PyAny>> {
     let pinned = memory.owner()?.downcast_ref::<Arc<Pinned>>()?;
     Some(pinned.object.bind(py).clone())
 }
 
-/// Whether the bytes may be a mapped file, whose pages are gone when it shrinks: a mmap, or a view of
-/// one.
+/// Whether the bytes may be a mapped file, whose pages are gone if it shrinks: a mmap, or a view of one.
 fn may_be_file(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     static MMAP: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     if object.is_exact_instance_of::<PyBytes>() || object.is_exact_instance_of::<PyByteArray>() {
@@ -122,7 +121,7 @@ fn may_be_file(object: &Bound<'_, PyAny>) -> PyResult<bool> {
         if object.is_instance(mmap)? {
             return Ok(true);
         }
-        // numpy's arrays say what they are a view of as `base`, memoryviews as `obj`.
+        // numpy's arrays have the viewed object in `base`, memoryviews in `obj`.
         let viewed = object.getattr_opt("base")?;
         let viewed = match viewed {
             None => object.getattr_opt("obj")?,

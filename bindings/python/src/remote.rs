@@ -1,4 +1,4 @@
-//! Access to the peer's memory that is waited for: open, put, get, fetch-op.
+//! Accesses the peer's memory and waits: open, put, get, fetch-op.
 
 use crate::connection::Connection;
 use crate::errors;
@@ -30,8 +30,8 @@ impl Connection {
 
 #[pymethods]
 impl Connection {
-    /// Asks the peer for the key of the memory it exports as `name`, with `rights`. Raises UnknownRegion
-    /// if there is none, and Denied if it is exported without one of those rights.
+    /// Asks the peer for the key of the memory that it exports as `name`, with `rights`. Raises UnknownRegion if there
+    /// is none, and Denied if it lacks one of the rights.
     fn open_region(&self, py: Python<'_>, name: &str, rights: u8) -> PyResult<Key> {
         let rights = exported::rights(rights)?;
         let completion = self.driven.complete(py, |connection| {
@@ -41,9 +41,9 @@ impl Connection {
         completion.region.map(Key::new).ok_or_else(unknown)
     }
 
-    /// Writes the bytes of `buffer`, or of several in a list or tuple, one behind the other, to the peer's memory, `offset` bytes behind its start; returns when
-    /// they are placed and visible there. With `immediate`, a number of 32 bits, the peer gets a
-    /// completion that has it as `value`.
+    /// Writes the bytes of `buffer`, or of a list or tuple of buffers one after another, to the peer's memory at
+    /// `offset`; returns when they are placed and visible there. With `immediate`, a 32-bit number, the peer gets a
+    /// completion with that `value`.
     #[pyo3(signature = (key, offset, buffer, *, immediate=None))]
     fn put(
         &self,
@@ -60,8 +60,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads the peer's memory, from `offset` bytes behind its start, into the whole of `buffer`; returns the memory
-    /// of that.
+    /// Reads the peer's memory at `offset` into the whole of `buffer`; returns its memory.
     fn get<'py>(
         &self,
         py: Python<'py>,
@@ -76,8 +75,8 @@ impl Connection {
         view(buffer, completion.result.unwrap_or(0))
     }
 
-    /// Does an atomic operation on the word of 8 bytes at `offset` of the peer's memory, exactly once; returns what
-    /// it was before.
+    /// Does an atomic operation on the word of 8 bytes at `offset` of the peer's memory, exactly once; returns its
+    /// previous value.
     fn fetch_op(
         &self,
         py: Python<'_>,
@@ -88,8 +87,8 @@ impl Connection {
         self.fetch(py, key.get(), offset, op.get().0)
     }
 
-    /// Adds `value` to the word of 8 bytes at `offset` of the peer's memory, wrapping, atomically and
-    /// exactly once; returns what it was before.
+    /// Adds `value` to the word of 8 bytes at `offset` of the peer's memory, wrapping, atomically and exactly once;
+    /// returns its previous value.
     #[pyo3(signature = (key, offset, value=Word(1)))]
     fn fetch_add(
         &self,
@@ -101,12 +100,12 @@ impl Connection {
         self.fetch(py, key.get(), offset, zerolane::FetchOp::Add(value.0))
     }
 
-    /// Sets the word at `offset` of the peer's memory to zero; returns what it was before.
+    /// Sets the word at `offset` of the peer's memory to 0; returns its previous value.
     fn fetch_clear(&self, py: Python<'_>, key: &Bound<'_, Key>, offset: u64) -> PyResult<u64> {
         self.fetch(py, key.get(), offset, zerolane::FetchOp::Clear)
     }
 
-    /// Sets the word at `offset` of the peer's memory; returns what it was before.
+    /// Sets the word at `offset` of the peer's memory; returns its previous value.
     fn swap(
         &self,
         py: Python<'_>,
@@ -117,8 +116,8 @@ impl Connection {
         self.fetch(py, key.get(), offset, zerolane::FetchOp::Swap(value.0))
     }
 
-    /// Sets the word at `offset` of the peer's memory if it equals `expected`; returns what it was
-    /// before: `expected`, if it was set.
+    /// Sets the word at `offset` of the peer's memory if it equals `expected`; returns its previous value, which is
+    /// `expected` if it was set.
     fn compare_and_swap(
         &self,
         py: Python<'_>,

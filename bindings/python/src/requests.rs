@@ -1,4 +1,4 @@
-//! What is posted to a connection, whichever way it is driven.
+//! Posts requests to a connection, whether its caller or a worker drives it.
 
 use crate::account::Account;
 use crate::address::pair;
@@ -22,20 +22,18 @@ use zerolane::security::PublicKey;
 use zerolane::worker::ConnectionId;
 use zerolane::{Error, Region, TransferId, Work};
 
-/// Where the connection is.
+/// The owner of the connection.
 enum Place {
-    /// Python's own, driven by its calls.
+    /// Python, whose calls drive it.
     Own(Arc<Driven>),
-    /// A worker's.
+    /// A worker.
     Worker(Arc<Loop>, ConnectionId),
 }
 
-/// The requests of a connection: all that is posted to it. `Worker.connection` returns one; a `Connection` is one,
-/// and has calls that wait besides.
+/// Posts requests to a connection. `Worker.connection` returns one; a `Connection` is one too, and has calls that wait.
 ///
-/// Each `post_...` returns the request's number, by which its completion is known; `context`, a number of 64 bits of
-/// the program's own, comes back in the completion too. Without `signalled` a request has a completion only if it
-/// fails.
+/// Each `post_...` returns the request's number, which its completion has as `id`. The completion also returns
+/// `context`, a 64-bit number of the caller's. Without `signalled` a request completes only if it fails.
 #[pyclass(frozen, subclass, module = "zerolane")]
 pub(crate) struct Requests {
     place: Place,
@@ -44,7 +42,7 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Of a connection that its caller drives.
+    /// Requests of a connection that its caller drives.
     pub(crate) fn own(
         driven: Arc<Driven>,
         peer: SocketAddr,
@@ -57,7 +55,7 @@ impl Requests {
         }
     }
 
-    /// Of a connection of a worker.
+    /// Requests of a worker's connection.
     pub(crate) fn of_worker(
         worker: &Arc<Loop>,
         id: ConnectionId,
@@ -87,7 +85,7 @@ impl Requests {
         done.map_err(|error| errors::of(py, error))
     }
 
-    /// Posts a request. Its buffers are the caller's again if it is refused.
+    /// Posts a request. Its buffers belong to the caller again if it is refused.
     fn post<E: Into<Error>>(
         &self,
         py: Python<'_>,
@@ -97,17 +95,17 @@ impl Requests {
     }
 }
 
-/// Memory to be sent, if there is some.
+/// Memory to send, if any.
 pub(crate) fn payload(object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Memory>> {
     object.map(pin_source).transpose()
 }
 
-/// Memory to be received into, if there is some.
+/// Memory to receive into, if any.
 pub(crate) fn place(object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Region>> {
     object.map(|it| pin(it, Use::Write)).transpose()
 }
 
-/// Pieces of an offset and a buffer each, and what `of` makes of the buffers' memory.
+/// Pieces of an offset and a buffer each, the memory converted by `of`.
 pub(crate) fn pieces<M>(
     pieces: &[(u64, Bound<'_, PyAny>)],
     using: Use,
@@ -117,7 +115,7 @@ pub(crate) fn pieces<M>(
     pieces.iter().map(piece).collect()
 }
 
-/// How a request on the peer's memory is to be done.
+/// The options of a request on the peer's memory.
 pub(crate) fn work(signalled: bool, fence: bool, immediate: Option<u32>, context: u64) -> Work {
     Work {
         signalled,
@@ -136,29 +134,29 @@ impl Requests {
         pair(self.peer)
     }
 
-    /// This end's address at present; None while there is no way to the peer, and when the connection is over.
+    /// This end's current address; None while there is no route to the peer, and when the connection is over.
     #[getter]
     fn local_addr(&self, py: Python<'_>) -> Option<(String, u16)> {
         let local = self.with(py, |connection| Ok(connection.local_addr()));
         local.ok().flatten().map(pair)
     }
 
-    /// The key that the peer proved to own; None if the connection is plain.
+    /// The key that the peer proved it owns; None if the connection is plain.
     #[getter]
     fn peer_key(&self) -> Option<String> {
         self.peer_key.map(|key| key.to_string())
     }
 
-    /// Requests posted and not done.
+    /// The number of requests in flight.
     #[getter]
     fn in_flight(&self, py: Python<'_>) -> usize {
         let count = self.with(py, |connection| Ok(connection.in_flight()));
         count.unwrap_or(0)
     }
 
-    /// Posts the send of `buffer`. The buffer must not be changed, and cannot be resized, until the request is
-    /// done. A list or tuple of buffers is sent as one message, one behind the other, without a copy that joins them;
-    /// the completion has them as `pieces`. `delivery`: see `Connection.send`.
+    /// Posts the send of `buffer`. The buffer must not be changed, and cannot be resized, until the request is done. A
+    /// list or tuple of buffers is sent as one message, without a copy that joins them; the completion has them in
+    /// `pieces`. `delivery`: see `Connection.send`.
     #[pyo3(signature = (buffer, *, delivery="interrupt", signalled=true, context=0))]
     fn post_send(
         &self,
@@ -173,16 +171,16 @@ impl Requests {
         self.post(py, |connection| connection.post_send_with(memory, work))
     }
 
-    /// Posts a receive into `buffer`: the n-th posted gets the n-th message the peer sends, if it
-    /// fits. Requests are done as their messages are: where a datagram was lost, a later one may be done
-    /// first. The buffer's content is undefined, and it cannot be resized, until the request is done.
+    /// Posts a receive into `buffer`: the n-th receive gets the peer's n-th message, if it fits. Receives complete when
+    /// their messages do: after a lost datagram, a later one may complete first. The buffer's content is undefined, and
+    /// it cannot be resized, until the request is done.
     #[pyo3(signature = (buffer, *, context=0))]
     fn post_recv(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, context: u64) -> PyResult<u32> {
         let region = pin(buffer, Use::Write)?;
         self.post(py, |connection| connection.post_recv_with(region, context))
     }
 
-    /// Posts a message of at most 128 bytes, and a payload: a buffer, or several in a list or tuple.
+    /// Posts a message of at most 128 bytes, with a payload: a buffer, or a list or tuple of buffers.
     #[pyo3(signature = (control, payload=None, *, fence=false, signalled=true, context=0))]
     fn post_message(
         &self,
@@ -200,7 +198,7 @@ impl Requests {
         })
     }
 
-    /// Posts a receive of a message: its completion has the message as `control`, and the payload as `memory`.
+    /// Posts a receive of a message: its completion has the message in `control`, and the payload in `memory`.
     #[pyo3(signature = (payload=None, *, context=0))]
     fn post_message_recv(
         &self,
@@ -214,65 +212,65 @@ impl Requests {
         })
     }
 
-    /// Asks to be told of the end of request `id`, however its sender wants it delivered: it ends a wait, also if
-    /// it is over and held back. False if there is no such request, or its completion was taken.
+    /// Makes the completion of request `id` end a wait, whatever delivery its sender chose, also if it is already held
+    /// back. False if there is no such request, or its completion was taken.
     fn notify(&self, py: Python<'_>, id: u32) -> PyResult<bool> {
         self.with(py, |connection| Ok(connection.notify(id)))
     }
 
-    /// Finishes sending: what was posted is delivered; sends and messages after it raise Finished, and so do the
-    /// peer's receives that none of it meets, now and later. The other direction goes on, and so does all that names
-    /// memory. While messages wait for receives that the peer does not post, it may not learn of it.
+    /// Finishes sending. Requests posted before are delivered; later sends and messages raise Finished, and so do the
+    /// peer's receives that no message matches, now and later. The other direction stays open, and so do operations on
+    /// remote memory. While messages wait for receives that the peer does not post, it may not learn of the finish.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, zerolane::Connection::finish)
     }
 
-    /// Bytes at the start of what request `id` receives or gets that are verified and in place, long before all of
-    /// it is; they may be read, and what is behind them is undefined. None if no such request is in progress.
+    /// Bytes at the start of the memory of receive or get `id` that are verified and in place; they may be read before
+    /// the request completes. Bytes after them are undefined. None if no such request is in progress.
     fn arrived(&self, py: Python<'_>, id: u32) -> PyResult<Option<u64>> {
         self.with(py, |connection| Ok(connection.arrived(id)))
     }
 
-    /// Cancels a request, whose completion then has the error Cancelled. False if it is over already.
+    /// Cancels a request: it completes with the error Cancelled. False if it is already over.
     fn cancel(&self, py: Python<'_>, id: u32) -> PyResult<bool> {
         self.with(py, |connection| Ok(connection.cancel(id)))
     }
 
-    /// What the connection did so far.
+    /// Returns the connection's counters so far.
     fn account(&self, py: Python<'_>) -> PyResult<Account> {
         self.with(py, |connection| Ok(connection.account().into()))
     }
 
-    /// Tells how many completions are kept for calls that have not come yet: the peer waits with messages and immediates
-    /// while those are many. Without effect when the connection is over. For `aio`; a `Connection` tells by itself.
+    /// Sets how many completions are kept for later calls: while there are many, the peer waits with messages and
+    /// immediates. No effect when the connection is over. For `aio`; a `Connection` does this itself.
     fn _set_kept(&self, py: Python<'_>, kept: usize) {
-        // A connection that is over has no peer that waits.
+        // The peer of a connection that is over does not wait.
         let _ = self.with(py, |connection| {
             connection.set_kept(kept);
             Ok(())
         });
     }
 
-    /// All bytes of `buffer`, in the order of memory, whatever its shape and elements. For `aio`.
+    /// All bytes of `buffer`, in memory order, whatever its shape and elements. For `aio`.
     #[staticmethod]
     fn _bytes_of<'py>(buffer: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyMemoryView>> {
         view(buffer, usize::MAX)
     }
 
-    /// The paths that there are.
+    /// Returns the current paths.
     fn paths(&self, py: Python<'_>) -> PyResult<Vec<Path>> {
         let paths = self.with(py, |connection| Ok(connection.paths()))?;
         Ok(paths.into_iter().filter_map(Path::of).collect())
     }
 
-    /// Adds a path, "LOCAL=PEER", as `Options(links=...)` has it. False if the connection can have none: what carries it
-    /// is neither UDP nor raw Ethernet, or neither `paths` nor `links` asked for several. `paths()` tells what becomes of it.
+    /// Adds a path, "LOCAL=PEER", as in `Options(links=...)`. False if the connection cannot have several: its lane is
+    /// neither UDP nor raw Ethernet, or neither `paths` nor `links` asked for several. `paths()` shows its state.
     fn add_path(&self, py: Python<'_>, link: &str) -> PyResult<bool> {
         let link = path::addresses(link)?;
         self.with(py, |connection| Ok(connection.add_path(link)))
     }
 
-    /// Uses path `index`, which is not 0, no more: what it had in flight goes by others.
+    /// Stops using path `index`, which must not be 0. Its payload in flight is sent over other paths.
     fn remove_path(&self, py: Python<'_>, index: usize) -> PyResult<()> {
         if index == 0 {
             return Err(PyValueError::new_err("the first path is not removed"));
@@ -283,7 +281,7 @@ impl Requests {
         })
     }
 
-    /// Exports memory to the peer of this connection: give the key to it. (A `name` is deprecated: `export_named`.)
+    /// Exports memory to the connection's peer; give it the key. (A `name` is deprecated: `export_named`.)
     #[pyo3(signature = (region, rights, name=None))]
     fn export(
         &self,
@@ -305,7 +303,7 @@ impl Requests {
         })
     }
 
-    /// The same, and the peer may ask for it with `open_region` by `name`, at most 32 bytes of UTF-8.
+    /// Like `export`; the peer can also ask for the memory with `open_region` by `name`, at most 32 bytes of UTF-8.
     fn export_named(
         &self,
         py: Python<'_>,
@@ -319,22 +317,21 @@ impl Requests {
         })
     }
 
-    /// Takes memory back from the peer of this connection, at once. False if `key` names nothing
-    /// exported here.
+    /// Ends an export to this connection's peer, at once. False if `key` names no export of this connection.
     fn revoke(&self, py: Python<'_>, key: &Bound<'_, Key>) -> PyResult<bool> {
         let key = key.get().region();
         self.with(py, |connection| Ok(connection.revoke(&key)))
     }
 
-    /// The same for all exports of `region` on this connection, by whatever key and name, also those that
-    /// `Worker.export` and `EndpointHandle.export` made: for this peer alone. False if there is none.
+    /// Ends all exports of `region` to this connection's peer, under any key and name, including those of
+    /// `Worker.export` and `EndpointHandle.export`. Other peers keep theirs. False if there is none.
     fn revoke_region(&self, py: Python<'_>, region: &Bound<'_, ExportedRegion>) -> PyResult<bool> {
         let region = region.get().region(py)?;
         self.with(py, |connection| Ok(connection.revoke_region(&region)))
     }
 
-    /// Asks the peer for the memory it exports as `name`, with `rights`: the completion has its key as `region`.
-    /// It fails with UnknownRegion if there is none, and Denied if it is exported without one of those rights.
+    /// Asks the peer for the memory that it exports as `name`, with `rights`: the completion has its key in `region`.
+    /// It fails with UnknownRegion if there is none, and Denied if it lacks one of the rights.
     #[pyo3(signature = (name, rights, *, context=0))]
     fn post_open_region(
         &self,
@@ -349,7 +346,7 @@ impl Requests {
         })
     }
 
-    /// Posts a put: see `Connection.put`. With `fence` it begins when all earlier requests of the connection are
+    /// Posts a put: see `Connection.put`. With `fence` it starts when all earlier requests of the connection are
     /// complete.
     #[pyo3(signature = (key, offset, buffer, *, immediate=None, fence=false, signalled=true, context=0))]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
@@ -371,8 +368,7 @@ impl Requests {
         })
     }
 
-    /// Posts one put of several pieces, of an offset and a buffer each, 4096 at most, gathered here and scattered
-    /// there.
+    /// Posts one put of 1 to 4096 pieces, each an offset and a buffer, gathered here and scattered there.
     #[pyo3(signature = (key, pieces, *, immediate=None, fence=false, signalled=true, context=0))]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn post_put_vectored(
@@ -411,8 +407,7 @@ impl Requests {
         })
     }
 
-    /// Posts one get of several pieces, of an offset and a buffer each, 4096 at most, gathered there and scattered
-    /// here.
+    /// Posts one get of 1 to 4096 pieces, each an offset and a buffer, gathered there and scattered here.
     #[pyo3(signature = (key, pieces, *, fence=false, context=0))]
     fn post_get_vectored(
         &self,
@@ -430,7 +425,7 @@ impl Requests {
         })
     }
 
-    /// Posts an atomic operation on the word at `offset`; its completion has what the word was before as `value`.
+    /// Posts an atomic operation on the word at `offset`; the `value` of its completion is the word's previous value.
     #[pyo3(signature = (key, offset, op, *, fence=false, signalled=true, context=0))]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn post_fetch_op(

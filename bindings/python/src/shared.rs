@@ -1,17 +1,17 @@
-//! State that Python's threads share, one at a time.
+//! Guards state that Python's threads use one at a time.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use zerolane::{Error, Process, Result, Waker};
 
-/// A worker, None when it is gone.
+/// A worker; `None` once it is over.
 pub(crate) type Loop = Shared<Option<zerolane::worker::Worker>>;
 
-/// What one thread at a time uses, and waits in.
+/// State that one thread at a time uses and waits in.
 pub(crate) struct Shared<T> {
     state: Mutex<T>,
-    /// Held while waiting for `state`, so that a waiting thread gets it before the one that had it last.
+    /// Held while waiting for `state`, so that a waiting thread gets it before its last holder.
     turn: Mutex<()>,
-    /// Ends the wait of the thread that is in there.
+    /// Ends the wait of the thread that holds `state`.
     waker: Waker,
     process: Process,
 }
@@ -27,7 +27,7 @@ impl<T> Shared<T> {
     }
 
     /// # Errors
-    /// This process is a child, by fork, of the one whose it is: the thread that had the lock is not there to release it.
+    /// This process is a child, by fork, of the owner: the thread that had the lock is not there to release it.
     pub(crate) fn check_process(&self) -> Result<()> {
         match self.process.is_current() {
             true => Ok(()),
@@ -35,11 +35,11 @@ impl<T> Shared<T> {
         }
     }
 
-    /// For short calls: ends the wait of another thread. To be called without the interpreter, which
-    /// that thread may need before it releases the lock.
+    /// For short calls: ends the wait of another thread. To be called without the interpreter, which that thread may
+    /// need before it releases the lock.
     ///
     /// # Errors
-    /// As of [`Shared::check_process`].
+    /// As for [`Shared::check_process`].
     pub(crate) fn enter(&self) -> Result<MutexGuard<'_, T>> {
         self.check_process()?;
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
@@ -53,18 +53,18 @@ impl<T> Shared<T> {
         })
     }
 
-    /// For waits: while another thread waits, it moves this one's requests too, and releases the lock
-    /// when one of them ends. To be called without the interpreter.
+    /// For waits: while another thread waits, it advances this one's requests too, and releases the lock when one of
+    /// them ends. To be called without the interpreter.
     ///
     /// # Errors
-    /// As of [`Shared::check_process`].
+    /// As for [`Shared::check_process`].
     pub(crate) fn enter_to_wait(&self) -> Result<MutexGuard<'_, T>> {
         self.check_process()?;
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Ends the wait of the thread that is in there, or the next one.
+    /// Ends the wait of the thread that holds the state, or the next one.
     pub(crate) fn wake(&self) {
         self.waker.wake();
     }

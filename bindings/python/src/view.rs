@@ -1,4 +1,4 @@
-//! What was received, as Python sees it: the memory that was posted, cut to what came.
+//! Shows received memory to Python: the posted buffer, cut to the received bytes.
 
 use crate::buffer::Buffer;
 use pyo3::exceptions::PyBufferError;
@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
 use std::ffi::c_int;
 
-/// The first bytes of a buffer, in the order of memory, whatever its shape.
+/// The first bytes of a buffer, in memory order, whatever its shape.
 #[pyclass(frozen, module = "zerolane._zerolane")]
 struct Prefix {
     buffer: Buffer,
@@ -17,7 +17,7 @@ struct Prefix {
 #[pymethods]
 impl Prefix {
     /// # Safety
-    /// The interpreter calls it, with a view to be filled.
+    /// The interpreter calls it, with a view to fill.
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,
@@ -28,8 +28,8 @@ impl Prefix {
             .map_err(|_| PyBufferError::new_err("the buffer is too long"))?;
         let start = prefix.buffer.start().as_ptr().cast();
         let readonly = c_int::from(prefix.buffer.is_read_only());
-        // SAFETY: view is the interpreter's, to be filled. The exporter keeps the bytes, of which there are at
-        // least `length`, until `buffer` is dropped, which the view keeps by its reference to `slf`.
+        // SAFETY: the interpreter owns view, to be filled. The exporter keeps the bytes, of which there are at least
+        // `length`, until `buffer` is dropped, which the view keeps by its reference to `slf`.
         let filled =
             unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, length, readonly, flags) };
         match filled {
@@ -42,7 +42,7 @@ impl Prefix {
 /// The first `length` bytes of `object`, without a copy.
 ///
 /// # Errors
-/// As of [`Buffer::get`].
+/// As for [`Buffer::get`].
 pub(crate) fn view<'py>(
     object: &Bound<'py, PyAny>,
     length: usize,

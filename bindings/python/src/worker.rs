@@ -1,4 +1,4 @@
-//! One loop for many connections, called by its user.
+//! Advances many connections in one loop, which the program calls.
 
 use crate::address::{Address, pair};
 use crate::background::WorkerThread;
@@ -22,27 +22,28 @@ use zerolane::Error;
 use zerolane::failure::CloseReason;
 use zerolane::worker::{ConnectionId, EndpointId};
 
-/// A worker that is gone.
+/// The error of a worker that is over.
 fn gone() -> Error {
     Error::Closed(CloseReason::Local)
 }
 
-/// What happened to what a worker owns.
+/// An event of a worker.
 #[pyclass(frozen, get_all, module = "zerolane")]
 pub(crate) struct Event {
-    /// "accepted": an endpoint has a new connection. "connected": what `connect` began stands. "completed": a request
-    /// is over, or an immediate came. "announced": the peer has a message that no posted receive takes. "closed": a
-    /// connection is over, and this its last event. "endpoint_failed": an endpoint is closed.
+    /// "accepted": an endpoint accepted a connection. "connected": a connection of `connect` is established.
+    /// "completed": a request is over, or an immediate arrived. "announced": the peer announced a message that no
+    /// posted receive matches. "closed": a connection is over; its last event. "endpoint_failed": an endpoint is
+    /// closed.
     kind: &'static str,
-    /// The number of the connection; None for "endpoint_failed".
+    /// The connection's number; None for "endpoint_failed".
     connection: Option<u64>,
-    /// "accepted", "endpoint_failed": the number of the endpoint.
+    /// "accepted", "endpoint_failed": the endpoint's number.
     endpoint: Option<u64>,
-    /// "completed": how, and the memory.
+    /// "completed": the completion, with its memory.
     completion: Option<Py<Completion>>,
-    /// "announced": bytes.
+    /// "announced": the length in bytes.
     length: Option<u64>,
-    /// "closed", "endpoint_failed": why.
+    /// "closed", "endpoint_failed": the reason.
     error: Option<Py<PyAny>>,
 }
 
@@ -116,7 +117,7 @@ impl Event {
     }
 }
 
-/// An endpoint of a worker: where it listens.
+/// An endpoint of a worker.
 #[pyclass(frozen, module = "zerolane")]
 pub(crate) struct Listener {
     local: SocketAddr,
@@ -142,17 +143,16 @@ impl Listener {
     }
 }
 
-/// One loop for many connections: it owns endpoints and connections, and moves all of them when it is called. What
-/// happens to them are its events. A context manager: leaving it sends what was posted and closes all, or at once if an
-/// exception is on its way.
+/// Owns endpoints and connections, and advances all of them when it is called; `events` returns what happened. As a
+/// context manager it completes posted sends and closes everything on exit, or ends at once on an exception.
 ///
-/// After a fork it belongs to the parent, with all its connections: in the child its methods raise Closed, and `abort` does
-/// nothing. Endpoints and connections are numbers here, which are not used again. Connections whose worker is not called make no
-/// progress, and their peers take this end for dead after the idle timeout: `spawn` runs it in a thread.
+/// Endpoints and connections are numbers here, never reused. Connections of a worker that is not called make no
+/// progress, and their peers take this end for dead after the idle timeout: `spawn` runs it in a thread. After a fork
+/// it belongs to the parent, with all its connections: in the child its methods raise Closed, and `abort` does nothing.
 #[pyclass(frozen, module = "zerolane")]
 pub(crate) struct Worker {
     shared: Arc<Loop>,
-    /// `wake` was called.
+    /// Whether `wake` was called.
     woken: AtomicBool,
 }
 
@@ -180,8 +180,8 @@ impl Worker {
         })
     }
 
-    /// Sets how long `wait` looks for more before it sleeps, seconds: 50 us unless set. The time adapts to the success
-    /// of looking.
+    /// Sets how many seconds `wait` polls before it sleeps: 50 us unless set. The time adapts to how often polling
+    /// finds something.
     fn set_spin(&self, py: Python<'_>, spin: f64) -> PyResult<()> {
         let spin = seconds(spin, "spin")?;
         self.with(py, |worker| {
@@ -190,8 +190,8 @@ impl Worker {
         })
     }
 
-    /// Listens on `address`, "host:port" or a tuple of both; port 0 is any that is free. Returns the endpoint's number.
-    /// Each connection it accepts is an event.
+    /// Listens on `address`, "host:port" or a tuple of both; port 0 is any free port. Returns the endpoint's number.
+    /// Each accepted connection is an event.
     #[pyo3(signature = (address, options=None))]
     fn listen(
         &self,
@@ -204,7 +204,7 @@ impl Worker {
         self.with(py, |worker| Ok(worker.listen(on, options)?.to_u64()))
     }
 
-    /// Takes over an endpoint, which is closed to others then. Returns its number.
+    /// Takes over an endpoint, whose other users find it closed. Returns its number.
     fn listen_on(&self, py: Python<'_>, endpoint: &Bound<'_, Endpoint>) -> PyResult<u64> {
         let endpoint = endpoint.get().give_up(py)?;
         let endpoint = endpoint.ok_or_else(|| PyValueError::new_err("the endpoint is closed"))?;
@@ -212,8 +212,8 @@ impl Worker {
         self.with(py, |worker| Ok(worker.listen_on(*endpoint)?.to_u64()))
     }
 
-    /// Begins to connect, and returns the connection's number at once. An event tells what came of it; what is posted
-    /// before waits. Of a name with several addresses it takes the first.
+    /// Begins to connect, and returns the connection's number at once. An event reports the result; requests posted
+    /// before that wait. Uses the first address of a name.
     #[pyo3(signature = (address, options=None))]
     fn connect(
         &self,
@@ -226,21 +226,21 @@ impl Worker {
         self.with(py, |worker| Ok(worker.connect(to, &options)?.to_u64()))
     }
 
-    /// Takes over a connection, which is closed to others then. Returns its number.
+    /// Takes over a connection, whose other users find it closed. Returns its number.
     fn adopt(&self, py: Python<'_>, connection: &Bound<'_, Connection>) -> PyResult<u64> {
         let connection = Box::new(connection.get().give_up(py)?);
         self.with(py, |worker| Ok(worker.adopt(*connection)?.to_u64()))
     }
 
-    /// Gives a connection out of its hands, for its caller to drive. None if it is none of this worker's, or is not
-    /// connected yet. Its events that were not taken stay here.
+    /// Takes a connection out of the worker, so that its caller can drive it. None if it is not a connection of this
+    /// worker, or is not connected yet. Its events that were not taken stay here.
     fn release(&self, py: Python<'_>, connection: u64) -> PyResult<Option<Py<Connection>>> {
         let id = ConnectionId::from_u64(connection);
         let released = self.with(py, |worker| Ok(worker.release(id).map(Box::new)))?;
         released.map(|it| Connection::object(py, *it)).transpose()
     }
 
-    /// A connection, to be posted to. None if it is none of this worker's, or is over.
+    /// Returns a connection to post requests to. None if it is not a connection of this worker, or is over.
     fn connection(&self, py: Python<'_>, connection: u64) -> PyResult<Option<Requests>> {
         let id = ConnectionId::from_u64(connection);
         self.with(py, |worker| {
@@ -249,7 +249,7 @@ impl Worker {
         })
     }
 
-    /// An endpoint. None if it is none of this worker's, or is closed.
+    /// Returns an endpoint. None if it is not an endpoint of this worker, or is closed.
     fn endpoint(&self, py: Python<'_>, endpoint: u64) -> PyResult<Option<Listener>> {
         let id = EndpointId::from_u64(endpoint);
         self.with(py, |worker| {
@@ -261,7 +261,7 @@ impl Worker {
         })
     }
 
-    /// Lets every client of `endpoint` that connects from now on use `region` with `rights`, by `name`: exported once,
+    /// Lets every client of `endpoint` that connects from now on use `region` by `name`, with `rights`: exported once,
     /// for any number of peers. Revoking the region ends it for all.
     fn export(
         &self,
@@ -276,31 +276,31 @@ impl Worker {
         self.with(py, |worker| worker.export(id, name, &region, rights))
     }
 
-    /// Stops listening. Connections that were accepted go on. False if it was closed already.
+    /// Stops listening. Accepted connections stay open. False if it was already closed.
     fn close_endpoint(&self, py: Python<'_>, endpoint: u64) -> PyResult<bool> {
         let id = EndpointId::from_u64(endpoint);
         self.with(py, |worker| Ok(worker.close_endpoint(id)))
     }
 
-    /// Begins to close a connection: what was posted to be sent is sent, then the peer is told, and an event says so.
-    /// False if it is over already.
+    /// Begins to close a connection: completes posted sends, then tells the peer; a "closed" event follows. False if it
+    /// is already over.
     fn close(&self, py: Python<'_>, connection: u64) -> PyResult<bool> {
         let id = ConnectionId::from_u64(connection);
         self.with(py, |worker| Ok(worker.close(id)))
     }
 
-    /// How many connections are not over.
+    /// The number of connections that are not over.
     #[getter]
     fn connections(&self, py: Python<'_>) -> PyResult<usize> {
         self.with(py, |worker| Ok(worker.connections()))
     }
 
-    /// Moves what can be moved, a bounded amount of work. True if there may be more to do at once.
+    /// Does a bounded amount of work. True if there may be more to do at once.
     fn progress(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, zerolane::worker::Worker::progress)
     }
 
-    /// Makes progress until there are events (True), or `wake` was called or `timeout` seconds are over (False).
+    /// Makes progress until there are events (True), or until `wake` was called or `timeout` seconds passed (False).
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         let outcome = Patience::new(timeout)?.wait(py, |time| {
@@ -314,13 +314,13 @@ impl Worker {
         Ok(outcome.unwrap_or(false))
     }
 
-    /// Ends a `wait` of another thread, or the next one if none is in progress.
+    /// Ends another thread's `wait`, or the next one if none is in progress.
     fn wake(&self) {
         self.woken.store(true, Ordering::SeqCst);
         self.shared.wake();
     }
 
-    /// Up to `max` events that are there, in one call. It makes no progress.
+    /// Returns up to `max` events that are there, without making progress.
     #[pyo3(signature = (max=1024))]
     fn events(&self, py: Python<'_>, max: usize) -> PyResult<Vec<Event>> {
         let events = self.with(py, |worker| {
@@ -331,20 +331,19 @@ impl Worker {
         events.into_iter().map(|it| Event::new(py, it)).collect()
     }
 
-    /// To be called before the program sleeps on `fileno`, which becomes readable when something arrives, a timer
-    /// expires or another thread has posted. False if there is something to do already: then call `progress`, and do
-    /// not sleep.
+    /// Call this before the program sleeps on `fileno`, which becomes readable when something arrives, a timer expires
+    /// or another thread has posted. False if there is something to do already: do not sleep, call `progress`.
     fn arm(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, zerolane::worker::Worker::arm)
     }
 
-    /// The descriptor for event loops: when it is readable after `arm`, `progress`. Do not read it.
+    /// The descriptor for event loops: when it is readable after `arm`, call `progress`. Do not read it.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         self.with(py, |worker| Ok(worker.as_fd().as_raw_fd()))
     }
 
-    /// Seconds that `progress` has nothing to do unless the descriptor becomes readable, which after `arm` tells of
-    /// that too. None if no timer runs.
+    /// Seconds that `progress` has nothing to do unless the descriptor becomes readable; None if no timer runs. After
+    /// `arm` the descriptor covers timers too.
     #[getter]
     fn next_timeout(&self, py: Python<'_>) -> PyResult<Option<f64>> {
         self.with(py, |worker| {
@@ -352,8 +351,8 @@ impl Worker {
         })
     }
 
-    /// Runs in a thread of its own from now on: peers are served whatever Python does, exported memory included. This
-    /// object is of no more use. Connections and endpoints made before have no handle: their events are dropped.
+    /// Runs the worker in a thread of its own from now on: it serves peers and exported memory whatever Python does.
+    /// This object is then unusable. Connections and endpoints made before have no handle: their events are dropped.
     fn spawn(&self, py: Python<'_>) -> PyResult<WorkerThread> {
         let worker = py.detach(|| Ok(Box::new(self.shared.enter()?.take().ok_or_else(gone)?)));
         let worker = worker.map_err(|error| errors::of(py, error))?;
@@ -362,8 +361,8 @@ impl Worker {
         Ok(WorkerThread::new(thread))
     }
 
-    /// Sends what was posted, then closes everything. It waits as long as anything of what was posted comes further, and
-    /// gives up one to two idle timeouts after the last of it did. Events that come of it are dropped.
+    /// Completes posted sends, then closes everything. Gives up one to two idle timeouts after posted requests stopped
+    /// making progress. Events meanwhile are dropped.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
         let there = py.detach(|| {
             let mut worker = self.shared.enter()?;
@@ -375,7 +374,7 @@ impl Worker {
         let stopped = Patience::of(None).wait(py, |time| {
             let mut worker = self.shared.enter_to_wait()?;
             let worker = worker.as_mut().ok_or_else(gone)?;
-            // The first call takes what was asked for by the handle.
+            // The first call starts requests of the handle.
             worker.wait(Some(time.min(STEP)))?;
             while worker.next_event().is_some() {}
             Ok((worker.connections() == 0).then_some(()))
@@ -384,10 +383,10 @@ impl Worker {
         stopped.map(|_| ())
     }
 
-    /// Ends at once: peers are told, and requests that are not done end; their buffers are free.
+    /// Ends at once: peers are told, requests in flight end, and their buffers are free.
     fn abort(&self, py: Python<'_>) {
         py.detach(|| {
-            // In a child of fork the parent goes on with it.
+            // In a child of fork, the parent continues with it.
             let worker = self.shared.enter().map(|mut it| it.take());
             drop(worker);
         });
@@ -413,6 +412,6 @@ impl Worker {
     }
 }
 
-/// How long a stopping worker waits before it looks whether it is over: the end of a connection that has handles is
-/// no event.
+/// How long a stopping worker waits before it checks whether it is over, because the end of a connection with handles
+/// is no event.
 const STEP: Duration = Duration::from_millis(5);
