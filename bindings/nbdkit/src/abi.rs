@@ -1,4 +1,4 @@
-//! nbdkit's interface for plugins, version 2 (`nbdkit-plugin.h`), as far as it is used.
+//! Defines the part of nbdkit's plugin interface, version 2 (`nbdkit-plugin.h`), that the plugin uses.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::NonNull;
@@ -8,18 +8,18 @@ use crate::disk;
 use crate::failure::Failure;
 use crate::guard;
 
-/// All requests at once, from any thread.
+/// nbdkit sends requests in parallel, from any thread.
 const PARALLEL: c_int = 3;
 const API_VERSION: c_int = 2;
 
 const FLAG_MAY_TRIM: u32 = 1;
 const FLAG_FUA: u32 = 2;
-/// The client takes one extent.
+/// The client wants one extent.
 const FLAG_REQ_ONE: u32 = 4;
 
 const EXTENT_HOLE: u32 = 1;
 const EXTENT_ZERO: u32 = 2;
-/// The plugin sees to FUA itself.
+/// The plugin handles FUA itself.
 const FUA_NATIVE: c_int = 2;
 
 type Handle = *mut c_void;
@@ -28,7 +28,7 @@ type Change = Option<unsafe extern "C" fn(Handle, u32, u64, u32) -> c_int>;
 /// nbdkit's list of extents.
 type Extents = *mut c_void;
 type Tell = Option<unsafe extern "C" fn(Handle, u32, u64, u32, Extents) -> c_int>;
-/// A function that is not there.
+/// A function that the plugin does not have.
 type Absent = Option<unsafe extern "C" fn()>;
 
 /// `struct nbdkit_plugin`.
@@ -81,7 +81,7 @@ struct Plugin {
     block_size: Option<unsafe extern "C" fn(Handle, *mut u32, *mut u32, *mut u32) -> c_int>,
 }
 
-// SAFETY: it is never written, and its pointers are to constants.
+// SAFETY: never written, with pointers to constants.
 unsafe impl Sync for Plugin {}
 
 static PLUGIN: Plugin = Plugin {
@@ -144,7 +144,7 @@ unsafe extern "C" {
     fn nbdkit_add_extent(extents: Extents, offset: u64, length: u64, kind: u32) -> c_int;
 }
 
-/// What nbdkit asks for first.
+/// The first function that nbdkit calls.
 ///
 /// # Safety
 /// nbdkit calls it, and reads the table.
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn plugin_init() -> *const c_void {
     (&raw const PLUGIN).cast()
 }
 
-/// Tells nbdkit why a call failed.
+/// Reports a failure to nbdkit.
 fn report(why: &Failure) {
     let text = CString::new(why.words.replace('\0', " ")).unwrap_or_default();
     // SAFETY: a format of one string, and a string; nbdkit keeps neither.
@@ -164,7 +164,7 @@ fn report(why: &Failure) {
     }
 }
 
-/// What `call` returns; `failed`, and nbdkit is told why, if it fails or panics.
+/// The result of `call`; if it fails or panics, reports the failure to nbdkit and returns `failed`.
 fn guarded<T>(failed: T, call: impl FnOnce() -> Result<T, Failure>) -> T {
     guard::caught(call).unwrap_or_else(|why| {
         report(&why);
@@ -172,13 +172,13 @@ fn guarded<T>(failed: T, call: impl FnOnce() -> Result<T, Failure>) -> T {
     })
 }
 
-/// 0, or -1.
+/// 0 on success, -1 on failure.
 fn outcome(call: impl FnOnce() -> Result<(), Failure>) -> c_int {
     guarded(-1, || call().map(|()| 0))
 }
 
 /// # Safety
-/// `text` is a string of nbdkit's, that lives as long as the call.
+/// `text` is a string of nbdkit that lives as long as the call.
 unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Failure> {
     // SAFETY: as promised.
     let text = unsafe { CStr::from_ptr(text) };
@@ -206,7 +206,7 @@ unsafe extern "C" fn open(_read_only: c_int) -> Handle {
 
 unsafe extern "C" fn close(handle: Handle) {
     guarded((), || {
-        // SAFETY: made by `open`, and closed once, when nothing of it is in progress.
+        // SAFETY: made by `open`, and closed once, with no request in progress.
         drop(unsafe { Box::from_raw(handle.cast::<disk::Handle>()) });
         Ok(())
     });
@@ -239,7 +239,7 @@ unsafe extern "C" fn can_write(handle: Handle) -> c_int {
     guarded(-1, || Ok((!unsafe { of(handle) }.unit().read_only).into()))
 }
 
-/// Who is told that a disk can be trimmed trims all of it before making a file system.
+/// Only a thin disk: mkfs first trims all of a disk that can be trimmed.
 unsafe extern "C" fn can_trim(handle: Handle) -> c_int {
     // SAFETY: nbdkit's handle.
     guarded(-1, || Ok(unsafe { of(handle) }.unit().thin.into()))
@@ -264,7 +264,7 @@ unsafe extern "C" fn block_size(
     maximum: *mut u32,
 ) -> c_int {
     outcome(|| {
-        // SAFETY: nbdkit's handle, and three numbers of nbdkit's.
+        // SAFETY: nbdkit's handle, and nbdkit's three numbers.
         unsafe {
             *minimum = of(handle).unit().block_bytes;
             *preferred = 4096;
@@ -284,7 +284,7 @@ unsafe extern "C" fn pread(
     outcome(|| {
         let start = NonNull::new(buffer.cast::<u8>());
         let start = start.ok_or_else(|| Failure::usage("no buffer"))?;
-        // SAFETY: nbdkit's handle; its buffer of so many bytes is this call's alone, and initialised.
+        // SAFETY: nbdkit's handle; its buffer has `count` initialised bytes, which belong to this call alone.
         unsafe { of(handle).read(start, count as usize, offset) }
     })
 }
@@ -300,7 +300,7 @@ unsafe extern "C" fn pwrite(
         let start = NonNull::new(buffer.cast_mut().cast::<u8>());
         let start = start.ok_or_else(|| Failure::usage("no buffer"))?;
         let durable = flags & FLAG_FUA != 0;
-        // SAFETY: nbdkit's handle; its buffer of so many bytes is not written during this call.
+        // SAFETY: nbdkit's handle; its buffer has `count` bytes, which are not written during this call.
         unsafe { of(handle).write(start, count as usize, offset, durable) }
     })
 }
@@ -345,7 +345,7 @@ unsafe extern "C" fn extents(
             };
             // SAFETY: nbdkit's list, which lives as long as this call.
             if unsafe { nbdkit_add_extent(list, extent.at, extent.bytes, kind) } != 0 {
-                // nbdkit has said why.
+                // nbdkit has reported the failure.
                 return Ok(-1);
             }
         }

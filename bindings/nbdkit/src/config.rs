@@ -1,4 +1,4 @@
-//! The plugin's parameters, and connecting as they say.
+//! Parses the plugin's parameters, and connects with them.
 
 use std::ffi::CStr;
 use std::io;
@@ -18,7 +18,7 @@ use zerolane_disk::initiator::Dial;
 
 use crate::failure::Failure;
 
-/// What nbdkit prints for `--help`.
+/// nbdkit's `--help` text.
 pub(crate) const HELP: &CStr = c"\
 host=HOST[:PORT]     (required) where `zerolane disk serve` runs
 lun=N                which of its disks [default: 0]
@@ -32,7 +32,7 @@ path=LOCAL=PEER      one more path, as --path of the commands; again for each
 patience=SECONDS     how long to connect again after a break [default: 60]
 depth=N              commands at a time, 1 to 256 [default: 64]";
 
-/// UDP port where none is named.
+/// Default UDP port.
 const DEFAULT_PORT: u16 = 9183;
 
 struct Config {
@@ -49,7 +49,7 @@ struct Config {
     depth: u16,
 }
 
-/// Whether raw Ethernet goes past the kernel's network stack.
+/// Whether raw Ethernet bypasses the kernel's network stack.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bypass {
     Auto,
@@ -72,7 +72,7 @@ static CONFIG: Mutex<Config> = Mutex::new(Config {
 });
 
 fn config() -> MutexGuard<'static, Config> {
-    // Each parameter is set as a whole.
+    // Usable after a panic: each parameter is set as a whole.
     CONFIG.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -89,7 +89,7 @@ fn host(value: &str) -> Result<(String, u16), Failure> {
         return Ok((name.to_owned(), port));
     }
     let (name, port) = match value.rsplit_once(':') {
-        // Of an IPv6 address without a port, or in brackets.
+        // An IPv6 address without a port or without brackets.
         Some((before, _)) if before.contains(':') && !before.ends_with(']') => (value, None),
         Some((_, last)) if last.ends_with(']') => (value, None),
         Some((name, port)) => (name, Some(port)),
@@ -103,7 +103,7 @@ fn host(value: &str) -> Result<(String, u16), Failure> {
     }
 }
 
-/// A lane by the name that the commands give it.
+/// The lane with this name, as in the commands.
 fn lane(value: &str) -> Result<LaneChoice, Failure> {
     Ok(match value {
         "udp" => LaneChoice::Udp,
@@ -147,7 +147,7 @@ pub(crate) fn set(key: &str, value: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// All that is needed was set.
+/// Checks that the required parameters are set.
 pub(crate) fn check() -> Result<(), Failure> {
     let config = config();
     if config.plain && (config.authenticated || config.server_key.is_some()) {
@@ -173,7 +173,7 @@ pub(crate) fn check() -> Result<(), Failure> {
     }
 }
 
-/// Which disk, and how its queue is to be.
+/// The disk, and the options of its queue.
 pub(crate) fn wanted() -> (Lun, zerolane_disk::initiator::Options) {
     let config = config();
     let options = zerolane_disk::initiator::Options {
@@ -188,7 +188,7 @@ fn zero() -> Lun {
     zerolane_block::Lun::new(0).expect("zero is a LUN")
 }
 
-/// Connects as the parameters say.
+/// Returns the function that connects, with the present parameters.
 pub(crate) fn dial() -> Result<Dial, Failure> {
     let config = config();
     let Some((name, port)) = config.host.clone() else {
@@ -209,7 +209,7 @@ pub(crate) fn dial() -> Result<Dial, Failure> {
 }
 
 impl Config {
-    /// The lane that was named, or the one that leads to the host.
+    /// The requested lane, or the one that leads to the host.
     fn lane(&self) -> LaneChoice {
         let is_ethernet = self
             .host
@@ -222,7 +222,7 @@ impl Config {
         self.lane.unwrap_or(found)
     }
 
-    /// The device of raw Ethernet, if there is to be one.
+    /// The device of raw Ethernet, if one is needed.
     fn device(&self, name: &str, port: u16) -> Result<Option<Arc<EthernetDevice>>, Failure> {
         if self.lane() != LaneChoice::Ethernet || self.bypass == Bypass::Never {
             return Ok(None);
@@ -236,14 +236,14 @@ impl Config {
         let opened = interface(name, port).and_then(|it| EthernetDevice::open(&it, options));
         match opened {
             Ok(device) => Ok(Some(device)),
-            // What is wrong with the interface is said by what uses it.
+            // Connecting reports the interface's fault.
             Err(_) if is_auto => Ok(None),
             Err(error) => Err(Failure::usage(&format!("bypass=always: {error}"))),
         }
     }
 }
 
-/// The interface that an address of raw Ethernet names.
+/// The interface in an address of raw Ethernet.
 fn interface(name: &str, port: u16) -> io::Result<String> {
     let found = resolve_host(name, port, LaneChoice::Ethernet)?;
     let first = found.first().ok_or(io::ErrorKind::AddrNotAvailable)?;
@@ -260,7 +260,7 @@ fn security(config: &Config, name: &str, port: u16) -> Result<Security, Failure>
     let broken = |error: keys::Error| Failure::usage(&error.to_string());
     let own = path.map(|path| identity::load_or_create(&path).map_err(broken));
     let own = own.transpose()?.map(Arc::new);
-    // As the other commands remember it.
+    // The form in which the other commands store it.
     let host = match name.contains(':') {
         true => format!("[{name}]:{port}"),
         false => format!("{name}:{port}"),

@@ -1,4 +1,4 @@
-//! Requests of NBD clients, done by one queue.
+//! Serves requests of NBD clients with one queue.
 
 use std::ptr::NonNull;
 use std::sync::mpsc::{Receiver, channel};
@@ -10,10 +10,10 @@ use zerolane_disk::initiator::{Done, Error, Extent, Queue, Request, Unit};
 use crate::config;
 use crate::failure::Failure;
 
-/// Alignment that memory needs to be lent.
+/// Alignment of memory that can be lent.
 const ALIGNMENT: usize = 8;
 
-/// Extents that are asked for by one command, and that are told at a time: the client asks for the rest.
+/// Extents that one command asks for, and most extents returned at a time: the client asks for the rest.
 const AT_A_TIME: usize = 64;
 const MOST_EXTENTS: usize = 1024;
 
@@ -25,7 +25,7 @@ pub(crate) struct Handle {
     queue: Arc<Queue>,
 }
 
-/// Opens the disk for an NBD connection: by the queue that there is, if it has not failed.
+/// Opens the disk for an NBD connection, with the existing queue unless it has failed.
 pub(crate) fn open() -> Result<Handle, Failure> {
     let mut place = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(queue) = place.as_ref().filter(|it| it.failure().is_none()) {
@@ -38,7 +38,7 @@ pub(crate) fn open() -> Result<Handle, Failure> {
     Ok(Handle { queue })
 }
 
-/// Closes the queue, when no connection is left.
+/// Closes the queue once no connection is left.
 pub(crate) fn forget() {
     let queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner).take();
     drop(queue);
@@ -59,7 +59,7 @@ impl Handle {
         bytes: usize,
         at: u64,
     ) -> Result<(), Failure> {
-        // SAFETY: as promised. The region is gone when this returns, for then its loan is over.
+        // SAFETY: as promised. The region is gone when this returns, because its loan is over.
         let lent = unsafe { lend(start, bytes) };
         if let Some((memory, _loan)) = lent {
             let Done { result, memory } = self.queue.call(Request::Read { at, memory });
@@ -73,7 +73,7 @@ impl Handle {
             let words = format!("{} bytes of memory came back, not {bytes}", memory.len());
             return Err(Error::System(words).into());
         }
-        // SAFETY: as promised, and the other is memory of its own of the same length.
+        // SAFETY: as promised; the other memory has the same length and is its own.
         unsafe { start.copy_from_nonoverlapping(NonNull::from(&memory[..]).cast(), bytes) };
         Ok(())
     }
@@ -89,13 +89,13 @@ impl Handle {
         at: u64,
         durable: bool,
     ) -> Result<(), Failure> {
-        // SAFETY: as promised; it is exported to be read alone, and gone when this returns, for then its loan is over.
+        // SAFETY: as promised; it is exported read-only, and gone when this returns, because its loan is over.
         let lent = unsafe { lend(start, bytes) };
         let (memory, _loan) = match lent {
             Some((memory, loan)) => (memory, Some(loan)),
             None => {
                 let mut memory = own(bytes)?;
-                // SAFETY: as promised, and the other is memory of its own of the same length.
+                // SAFETY: as promised; the other memory has the same length and is its own.
                 unsafe {
                     start.copy_to_nonoverlapping(NonNull::from(&mut memory[..]).cast(), bytes)
                 };
@@ -153,13 +153,13 @@ impl Handle {
     }
 }
 
-/// Memory of nbdkit's that a request has. When it is dropped it waits until nothing has that any more: a call that a panic
-/// leaves is answered, too, while its request is still in the queue, and nbdkit frees the buffer then.
+/// nbdkit's memory while a request uses it. Dropping the loan waits until nothing uses the memory: if a panic leaves a
+/// call, nbdkit frees the buffer while the request may still be in the queue.
 struct Loan(Receiver<()>);
 
 impl Drop for Loan {
     fn drop(&mut self) {
-        // Nothing is ever sent: it ends when the region is gone, and the sender with it.
+        // Nothing is ever sent: this returns when the region, and the sender with it, is gone.
         let _ = self.0.recv();
     }
 }
@@ -167,13 +167,13 @@ impl Drop for Loan {
 /// The bytes as a region, if they are aligned.
 ///
 /// # Safety
-/// They live, and are used by nothing else as the request demands, until the loan is dropped.
+/// They live, and nothing else uses them against the request, until the loan is dropped.
 unsafe fn lend(start: NonNull<u8>, bytes: usize) -> Option<(Region, Loan)> {
     if !start.as_ptr().addr().is_multiple_of(ALIGNMENT) {
         return None;
     }
     let (until_gone, gone) = channel::<()>();
-    // SAFETY: as promised, for the loan lasts as long as the region.
+    // SAFETY: as promised, because the loan lasts as long as the region.
     let region = unsafe { Region::foreign(start, bytes, false, Box::new(until_gone)) };
     Some((region, Loan(gone)))
 }

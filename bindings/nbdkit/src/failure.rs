@@ -1,11 +1,11 @@
-//! Why a call of nbdkit's failed.
+//! Describes why a call from nbdkit failed.
 
 use zerolane_disk::initiator::Error;
 
 const EIO: i32 = 5;
 const EINVAL: i32 = 22;
 
-/// Why something failed, for nbdkit's log, and for the client.
+/// The reason for nbdkit's log, and the error code for the client.
 pub(crate) struct Failure {
     pub(crate) words: String,
     pub(crate) errno: i32,
@@ -19,7 +19,7 @@ impl Failure {
         }
     }
 
-    /// A panic, which said so.
+    /// A panic, with its message.
     pub(crate) fn bug(words: &str) -> Failure {
         Failure {
             words: format!("a bug in the plugin zerolane; please report it: {words}"),

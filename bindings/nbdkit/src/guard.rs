@@ -1,13 +1,14 @@
-//! Keeps panics on this side: a panic that reached nbdkit's frames would end nbdkit, and all its clients with it.
+//! Catches panics: a panic that reached nbdkit's frames would end nbdkit and all its clients.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::failure::Failure;
 
-/// What `call` returns; a panic is a failure.
+/// The result of `call`; a panic becomes a failure.
 pub(crate) fn caught<T>(call: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-    // Nothing that a panic leaves half done is used again: the queue connects anew, or has failed, and parameters are set as a whole.
+    // State that a panic leaves inconsistent is not used again: the queue reconnects or has failed, and parameters are
+    // set as a whole.
     let outcome = catch_unwind(AssertUnwindSafe(call));
     outcome.unwrap_or_else(|panic| Err(Failure::bug(words(&*panic))))
 }

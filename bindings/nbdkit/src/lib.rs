@@ -1,15 +1,15 @@
-//! The plugin `zerolane` of nbdkit: `nbdkit libzerolane_nbdkit.so host=HOST[:PORT] lun=N`.
+//! Implements the nbdkit plugin `zerolane`: `nbdkit libzerolane_nbdkit.so host=HOST[:PORT] lun=N`.
 //!
-//! nbdkit calls from many threads at once, and its buffers are where data is read to and written from: they are lent
-//! to the queue until a request is over. One queue serves all NBD connections.
+//! nbdkit calls from many threads at once. Data is read into and written from its buffers, which the plugin lends to
+//! the queue until a request is over. One queue serves all NBD connections.
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
-//! | `abi` | what nbdkit and the plugin know of each other: the table of functions |
-//! | `config` | the parameters, and connecting as they say |
+//! | `abi` | nbdkit's interface: the table of functions |
+//! | `config` | the parameters, and connecting with them |
 //! | `disk` | requests |
-//! | `failure` | why one failed |
-//! | `guard` | panics, which are failures |
+//! | `failure` | reasons of failures |
+//! | `guard` | panics, which become failures |
 
 mod abi;
 mod config;
