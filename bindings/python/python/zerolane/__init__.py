@@ -1,7 +1,7 @@
-"""Memory moved between machines over ordinary Ethernet: data lands once, in its final place.
+"""Moves memory between machines over ordinary Ethernet.
 
-What is sent from a buffer (bytes, bytearray, memoryview, mmap, numpy array, ...) lands in the
-buffer posted for it, and nothing in between copies it but the kernel::
+Data sent from a buffer (bytes, bytearray, memoryview, mmap, numpy array, ...) lands in the buffer
+posted for it; only the kernel copies it on the way::
 
     # one process
     with zerolane.Endpoint("127.0.0.1:7411") as endpoint:
@@ -12,9 +12,9 @@ buffer posted for it, and nothing in between copies it but the kernel::
     with zerolane.connect("127.0.0.1:7411") as connection:
         connection.send(array)
 
-A buffer in use stays exported: it cannot be resized, and should not be changed. The package does
-not detect it if Python changes it nevertheless, or if a peer writes memory that Python reads: the
-bytes are shared, and a read during a write sees some of both.
+A buffer in use cannot be resized, and must not be changed. The package does not detect such a
+change, or a peer's write to memory that Python reads: the bytes are shared, and a read during a
+write sees some of both.
 """
 
 from zerolane import _deprecated as _deprecated

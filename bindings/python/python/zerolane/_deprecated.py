@@ -1,4 +1,4 @@
-"""Names of before, for one release: each warns, and calls what has Rust's name now."""
+"""Keeps deprecated names for one release: each warns and calls the new name."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["warn"]
 
 
 def warn(old: str, new: str) -> None:
-    """Says that ``old`` is ``new`` now, where the caller of the caller is."""
+    """Warns that ``old`` is now ``new``, at the caller's caller."""
     message = f"{old} is called {new}, and goes with the next release"
     warnings.warn(message, DeprecationWarning, stacklevel=3)
 
 
 def _renamed(owner: type, old: str, new: str) -> None:
-    """``owner`` has ``old`` as another name of ``new``."""
+    """Adds ``old`` to ``owner`` as another name of ``new``."""
     is_method = callable(getattr(owner, new))
 
     def get(self: Any) -> Any:
@@ -35,7 +35,7 @@ def _renamed(owner: type, old: str, new: str) -> None:
 
 
 def _replaced(owner: type) -> Callable[[Callable[..., Any]], None]:
-    """``owner`` has the function as a method."""
+    """Adds the function to ``owner`` as a method."""
 
     def add(function: Callable[..., Any]) -> None:
         setattr(owner, function.__name__, function)
@@ -56,7 +56,7 @@ _renamed(Connection, "open", "open_region")
 
 @_replaced(Connection)
 def receive_message(self: Connection, payload: Any = None) -> tuple[bytes, int]:
-    """Deprecated: ``recv_message``, which returns the memory in place of its length."""
+    """Deprecated: ``recv_message``, which returns the memory instead of its length."""
     warn("Connection.receive_message", "recv_message")
     control, memory = self.recv_message(payload)
     return control, 0 if memory is None else memory.nbytes

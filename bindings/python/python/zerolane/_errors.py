@@ -1,7 +1,7 @@
-"""The exceptions of this package.
+"""Defines the exceptions of this package.
 
-Errors of the operating system are ``OSError``, and what did not happen in time is ``TimeoutError``;
-all else is below ``Error``::
+Errors of the operating system are ``OSError``, timeouts are ``TimeoutError``, and all others are
+``Error``::
 
     Error
     +-- ConnectionEnded (also ConnectionError): the connection is over
@@ -12,7 +12,7 @@ all else is below ``Error``::
     |   +-- PeerDead
     |   +-- ProtocolError
     |   +-- CopyRefused
-    +-- RequestFailed: this request failed, and the connection goes on
+    +-- RequestFailed: this request failed; the connection stays open
     |   +-- Cancelled
     |   +-- MessageTooLarge
     |   +-- Refused
@@ -40,7 +40,7 @@ class Error(Exception):
 
 
 class ConnectionEnded(Error, ConnectionError):
-    """The connection is over, and all its requests with it."""
+    """The connection is over, with all its requests."""
 
 
 class ConnectTimeout(ConnectionEnded, TimeoutError):
@@ -48,44 +48,44 @@ class ConnectTimeout(ConnectionEnded, TimeoutError):
 
 
 class Rejected(ConnectionEnded, ConnectionRefusedError):
-    """The peer rejected the connection; the text says why."""
+    """The peer rejected the connection; the text has the reason."""
 
 
 class Untrusted(ConnectionEnded):
-    """The peer is not one of those to be spoken to; the text has its key."""
+    """The peer's key, which the text has, is not trusted."""
 
 
 class Closed(ConnectionEnded):
-    """The connection was closed, by this end or the peer; or what was used belongs to the process
-    that this one was forked from."""
+    """This end or the peer closed the connection; or the object belongs to the parent of this
+    forked process."""
 
 
 class PeerDead(ConnectionEnded):
-    """The peer does not answer any more, or nothing listens there."""
+    """The peer stopped answering, or nothing listens there."""
 
 
 class ProtocolError(ConnectionEnded):
-    """The peer broke the protocol."""
+    """The peer violated the protocol."""
 
 
 class CopyRefused(ConnectionEnded):
-    """Strict mode: payload would have had to be copied in user space."""
+    """Strict mode: payload would have been copied in user space."""
 
 
 class RequestFailed(Error):
-    """One request failed; the connection goes on."""
+    """One request failed; the connection stays open."""
 
 
 class Cancelled(RequestFailed):
-    """The request was cancelled at this end."""
+    """This end cancelled the request."""
 
 
 class MessageTooLarge(RequestFailed):
-    """The message is larger than the receive it met; both ends get this."""
+    """The message is larger than its receive; both ends get this."""
 
 
 class Refused(RequestFailed):
-    """The peer cancelled or refused the request; the text says why."""
+    """The peer cancelled or refused the request; the text has the reason."""
 
 
 class MemoryFault(RequestFailed):
@@ -93,36 +93,36 @@ class MemoryFault(RequestFailed):
 
 
 class OutOfBounds(RequestFailed):
-    """The request names bytes outside the peer's memory."""
+    """The request exceeds the peer's memory."""
 
 
 class Denied(RequestFailed):
-    """The peer's memory was exported without the right for that."""
+    """The peer exported the memory without the necessary right."""
 
 
 class Revoked(RequestFailed):
-    """The memory was revoked by its owner."""
+    """The owner revoked the memory."""
 
 
 class UnknownRegion(RequestFailed):
-    """The peer exports nothing of that name or key, on this connection."""
+    """The peer exports no memory of that name or key on this connection."""
 
 
 class TimedOut(RequestFailed, TimeoutError):
-    """The call took longer than the timeout of its connection; its request was cancelled."""
+    """The call took longer than the connection's timeout; its request was cancelled."""
 
 
 class Finished(RequestFailed, EOFError):
-    """The peer finished sending, so nothing more comes; or this end did, so nothing can be sent."""
+    """The peer finished sending and nothing more comes; or this end finished and cannot send."""
 
 
 class QueueFull(Error):
-    """As many requests as a connection takes are in flight, or as many regions exported: complete,
-    or revoke, some first."""
+    """The connection has as many requests in flight, or as many regions exported, as it may have:
+    take completions, or revoke some, first."""
 
 
 class CastFailed(Error):
-    """A cast failed: at this end, or at hosts, which the text names with their reasons."""
+    """A cast failed at this end, or at hosts, which the text names with their reasons."""
 
     outcome: CastOutcome | None = None
-    """What became of each host; None if it failed as a whole, or at a receiver."""
+    """The result of each host; None if the cast failed as a whole, or at a receiver."""

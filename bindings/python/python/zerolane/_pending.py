@@ -1,4 +1,4 @@
-"""Awaiting what a worker in a thread of its own was asked for."""
+"""Awaits requests to a worker's thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 
 
 class _Bell:
-    """What wakes the futures of one event loop. It holds no reference to that, which holds it."""
+    """Wakes the futures of one event loop, which owns it; it has no reference to the loop."""
 
     def __init__(self) -> None:
         self.notices = Notices()
@@ -24,7 +24,7 @@ class _Bell:
         self.tickets = itertools.count()
 
     def heard(self) -> None:
-        """Ends the waiting for what is over."""
+        """Resolves the futures of finished requests."""
         for ticket in self.notices.take():
             future = self.waiting.pop(ticket, None)
             if future is not None and not future.done():
@@ -44,7 +44,7 @@ def _bell() -> _Bell:
 
 
 async def waited(pending: Pending[_T]) -> _T:
-    """What ``pending`` gives. Cancelled, it cancels that."""
+    """Awaits the result of ``pending``. Cancelling it cancels ``pending``."""
     bell = _bell()
     ticket = next(bell.tickets)
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -1,10 +1,10 @@
-"""What a peer may do."""
+"""Defines the rights of a peer."""
 
 import enum
 
 
 class Rights(enum.IntFlag):
-    """What a peer may do with exported memory; combine with ``|``."""
+    """Rights of a peer to exported memory; combine with ``|``."""
 
     NONE = 0
     READ = 1

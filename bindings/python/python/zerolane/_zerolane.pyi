@@ -1,11 +1,11 @@
-"""Types of the extension module. The documentation is in the module itself: ``help(zerolane)``."""
+"""Types of the extension module. ``help(zerolane)`` shows its documentation."""
 
 from collections.abc import Generator, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import Any, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, final
 
-# Part of every type checker; collections.abc's Buffer is of 3.12, warnings' deprecated of 3.13.
+# Part of every type checker. Python 3.12 adds Buffer, and 3.13 deprecated, to the library.
 from typing_extensions import Buffer, deprecated, disjoint_base
 
 __all__ = [
@@ -41,14 +41,14 @@ _T_co = TypeVar("_T_co", covariant=True)
 _Address: TypeAlias = str | tuple[str, int] | tuple[str, int, int, int]
 
 class _Array(Protocol):
-    """numpy's arrays, whose types tell of their buffers only since Python 3.12."""
+    """numpy's arrays, whose types show their buffers only since Python 3.12."""
 
     @property
     def __array_interface__(self) -> dict[str, Any]: ...
 
 _Memory: TypeAlias = Buffer | _Array
 
-# What is sent: a buffer, or several as if they were one.
+# The source of a send: a buffer, or several that are sent as one.
 _Source: TypeAlias = _Memory | list[Any] | tuple[_Memory, ...]
 
 _Delivery: TypeAlias = Literal["silent", "polled", "interrupt"]

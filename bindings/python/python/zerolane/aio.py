@@ -1,18 +1,18 @@
-"""Connections for asyncio: calls that are awaited, driven by the event loop, without threads::
+"""Connections for asyncio, driven by the event loop, without threads::
 
     connection = await zerolane.aio.connect("192.0.2.7:7411")
     async with connection:
         await connection.send(b"hello")
 
-All connections and endpoints of an event loop are moved by one ``zerolane.Worker``, whose
-descriptor the loop watches. A connection, or endpoint, belongs to the event loop it was made in: in
-another one its calls raise RuntimeError. The buffer of a request is in use, and cannot be resized,
-until the call returns.
+One ``zerolane.Worker`` drives all connections and endpoints of an event loop, which watches its
+descriptor. A connection or endpoint belongs to the event loop in which it was made: in another one
+its calls raise RuntimeError. The buffer of a request is in use, and cannot be resized, until the
+call returns.
 
-Calls are cancel-safe. Cancelling one cancels its request, and frees its buffer. A message, number
-or connection that came by then is the next call's. A message of which only a part had come fails at
-its sender, which may send it again. Of what was sent, put or added it is not known whether the peer
-saw it.
+Calls are cancel-safe. Cancelling a call cancels its request and frees its buffer. A message, number
+or connection that has come by then goes to the next call. A message that has come only in part
+fails at its sender, which may send it again. A cancelled send, put or atomic operation may or may
+not have reached the peer.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 __all__ = ["Connection", "Endpoint", "connect"]
 
 _BACKLOG = 1024
-"""Connections of an endpoint that wait for ``accept``, at most."""
+"""Most connections of an endpoint that wait for ``accept``."""
 
 _TOLD_TOGETHER = 64
-"""So many less are kept before the connection is told: far less than it has room for."""
+"""Decreases of the number of kept completions are reported in steps of this size."""
 
 
 class _Driver:
-    """The worker of one event loop. It holds no reference to that, which holds it."""
+    """The worker of one event loop, which owns it; it has no reference to the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = ref(loop)
@@ -52,12 +52,12 @@ class _Driver:
         self._scheduled = False
 
     def check_loop(self) -> None:
-        """Refuses calls from elsewhere than its loop, in which nothing would end them."""
+        """Refuses calls from other event loops, where nothing would complete them."""
         if asyncio.get_running_loop() is not self._loop():
             raise RuntimeError("it belongs to another event loop, the one that it was made in")
 
     def turn(self) -> None:
-        """Makes progress, tells what happened, and has the loop watch for more."""
+        """Makes progress, delivers events, and makes the loop watch for more."""
         self._scheduled = False
         more = self.worker.progress()
         for event in self.worker.events():
@@ -66,13 +66,13 @@ class _Driver:
             self.turn_soon()
 
     def turn_soon(self) -> None:
-        """A turn behind what is ready to run: one for all that is posted until then."""
+        """Schedules one turn after the callbacks that are ready, for all requests until then."""
         if not self._scheduled:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self.turn)
 
     def own(self, number: int) -> Connection | None:
-        """The connection of this number, which stands."""
+        """The established connection of this number."""
         requests = self.worker.connection(number)
         if requests is None:
             return None
@@ -95,7 +95,7 @@ class _Driver:
                 accepted.abort()
         elif event.kind == "connected":
             connecting = self.connecting.get(number)
-            # Owned at once: what comes next may be for it.
+            # Owned at once: the next event may be for it.
             if connecting is not None and not connecting.done():
                 connected = self.own(number)
                 if connected is not None:
@@ -129,16 +129,16 @@ def _driver() -> _Driver:
 
 
 def _settle(future: asyncio.Future[None]) -> None:
-    """Ends the waiting for ``future``, unless it is over."""
+    """Resolves ``future``, unless it is done."""
     if not future.done():
         future.set_result(None)
 
 
 class Connection:
-    """A connection driven by the event loop. Leaving it as a context manager closes it."""
+    """A connection driven by the event loop. As a context manager it closes on exit."""
 
     def __init__(self, connection: zerolane.Connection) -> None:
-        """Takes over ``connection``, in a running event loop: it is closed to others then."""
+        """Takes over ``connection``, in a running event loop; its other users find it closed."""
         driver = _driver()
         number = driver.worker.adopt(connection)
         requests = driver.worker.connection(number)
@@ -155,18 +155,18 @@ class Connection:
             "receive": deque(),
             "message_received": deque(),
         }
-        """Received for calls that were cancelled."""
+        """Completions received for cancelled calls."""
         self._immediates: deque[int] = deque()
         self._told = 0
-        """How many of all those the connection was told of."""
+        """The number of kept completions that the connection was told."""
         self._news: set[asyncio.Future[None]] = set()
-        """Waiting for an immediate, or for the end."""
+        """Futures that wait for an immediate or the end."""
         self._end: Exception | None = None
         driver.connections[number] = self
 
     @property
     def peer_addr(self) -> tuple[str, int]:
-        """The peer's address when the connection was made: host and port."""
+        """The peer's address at the time when the connection was made: host and port."""
         return self._requests.peer_addr
 
     @property
@@ -177,13 +177,12 @@ class Connection:
 
     @property
     def peer_key(self) -> str | None:
-        """The key that the peer proved to own; None if the connection is plain."""
+        """The key that the peer proved it owns; None if the connection is plain."""
         return self._requests.peer_key
 
     async def send(self, buffer: _Source, *, delivery: _Delivery = "interrupt") -> None:
-        """Sends the bytes of ``buffer``, or of several in a list or tuple, as one message; returns
-        when the peer has all of them.
-        ``delivery``: see ``zerolane.Connection.send``."""
+        """Sends the bytes of ``buffer``, or of a list or tuple of buffers, as one message; returns
+        when the peer has received all of them. ``delivery``: see ``zerolane.Connection.send``."""
         await self._request(lambda it: it.post_send(buffer, delivery=delivery))
 
     async def recv_into(self, buffer: _Memory) -> int:
@@ -206,44 +205,44 @@ class Connection:
         *,
         immediate: int | None = None,
     ) -> None:
-        """Writes ``buffer``, or several in a list or tuple, to the peer's memory; returns when
-        it is placed and visible there."""
+        """Writes ``buffer``, or a list or tuple of buffers, to the peer's memory; returns when the
+        bytes are placed and visible there."""
         await self._request(lambda it: it.post_put(key, offset, buffer, immediate=immediate))
 
     async def get(self, key: zerolane.Key, offset: int, buffer: _Memory) -> memoryview:
-        """Reads the peer's memory into the whole of ``buffer``; returns the memory of that."""
+        """Reads the peer's memory into the whole of ``buffer``; returns its memory."""
         memory = (await self._request(lambda it: it.post_get(key, offset, buffer))).memory
         assert memory is not None, "it was posted"
         return memory
 
     async def fetch_op(self, key: zerolane.Key, offset: int, op: zerolane.FetchOp) -> int:
-        """Does an atomic operation on a word of the peer's memory; returns what it was before."""
+        """Does an atomic operation on a word of the peer's memory; returns its previous value."""
         return (await self._request(lambda it: it.post_fetch_op(key, offset, op))).value
 
     async def fetch_add(self, key: zerolane.Key, offset: int, value: int = 1) -> int:
-        """Adds to a word of the peer's memory; returns what it was before."""
+        """Adds to a word of the peer's memory; returns its previous value."""
         return await self.fetch_op(key, offset, zerolane.FetchOp.add(value))
 
     async def compare_and_swap(
         self, key: zerolane.Key, offset: int, expected: int, value: int
     ) -> int:
-        """Sets a word of the peer's memory if it is ``expected``; returns what it was before."""
+        """Sets a word of the peer's memory if it is ``expected``; returns its previous value."""
         op = zerolane.FetchOp.compare_and_swap(expected, value)
         return await self.fetch_op(key, offset, op)
 
     async def open_region(self, name: str, rights: int) -> zerolane.Key:
-        """Asks the peer for the key of the memory it exports as ``name``, with ``rights``."""
+        """Asks the peer for the key of the memory that it exports as ``name``, with ``rights``."""
         region = (await self._request(lambda it: it.post_open_region(name, rights))).region
         if region is None:
             raise zerolane.UnknownRegion("the peer told no key")
         return region
 
     async def send_message(self, control: bytes, payload: _Source | None = None) -> None:
-        """Sends a message of at most 128 bytes, and a payload: a buffer, or several in a list."""
+        """Sends a message of at most 128 bytes, with a payload: a buffer, or a list of buffers."""
         await self._request(lambda it: it.post_message(control, payload))
 
     async def recv_message(self, payload: _Memory | None = None) -> tuple[bytes, memoryview | None]:
-        """Receives the next message; returns it, and the memory of ``payload`` cut to what came."""
+        """Receives the next message; returns it, and ``payload`` cut to the received bytes."""
         kept = self._take_kept("message_received", payload)
         if kept is not None:
             memory = None if payload is None else self._requests._bytes_of(payload)[: kept.length]
@@ -252,20 +251,20 @@ class Connection:
         return completion.control, completion.memory
 
     async def receive_message(self, payload: _Memory | None = None) -> tuple[bytes, int]:
-        """Deprecated: ``recv_message``, which returns the memory in place of its length."""
+        """Deprecated: ``recv_message``, which returns the memory instead of its length."""
         warn("Connection.receive_message", "recv_message")
         control, memory = await self.recv_message(payload)
         return control, 0 if memory is None else memory.nbytes
 
     async def immediate(self) -> int:
-        """The number of the peer's next put that has one. When none can come, raises why. While
-        1024 were not asked for, the peer waits with messages and immediates."""
+        """Returns the number of the peer's next put that has one; raises the reason when none can
+        come. While 1024 wait to be taken, the peer holds messages and immediates back."""
         self._driver.check_loop()
         while not self._immediates:
             if self._end is not None:
                 raise self._end
             await self._news_comes()
-        # Only now, so that cancelling takes none.
+        # Taken last, so that cancelling loses none.
         immediate = self._immediates.popleft()
         self._tell_kept()
         return immediate
@@ -273,34 +272,34 @@ class Connection:
     def export(
         self, region: zerolane.ExportedRegion, rights: int, name: str | None = None
     ) -> zerolane.Key:
-        """Exports memory to the peer of this connection. (A ``name`` is deprecated:
-        ``export_named``.)"""
+        """Exports memory to the connection's peer. (A ``name`` is deprecated: ``export_named``.)"""
         if name is not None:
             warn("Connection.export with a name", "export_named")
             return self.export_named(name, region, rights)
         return self._requests.export(region, rights)
 
     def export_named(self, name: str, region: zerolane.ExportedRegion, rights: int) -> zerolane.Key:
-        """The same, and the peer may ask for it with ``open_region`` by ``name``."""
+        """Like ``export``; the peer can also ask for it with ``open_region`` by ``name``."""
         return self._requests.export_named(name, region, rights)
 
     def revoke(self, key: zerolane.Key) -> bool:
-        """Takes memory back from the peer of this connection, at once."""
+        """Ends an export to the connection's peer, at once."""
         return self._requests.revoke(key)
 
     def revoke_region(self, region: zerolane.ExportedRegion) -> bool:
-        """The same for all exports of ``region`` on this connection: for this peer alone."""
+        """Ends all exports of ``region`` to the connection's peer; other peers keep theirs."""
         return self._requests.revoke_region(region)
 
     def finish(self) -> None:
-        """Finishes sending: what was posted is delivered; sends and messages after it raise
-        ``Finished``, and so do the peer's receives that none of it meets. The rest goes on."""
+        """Finishes sending: requests posted before are delivered; later sends and messages raise
+        ``Finished``, and so do the peer's receives that no message matches. The other direction and
+        remote memory stay open."""
         self._driver.check_loop()
         self._requests.finish()
         self._driver.turn_soon()
 
     async def close(self) -> None:
-        """Waits until the peer has all that was sent, then disconnects."""
+        """Waits until the peer has received all that was sent, then disconnects."""
         self._driver.check_loop()
         if self._end is not None or not self._driver.worker.close(self._number):
             return
@@ -334,12 +333,12 @@ class Connection:
             self.abort()
 
     async def _request(self, post: Callable[[zerolane.Requests], int]) -> zerolane.Completion:
-        """Posts a request and awaits its end."""
+        """Posts a request and awaits its completion."""
         self._driver.check_loop()
         if self._end is not None:
             raise self._end
         id = post(self._requests)
-        # In any delivery mode.
+        # Wakes in any delivery mode.
         self._requests.notify(id)
         waiting: asyncio.Future[zerolane.Completion]
         waiting = asyncio.get_running_loop().create_future()
@@ -354,12 +353,12 @@ class Connection:
         return completion
 
     def _give_up(self, id: int, waiting: asyncio.Future[zerolane.Completion]) -> None:
-        """Cancels a request that is not waited for any more; keeps what it received."""
+        """Cancels the request of a cancelled call; keeps the data that it received."""
         if waiting.done() and not waiting.cancelled():
             if waiting.exception() is None:
                 self._keep(waiting.result())
         elif self._waiting.pop(id, None) is not None and self._end is None:
-            # Over, its completion is an event yet to be told, and kept then.
+            # If it is already over, a later event brings its completion, which is kept.
             self._requests.cancel(id)
             self._driver.turn_soon()
 
@@ -370,7 +369,7 @@ class Connection:
             self._tell_kept()
 
     def _take_kept(self, kind: str, buffer: _Memory | None) -> zerolane.Completion | None:
-        """What was received for a call that was cancelled, copied into ``buffer``."""
+        """Copies data received for a cancelled call into ``buffer``."""
         self._driver.check_loop()
         kept = self._kept[kind]
         if not kept:
@@ -388,9 +387,9 @@ class Connection:
         return taken
 
     def _tell_kept(self) -> None:
-        """Has the peer wait while much is kept that no call asked for."""
+        """Makes the peer wait while much data is kept."""
         kept = len(self._immediates) + sum(map(len, self._kept.values()))
-        # Of each that goes the peer would learn nothing.
+        # Increases are reported at once, decreases in steps.
         if kept > self._told or kept + _TOLD_TOGETHER <= self._told:
             self._requests._set_kept(kept)
             if kept < self._told:
@@ -398,7 +397,7 @@ class Connection:
             self._told = kept
 
     async def _news_comes(self) -> None:
-        """Waits for an immediate, or for the end."""
+        """Waits for an immediate or the end."""
         news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._news.add(news)
         try:
@@ -411,7 +410,7 @@ class Connection:
             _settle(news)
 
     def _take(self, completion: zerolane.Completion) -> None:
-        """Gives a completion to what waits for it."""
+        """Gives a completion to its waiter."""
         if completion.kind == "immediate":
             self._immediates.append(completion.value)
             self._tell_kept()
@@ -424,7 +423,7 @@ class Connection:
             self._keep(completion)
 
     def _finish(self, end: Exception) -> None:
-        """The connection is over, and all that wait with it."""
+        """Ends the connection and all waits."""
         self._end = end
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
@@ -434,23 +433,23 @@ class Connection:
 
 
 class Endpoint:
-    """A listening UDP port for asyncio, made in a running event loop. A context manager: leaving it
-    stops listening.
+    """A listening UDP port for asyncio, made in a running event loop. As a context manager it stops
+    listening on exit.
 
-    1024 connections wait for ``accept``. When one more comes, those of them that are over are
-    forgotten; if all stand, it is turned away, unless the endpoint exports memory, which they use
-    without being accepted."""
+    Up to 1024 connections wait for ``accept``. When another one comes, those that are over are
+    dropped; if none is, the new one is closed, unless the endpoint exports memory, which clients
+    use without being accepted."""
 
     def __init__(self, address: _Address, options: zerolane.Options | None = None) -> None:
         self._driver = _driver()
         self._accepted: deque[Connection] = deque()
-        """Not yet taken."""
+        """Connections that wait for ``accept``."""
         self._exports = False
-        """Clients have something to use without being accepted."""
+        """Whether clients may use memory without being accepted."""
         self._look_at = 0
-        """How many of those may wait before it is looked which are over."""
+        """How many may wait before those that are over are dropped."""
         self._news: set[asyncio.Future[None]] = set()
-        """Waiting for a connection, or for the end."""
+        """Futures that wait for a connection or the end."""
         self._end: Exception | None = None
         worker = self._driver.worker
         self._number = worker.listen(address, options)
@@ -489,7 +488,7 @@ class Endpoint:
         self._exports = True
 
     async def accept(self) -> Connection:
-        """The next connection. One that comes when the call was cancelled is the next call's."""
+        """Returns the next connection. If the call is cancelled, the next call gets it."""
         self._driver.check_loop()
         while not self._accepted:
             if self._end is not None:
@@ -500,11 +499,11 @@ class Endpoint:
                 await news
             finally:
                 self._news.discard(news)
-        # Only now, so that cancelling takes none.
+        # Taken last, so that cancelling loses none.
         return self._accepted.popleft()
 
     def close(self) -> None:
-        """Stops listening. Connections it accepted go on, without those that no call has taken."""
+        """Stops listening. Accepted connections stay open; those that no call took are closed."""
         if self._driver.endpoints.pop(self._number, None) is not None:
             self._driver.worker.close_endpoint(self._number)
             self._fail(ValueError("the endpoint is closed"))
@@ -542,8 +541,8 @@ class Endpoint:
 
 
 async def connect(address: _Address, options: zerolane.Options | None = None) -> Connection:
-    """Connects to ``address``, to the first of its addresses that answers. A name is resolved as
-    the event loop does it."""
+    """Connects to ``address``: to the first address of a name that answers. The event loop resolves
+    names."""
     error: Exception = OSError(f"no address to connect to: {address!r}")
     for one in await _addresses(address):
         try:
@@ -558,7 +557,7 @@ async def _addresses(address: _Address) -> Iterable[_Address]:
         host, _, digits = address.rpartition(":")
         bare = host.removeprefix("[").removesuffix("]")
         if not bare or not digits.isdecimal() or (host == bare and ":" in bare):
-            # No "host:port", or none of a name: who connects there says what is wrong.
+            # No "host:port", or no name: connecting reports the fault.
             return [address]
         host, port = bare, int(digits)
     else:
@@ -573,7 +572,7 @@ async def _addresses(address: _Address) -> Iterable[_Address]:
 
 
 def _pair(host: object, port: object, _flow: object = 0, interface: object = 0) -> tuple[str, int]:
-    """Host and port; a link-local host with its interface behind a ``%``."""
+    """Host and port; a link-local host has its interface after a ``%``."""
     scoped = interface and "%" not in str(host)
     return (f"{host}%{interface}" if scoped else str(host), int(str(port)))
 
