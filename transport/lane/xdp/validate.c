@@ -1,11 +1,10 @@
-/* The program that the driver runs on each frame: what the thesis calls receive validation in firmware (4, 6.1.3), and the
- * paper on speculative defragmentation the match CAM (section 7).
+/* Validates each frame in the driver before the kernel sees it: receive validation in firmware in the thesis (4, 6.1.3), and
+ * the match CAM in the paper on speculative defragmentation (section 7).
  *
- * Built by `.ci/xdp`, which says how; the object is beside it. What it knows is in maps, which src/ethernet/xdp fills: the keys
- * of connections, what each of them granted, and the ports of listeners.
+ * `.ci/xdp` builds validate.o. src/ethernet/xdp fills the maps: the keys of connections, the grants of each, and the ports of
+ * listeners. src/ethernet/xdp/layout.rs has the same layouts.
  *
- * What is no Scheduled Transfer is passed on. Of the rest, what cannot be judged by its header is passed on too: the connection
- * judges all of it again. The layout of each structure is that of src/ethernet/xdp/layout.rs.
+ * Passes all frames of other protocols, and frames that their header does not decide: the connection checks every frame again.
  */
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -36,9 +35,9 @@ static u64 (*const buffer_len)(void *context) = (void *)188;
 /* A connection, by its key. */
 struct connection {
 	u8 peer[6], local[6];
-	/* Bytes of the seal behind each datagram. */
+	/* Bytes of the seal after each datagram. */
 	u32 seal;
-	/* Number of what it granted, and of its sockets: NONE where there is no such. */
+	/* Indices of its grants and of its sockets; NONE if there is none. */
 	u32 area, data, control;
 };
 #define NONE 0xffffffffu
@@ -49,11 +48,11 @@ struct grant {
 	u64 address;
 	u32 length, unused;
 };
-/* What a connection granted. The process writes it while this reads it. */
+/* The grants of a connection. The process writes them while this program reads. */
 struct area {
-	/* Whether Data is judged by it. */
+	/* Whether Data is checked against the grants. */
 	u32 judged;
-	/* Whether answers are awaited that no grant names. */
+	/* Whether the connection awaits answers that no grant covers. */
 	u32 answers;
 	u32 buffer_log2;
 	/* The port that the peer addresses; 0: not known yet. */
@@ -62,7 +61,7 @@ struct area {
 	struct grant grants[GRANTS];
 };
 
-/* Whether frames for nobody are dropped. */
+/* Whether frames for no connection or listener are dropped. */
 struct settings {
 	u32 exclusive;
 };
@@ -80,7 +79,7 @@ SEC("maps") struct map sockets = { XSKMAP, sizeof(u32), sizeof(u32), 1, 0 };
 SEC("maps") struct map settings = { ARRAY, sizeof(u32), sizeof(struct settings), 1, 0 };
 SEC("maps") struct map counters = { PERCPU_ARRAY, sizeof(u32), sizeof(u64), REASONS, 0 };
 
-/* The ten words of the header, as they come. */
+/* The ten words of the header, in wire order. */
 struct header {
 	u8 code, flags;
 	u16 param, d_port, s_port;
@@ -118,7 +117,7 @@ INLINE int pass(u32 reason)
 	return XDP_PASS;
 }
 
-/* What a frame for nobody here becomes. */
+/* Decides about a frame for no connection or listener. */
 INLINE int unknown(u32 reason)
 {
 	u32 zero = 0;
@@ -131,11 +130,11 @@ INLINE int is_same(const u8 *a, const u8 *b)
 	return !((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]) | (a[3] ^ b[3]) | (a[4] ^ b[4]) | (a[5] ^ b[5]));
 }
 
-/* Whether Data of `len` bytes is what somebody waits for: PASSED_DATA, or why not. */
+/* Checks Data of `len` bytes against the grants: PASSED_DATA, or the reason to drop it. */
 INLINE u32 judge(const struct header *header, u32 flags, u32 len, const struct area *area)
 {
 	u32 d_id = swap32(header->d_id), mx = swap16(header->b_id);
-	/* What announces itself, or is of exported memory, is granted by nothing here. */
+	/* Unannounced Data and Data for exported memory have no grant here. */
 	if (!area->judged || flags & (EAGER | FRAMES) || d_id & HANDLE)
 		return PASSED_DATA;
 	const struct grant *it = &area->grants[mx % GRANTS];
@@ -179,10 +178,10 @@ SEC("xdp.frags") int validate(struct context *context)
 	u32 key = header->d_key;
 	struct connection *it = map_lookup(&connections, &key);
 	if (!it) {
-		/* A VLAN is another segment, with listeners and connections of its own. */
+		/* A VLAN is another segment with its own listeners and connections. */
 		if (tag)
 			return XDP_PASS;
-		/* It has no key: who is on the segment. */
+		/* A discovery request has no key. */
 		if (code == DISCOVERY)
 			return pass(PASSED_REQUEST);
 		u16 port = header->d_port;
@@ -229,6 +228,6 @@ SEC("xdp.frags") int validate(struct context *context)
 		socket = it->data;
 	}
 	count(reason);
-	/* Where there is no socket, or none of this queue, the packet sockets have it. */
+	/* Without a socket for this queue, the packet sockets get the frame. */
 	return tagged ? XDP_PASS : redirect_map(&sockets, socket, XDP_PASS);
 }
