@@ -1,11 +1,11 @@
 # Installs the program, its manual, its completions and its service: make install PREFIX=/usr/local [DESTDIR=...]
 #
-# Manual and completions are made by the program itself, from what reads its command line: by zerolane-bench, which has
-# all commands. `zerolane bench` and `zerolane demo` start it.
+# zerolane-bench, which has all commands, makes the manual and the completions from its command-line parser. `zerolane bench`
+# and `zerolane demo` start it.
 
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
-# Where the plugin of nbdkit is.
+# The directory of the nbdkit plugin.
 LIBDIR ?= $(PREFIX)/lib/zerolane
 MANDIR ?= $(PREFIX)/share/man
 BASHDIR ?= $(PREFIX)/share/bash-completion/completions
@@ -19,7 +19,7 @@ STRIP ?= strip
 
 built = $(or $(CARGO_TARGET_DIR),target)/release
 made = $(built)/generated
-# Files of the administrator's stay.
+# Keeps an existing file, which belongs to the administrator.
 install_once = test -e $(DESTDIR)$(2) || $(INSTALL) -D -m 644 $(1) $(DESTDIR)$(2)
 
 .PHONY: build install uninstall deb
@@ -45,14 +45,14 @@ install: build
 	$(call install_once,packaging/zerolane.default,$(SYSCONFDIR)/default/zerolane)
 	$(call install_once,packaging/allowed_keys,$(SYSCONFDIR)/zerolane/allowed_keys)
 
-# What the administrator wrote stays.
+# Keeps the administrator's files.
 uninstall:
 	$(RM) $(DESTDIR)$(LIBDIR)/libzerolane_nbdkit.so $(DESTDIR)$(BINDIR)/zerolane $(DESTDIR)$(BINDIR)/zerolane-bench $(DESTDIR)$(MANDIR)/man1/zerolane.1 $(DESTDIR)$(MANDIR)/man1/zerolane-*.1 \
 		$(DESTDIR)$(BASHDIR)/zerolane $(DESTDIR)$(ZSHDIR)/_zerolane $(DESTDIR)$(FISHDIR)/zerolane.fish \
 		$(DESTDIR)$(UNITDIR)/zerolane.service $(DESTDIR)$(UNITDIR)/zerolane.socket
 
-# Needs cargo-deb (cargo install cargo-deb --locked). The package is below $(built)/../debian.
-# cargo-deb strips programs of its own package only.
+# Needs cargo-deb (cargo install cargo-deb --locked). Writes the package below $(built)/../debian.
+# cargo-deb strips only programs of its own package.
 deb: build
 	$(STRIP) -o $(made)/zerolane-bench $(built)/zerolane-bench
 	$(STRIP) --strip-unneeded -o $(made)/libzerolane_nbdkit.so $(built)/libzerolane_nbdkit.so

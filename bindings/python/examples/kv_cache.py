@@ -1,10 +1,9 @@
-"""A store of key-value blocks as inference servers keep them: one process fills it, another reads
-it, and its owner looks at neither.
+"""Stores key-value blocks of an inference server: one process fills the store, another reads it.
 
-The store exports its memory from a worker in a thread of its own: from then on it is a passive
-target. The prefill process claims blocks by an atomic counter, and puts those of a request with one
-scattered put, whose immediate says which request is there. The store passes that number on. The
-decode process gets the blocks, with one scattered get.
+The store exports its memory from a worker's thread and is then a passive target. The prefill
+process claims blocks with an atomic counter and writes those of a request with one scattered put,
+whose immediate is the number of the request. The store passes the number on. The decode process
+reads the blocks with one scattered get.
 
     python kv_cache.py [requests] [blocks of each] [bytes of a block]
 """
@@ -17,13 +16,13 @@ import zerolane
 from zerolane import FetchOp, Rights
 
 WORDS = 64
-"""Room for the counter of claimed blocks at the start, bytes."""
+"""Bytes at the start for the counter of claimed blocks."""
 NUMBER = 8
 """Bytes of a number in the table of blocks."""
 
 
 class Layout:
-    """What is where in the memory: a counter, a table of each request's blocks, the blocks."""
+    """The layout of the memory: a counter, a table of each request's blocks, the blocks."""
 
     def __init__(self, requests: int, blocks: int, size: int) -> None:
         self.requests, self.blocks, self.size = requests, blocks, size
@@ -32,28 +31,28 @@ class Layout:
 
     @property
     def length(self) -> int:
-        """Of all, bytes."""
+        """Length of the memory in bytes."""
         return self.start + self.requests * self.blocks * self.size
 
     def row(self, request: int) -> int:
-        """The offset of a request's row of the table."""
+        """The offset of a request's row in the table."""
         return WORDS + request * self.blocks * NUMBER
 
     def block(self, number: int) -> int:
-        """The offset of a block. They are claimed in order and lie scattered."""
+        """The offset of a block. Blocks are claimed in order and lie scattered."""
         total = self.requests * self.blocks
-        # Odd and even ones apart.
+        # Separates odd and even blocks.
         place = number // 2 if number % 2 == 0 else (total + 1) // 2 + number // 2
         return self.start + place * self.size
 
     def content(self, request: int) -> Iterator[bytes]:
-        """What prefill computes for a request, and decode expects."""
+        """The content that prefill computes for a request, and decode expects."""
         for block in range(self.blocks):
             yield bytes([request % 251, block % 251]) * (self.size // 2)
 
 
 def next_completion(connection: zerolane.Connection, id: int) -> zerolane.Completion:
-    """The end of the one request in flight."""
+    """The completion of the only request in flight."""
     completion = connection.wait(timeout=30)
     if completion is None or completion.id != id:
         raise RuntimeError(f"not the request's end: {completion}")
@@ -62,7 +61,7 @@ def next_completion(connection: zerolane.Connection, id: int) -> zerolane.Comple
 
 
 def store(layout: Layout) -> None:
-    """Owns the memory, and passes on which requests are there."""
+    """Owns the memory, and passes on the numbers of finished requests."""
     memory = bytearray(layout.length)
     with zerolane.Worker().spawn() as worker, zerolane.ExportedRegion(memory) as region:
         endpoint = worker.listen("127.0.0.1:0").wait(30)
@@ -94,15 +93,15 @@ def prefill(address: str, layout: Layout) -> None:
             pieces: list[tuple[int, bytes]] = [(layout.row(request), row)]
             for number, block in zip(numbers, layout.content(request), strict=True):
                 pieces.append((layout.block(number), block))
-            # The immediate is shown when all pieces are in place.
+            # The immediate arrives when all pieces are in place.
             id = connection.post_put_vectored(cache, pieces, immediate=request)
             next_completion(connection, id)
-        # Numbers that the store has not taken go with the connection: it says when it has all.
+        # Closing drops numbers that the store has not taken: wait until it has all.
         connection.recv_message()
 
 
 def decode(address: str, layout: Layout) -> None:
-    """Reads what the store says is there."""
+    """Reads the requests that the store reports."""
     with zerolane.connect(address) as connection:
         cache = connection.open_region("cache", Rights.READ)
         for _ in range(layout.requests):
@@ -110,7 +109,7 @@ def decode(address: str, layout: Layout) -> None:
             request = int.from_bytes(control)
             row = connection.get(cache, layout.row(request), bytearray(layout.blocks * NUMBER))
             numbers = [int.from_bytes(row[at : at + NUMBER]) for at in range(0, len(row), NUMBER)]
-            # With numpy the places would be rows of an array.
+            # With numpy these would be rows of an array.
             places = [bytearray(layout.size) for _ in numbers]
             pieces = [
                 (layout.block(number), place) for number, place in zip(numbers, places, strict=True)
@@ -120,7 +119,7 @@ def decode(address: str, layout: Layout) -> None:
 
 
 def main() -> None:
-    """Store, prefill or decode, as the arguments say."""
+    """Runs the store, prefill or decode, by the arguments."""
     if sys.argv[1:2] in (["--prefill"], ["--decode"]):
         role = prefill if sys.argv[1] == "--prefill" else decode
         role(sys.argv[2], Layout(*(int(it) for it in sys.argv[3:])))

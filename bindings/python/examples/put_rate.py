@@ -1,4 +1,4 @@
-"""How fast Python puts, beside Rust: the same memory of the same owner, in turns.
+"""Compares the rate of puts from Python and Rust, in turns, to the same memory.
 
 cargo build --release -p zerolane --example put_rate
 python put_rate.py ../../../target/release/examples/put_rate [bytes] [puts] [pairs]
@@ -15,7 +15,7 @@ import zerolane
 from zerolane import Rights
 
 WARM_UP = 3
-"""As in Rust."""
+"""The same as in Rust."""
 
 
 def python_rate(address: str, size: int, puts: int) -> float:
@@ -32,7 +32,7 @@ def python_rate(address: str, size: int, puts: int) -> float:
 
 
 def rust_rate(program: str, address: str, size: int, puts: int) -> float:
-    """Gb/s of the same in Rust."""
+    """Gb/s of the same puts in Rust."""
     arguments = [program, "put", address, str(size), str(puts)]
     return float(subprocess.check_output(arguments, timeout=100))
 

@@ -1,7 +1,7 @@
-"""Two processes share a numpy array: one puts rows into it, the other adds them up.
+"""Shares a numpy array between two processes: one puts rows into it, the other adds them up.
 
-Which row is next, says a counter that the worker increments in the owner's memory, as workers of a
-parameter server do. Neither array is ever copied but onto the network and from it.
+The worker claims rows with a counter in the owner's memory, as workers of a parameter server do.
+The arrays are copied only to the network and from it.
 
     python reduce.py [rows] [columns]
 """
@@ -15,13 +15,13 @@ import zerolane
 from zerolane import Rights
 
 COUNTER = 0
-"""Offset of the counter in the shared memory, bytes."""
+"""Offset of the counter in the shared memory, in bytes."""
 TABLE = 64
 """Offset of the table."""
 
 
 def own(rows: int, columns: int) -> float:
-    """Lends memory to a worker, and adds up the rows that it announces."""
+    """Exports memory to a worker, and adds up the rows that it reports."""
     memory = np.zeros(TABLE + rows * columns * 8, dtype=np.uint8)
     table = memory[TABLE:].view(np.float64).reshape(rows, columns)
     total = 0.0
@@ -44,7 +44,7 @@ def own(rows: int, columns: int) -> float:
 
 
 def serve(connection: zerolane.Connection) -> None:
-    """Lets the worker work on the memory until it has gone."""
+    """Serves the worker until it has disconnected."""
     try:
         while connection.wait(timeout=30) is not None:
             pass
@@ -53,7 +53,7 @@ def serve(connection: zerolane.Connection) -> None:
 
 
 def work(address: str, rows: int, columns: int) -> None:
-    """Claims rows, and puts them, until there are none left."""
+    """Claims and puts rows until none are left."""
     with zerolane.connect(address) as connection:
         shared = connection.open_region("shared", Rights.WRITE | Rights.ATOMIC)
         while (row := connection.fetch_add(shared, COUNTER)) < rows:
@@ -62,7 +62,7 @@ def work(address: str, rows: int, columns: int) -> None:
 
 
 def main() -> None:
-    """Owner or worker, as the arguments say."""
+    """Runs the owner or the worker, by the arguments."""
     if sys.argv[1:2] == ["--work"]:
         work(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
         return

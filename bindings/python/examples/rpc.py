@@ -1,7 +1,7 @@
-"""A server of remote calls with many clients, in one thread and one event loop.
+"""Serves remote calls of many clients in one thread and one event loop.
 
-A call is a message: its name in the control, its arguments as payload. The clients are another
-process, one event loop too, and each has a connection of its own.
+A call is a message with its name in the control and its arguments in the payload. The clients are
+another process with one event loop; each has its own connection.
 
     python rpc.py [clients] [calls]
 """
@@ -18,11 +18,11 @@ import zerolane
 from zerolane import aio
 
 LONGEST = 4096
-"""Of the arguments and results of a call, bytes."""
+"""Bytes of the arguments and results of a call."""
 
 
 async def serve(connection: aio.Connection) -> int:
-    """Answers the calls of one client until it closes; returns how many there were."""
+    """Answers the calls of one client until it closes; returns their number."""
     calls = 0
     place = bytearray(LONGEST)
     try:
@@ -44,7 +44,7 @@ async def serve(connection: aio.Connection) -> int:
 
 
 async def server(clients: int, calls: int) -> None:
-    """Serves all clients of another process, then says how many calls there were."""
+    """Serves all clients of another process, then prints the number of calls."""
     with aio.Endpoint("127.0.0.1:0") as endpoint:
         host, port = endpoint.local_addr
         arguments = [sys.executable, __file__, "--clients", f"{host}:{port}"]
@@ -72,7 +72,7 @@ async def client(address: str, number: int, calls: int) -> None:
 
 
 async def all_clients(address: str, clients: int, calls: int) -> None:
-    """All clients at once, which connect a hundred at a time."""
+    """Runs all clients at once; they connect a hundred at a time."""
     start = time.perf_counter()
     connecting = asyncio.Semaphore(100)
 
@@ -85,8 +85,8 @@ async def all_clients(address: str, clients: int, calls: int) -> None:
 
 
 def main() -> None:
-    """Server or clients, as the arguments say."""
-    # A connection has a socket of its own.
+    """Runs the server or the clients, by the arguments."""
+    # Each connection has its own socket.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     if sys.argv[1:2] == ["--clients"]:
