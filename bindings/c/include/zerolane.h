@@ -40,10 +40,10 @@ extern "C" {
 
 /* ================================================================================================
  * Connect, send, receive, close
- * One end listens, the other connects. One send matches one receive, of any length. Functions
- * return a zl_status and write results through pointers. Each comment says which threads may call
- * the function. Any: at any time. One at a time: a call returns ZL_ERROR_BUSY and does nothing
- * while another thread is in a call with the same handle.
+ * One end listens, the other connects. One send and the receive that it matches are a Transfer, of
+ * any length. Functions return a zl_status and write results through pointers. Each comment says
+ * which threads may call the function. Any: at any time. One at a time: a call returns
+ * ZL_ERROR_BUSY and does nothing while another thread is in a call with the same handle.
  */
 
 /**
@@ -380,8 +380,8 @@ void zl_connection_free(struct zl_connection *connection);
  */
 
 /**
- * Memory whose parts requests name. You may free the region while a request uses it: memory of
- * zl_region_new and zl_region_map_file stays until the request is done.
+ * Memory for requests, which name parts of it. You may free the region while a request uses
+ * it: memory of zl_region_new and zl_region_map_file stays until the request is done.
  */
 typedef struct zl_region zl_region;
 
@@ -574,8 +574,8 @@ typedef struct zl_part {
 
 /**
  * Posts the send of `count` parts of regions, one after another, as one Transfer with one
- * completion, without a copy. Parts may overlap; no parts make a Transfer of no bytes. `how`
- * and `id` as for zl_post_send.
+ * completion, gathered in place. Parts may overlap; no parts make a Transfer of no bytes.
+ * `how` and `id` as for zl_post_send.
  *
  * Threads: one at a time.
  */
@@ -1304,9 +1304,9 @@ zl_status zl_post_message(struct zl_connection *connection,
                           uint32_t *id);
 
 /**
- * Posts a zl_send_message. Its payload is `count` parts of regions, one after another, without
- * a copy. Parts may overlap; no parts make a message without payload. The control is copied
- * before the call returns. `how` may be null.
+ * Posts a zl_send_message. Its payload is `count` parts of regions, one after another,
+ * gathered in place. Parts may overlap; no parts make a message without payload. The control
+ * is copied before the call returns. `how` may be null.
  *
  * Threads: one at a time.
  */

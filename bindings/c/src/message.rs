@@ -113,9 +113,9 @@ pub unsafe extern "C" fn zl_post_message(
     }
 }
 
-/// Posts a zl_send_message. Its payload is `count` parts of regions, one after another, without
-/// a copy. Parts may overlap; no parts make a message without payload. The control is copied
-/// before the call returns. `how` may be null.
+/// Posts a zl_send_message. Its payload is `count` parts of regions, one after another,
+/// gathered in place. Parts may overlap; no parts make a message without payload. The control
+/// is copied before the call returns. `how` may be null.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]

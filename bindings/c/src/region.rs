@@ -11,8 +11,8 @@ use std::sync::Arc;
 use zerolane::Region;
 use zerolane::memory::{Access, Memory};
 
-/// Memory whose parts requests name. You may free the region while a request uses it: memory of
-/// zl_region_new and zl_region_map_file stays until the request is done.
+/// Memory for requests, which name parts of it. You may free the region while a request uses
+/// it: memory of zl_region_new and zl_region_map_file stays until the request is done.
 pub struct zl_region {
     start: NonNull<u8>,
     len: usize,

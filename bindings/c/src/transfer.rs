@@ -102,8 +102,8 @@ pub unsafe extern "C" fn zl_post_send(
 }
 
 /// Posts the send of `count` parts of regions, one after another, as one Transfer with one
-/// completion, without a copy. Parts may overlap; no parts make a Transfer of no bytes. `how`
-/// and `id` as for zl_post_send.
+/// completion, gathered in place. Parts may overlap; no parts make a Transfer of no bytes.
+/// `how` and `id` as for zl_post_send.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]

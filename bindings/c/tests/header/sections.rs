@@ -16,10 +16,10 @@ pub(crate) const SECTIONS: &[Section] = &[
     Section {
         page: "zl_connect",
         title: "Connect, send, receive, close",
-        about: "One end listens, the other connects. One send matches one receive, of any length. Functions \
-                return a zl_status and write results through pointers. Each comment says which threads may \
-                call the function. Any: at any time. One at a time: a call returns ZL_ERROR_BUSY and does \
-                nothing while another thread is in a call with the same handle.",
+        about: "One end listens, the other connects. One send and the receive that it matches are a Transfer, of \
+                any length. Functions return a zl_status and write results through pointers. Each comment says \
+                which threads may call the function. Any: at any time. One at a time: a call returns \
+                ZL_ERROR_BUSY and does nothing while another thread is in a call with the same handle.",
         items: &[
             "ZL_ABI_VERSION",
             "zl_abi_version",
