@@ -1,4 +1,4 @@
-//! Opens interfaces for raw Ethernet past the network stack.
+//! Opens interfaces for raw Ethernet, for `Options(device=...)`.
 
 use pyo3::prelude::*;
 use std::sync::Arc;

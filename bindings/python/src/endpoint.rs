@@ -1,4 +1,4 @@
-//! Listens for connections and accepts them.
+//! Listens for connections and accepts them, with waits that Ctrl-C interrupts.
 
 use crate::address::{Address, pair};
 use crate::connection::Connection;

@@ -1,4 +1,4 @@
-//! Exports memory that peers may read and write.
+//! Exports Python's buffers, which peers may read and write.
 
 use crate::errors::{self, exception};
 use crate::pinned::{Pinned, Use, pin_for_release};

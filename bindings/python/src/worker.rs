@@ -1,4 +1,4 @@
-//! Advances many connections in one loop, which the program calls.
+//! Advances many connections in one loop, which Python calls.
 
 use crate::address::{Address, pair};
 use crate::background::WorkerThread;
