@@ -1,4 +1,4 @@
-//! Runs a worker in a thread of its own.
+//! Runs a worker in a thread of its own, and listens and connects by it.
 
 use crate::address::{self, resolve};
 use crate::connection::{take, zl_connection};
