@@ -71,7 +71,6 @@ fn rows() -> Vec<[Names; 3]> {
         .collect()
 }
 
-<<<<<<< HEAD
 /// The names in a cell. A sign of equality stands for the names of `rust`, spelled as in the cell's language.
 fn named(cell: &str, rust: &Names, spelled: fn(&str) -> String) -> Names {
     let mut all = backticked(cell);
@@ -95,9 +94,6 @@ fn in_python(rust: &str) -> String {
 }
 
 /// What stands in backticks; `a_{b, c}_d` is `a_b_d` and `a_c_d`.
-=======
-/// The words in backticks.
->>>>>>> f6190b2e (c: rewrite the header's comments as a tutorial)
 fn backticked(text: &str) -> Names {
     let words = text.split('`').skip(1).step_by(2);
     words.flat_map(expanded).collect()
