@@ -1,14 +1,14 @@
 //! Answers unauthenticated peers on the Responder's side, before a connection exists.
 //!
 //! A Hello costs the gate two key agreements and an entry, so both are limited. Beyond [`COOKIE_FROM_PENDING`]
-//! unfinished exchanges, or [`COOKIE_FROM_RATE`] Hellos a second, a peer must first return a cookie that was sent to
-//! its address, which costs one digest and no memory. No answer is longer than three times the question, and none is
-//! sent unasked.
+//! unfinished exchanges, [`COOKIE_FROM_PENDING_OF_ORIGIN`] of its origin, or [`COOKIE_FROM_RATE`] Hellos a second, a
+//! peer must first return a cookie that was sent to its address, which costs one digest and no memory. No answer is
+//! longer than three times the question, and none is sent unasked.
 
 use crate::cookie::Cookies;
 use crate::limits::{
-    CODE_GUESSES, COOKIE_FROM_PENDING, HANDSHAKE_LIFETIME, MAX_PENDING_HANDSHAKES,
-    MAX_PENDING_OF_ORIGIN,
+    CODE_GUESSES, COOKIE_FROM_PENDING, COOKIE_FROM_PENDING_OF_ORIGIN, HANDSHAKE_LIFETIME,
+    MAX_PENDING_HANDSHAKES, MAX_PENDING_OF_ORIGIN,
 };
 use crate::pace::{GateLimit, Origin, Pace};
 use crate::responder::{Admitted, Answered, admit, back, respond};
@@ -205,7 +205,11 @@ impl Gate {
             };
         }
         self.cookies.age(now, draw);
-        let loaded = self.pending.len() >= COOKIE_FROM_PENDING || self.pace.is_loaded();
+        let origin = Origin::of(from.ip());
+        let of_origin = self.pending_of(origin);
+        let loaded = self.pending.len() >= COOKIE_FROM_PENDING
+            || of_origin >= COOKIE_FROM_PENDING_OF_ORIGIN
+            || self.pace.is_loaded();
         if loaded && !self.cookies.holds(from, hello, cookie) {
             self.counters.retried += 1;
             let cookie = self.cookies.give(from, hello);
@@ -214,18 +218,22 @@ impl Gate {
         if message.proof != self.proof() || self.is_spent() {
             return self.refuse(message, Reason::Denied);
         }
-        if let Err(limit) = self.make_room(Origin::of(from.ip())) {
+        if let Err(limit) = self.make_room(origin, of_origin) {
             self.counters.limit(limit);
             return Reply::Nothing;
         }
         self.answer(now, from, message, hello, draw)
     }
 
-    /// Makes room for an exchange of `origin`, if the limits permit. Drops the oldest exchange: an honest client
-    /// finishes soon.
-    fn make_room(&mut self, origin: Origin) -> Result<(), GateLimit> {
+    fn pending_of(&self, origin: Origin) -> usize {
         let same = |it: &&Pending| Origin::of(it.from.ip()) == origin;
-        if self.pending.iter().filter(same).count() >= MAX_PENDING_OF_ORIGIN {
+        self.pending.iter().filter(same).count()
+    }
+
+    /// Makes room for an exchange of `origin`, which has `of_origin`, if the limits permit. Drops the oldest exchange:
+    /// an honest client finishes soon.
+    fn make_room(&mut self, origin: Origin, of_origin: usize) -> Result<(), GateLimit> {
+        if of_origin >= MAX_PENDING_OF_ORIGIN {
             return Err(GateLimit::PendingOfOrigin);
         }
         self.pace.answer(origin)?;

@@ -5,12 +5,16 @@ use std::time::Duration;
 /// Unfinished key exchanges on one listening end. Each takes about 2 KiB.
 pub const MAX_PENDING_HANDSHAKES: usize = 256;
 
-/// Of those, from one origin: an IPv4 address, or an IPv6 network of 64 bits.
-pub const MAX_PENDING_OF_ORIGIN: usize = 16;
+/// Of those, from one origin, which has proven its address for most of them: an IPv4 address, or an IPv6 network of 64
+/// bits. Half is left to the others. A host whose programs all start at once has a hundred and more.
+pub const MAX_PENDING_OF_ORIGIN: usize = MAX_PENDING_HANDSHAKES / 2;
 
 /// Unfinished key exchanges from which on a peer must first prove its address by a cookie. A few clients that come at
 /// once never reach it; a flood from forged addresses soon does.
 pub const COOKIE_FROM_PENDING: usize = 32;
+
+/// Unfinished key exchanges of one origin from which on it must as well.
+pub const COOKIE_FROM_PENDING_OF_ORIGIN: usize = 16;
 
 /// Hellos in one second from which on it must as well: their key agreements take a few percent of a core.
 pub const COOKIE_FROM_RATE: u32 = 200;

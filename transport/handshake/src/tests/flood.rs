@@ -99,14 +99,52 @@ fn cookie__is_good_for_one_address_and_for_a_while() {
 fn take__one_address_gets_no_more_than_its_share() {
     let mut b = gate(credentials(2));
     let mut draw = draw();
-    for n in 0..100 {
+    let most = limits::MAX_PENDING_OF_ORIGIN;
+    for n in 0..most as u32 + 10 {
         let from = SocketAddr::from(([10, 9, 9, 9], 5000 + n as u16));
-        b.take(Instant::ZERO, from, hello(n).bytes(), &mut draw);
+        let mut one = Initiator::new(credentials(1), [n as u8; 32], (1, 9), n, n).unwrap();
+        if let Reply::Send(reply) = b.take(Instant::ZERO, from, one.message().bytes(), &mut draw)
+            && matches!(one.take(reply.bytes(), &request()), Taken::SendAgain)
+        {
+            b.take(Instant::ZERO, from, one.message().bytes(), &mut draw);
+        }
     }
-    assert_eq!(b.pending(), limits::MAX_PENDING_OF_ORIGIN);
-    let beyond = 100 - limits::MAX_PENDING_OF_ORIGIN as u64;
-    assert_eq!(b.counters().limited(GateLimit::PendingOfOrigin), beyond);
-    assert_eq!(b.counters().limited_total(), beyond);
+    assert_eq!(b.pending(), most);
+    let counters = b.counters();
+    let proven = most + 10 - limits::COOKIE_FROM_PENDING_OF_ORIGIN;
+    assert_eq!(counters.retried, proven as u64);
+    assert_eq!(counters.limited(GateLimit::PendingOfOrigin), 10);
+    assert_eq!(counters.limited_total(), 10);
+}
+
+/// All programs of a host start at once, and the gate reads what all say before any of them runs again.
+#[test]
+fn take__a_hundred_of_one_host_get_in_without_a_repetition() {
+    let mut b = gate(credentials(2));
+    let mut draw = draw();
+    let of = |n: u32| {
+        let ephemeral = *blake3::hash(&n.to_le_bytes()).as_bytes();
+        let from = SocketAddr::from(([10, 9, 9, 9], 5000 + n as u16));
+        let one = Initiator::new(credentials(1), ephemeral, (1, 9), n, n).unwrap();
+        (from, one)
+    };
+    let mut all: Vec<_> = (0..100).map(of).collect();
+    let mut admitted = 0;
+    // A Hello, one with a cookie, the last message.
+    for _ in 0..3 {
+        let mut take = |(from, one): &(SocketAddr, Initiator)| {
+            b.take(Instant::ZERO, *from, one.message().bytes(), &mut draw)
+        };
+        let replies: Vec<_> = all.iter().map(&mut take).collect();
+        for ((_, one), reply) in all.iter_mut().zip(&replies) {
+            match reply {
+                Reply::Send(reply) => drop(one.take(reply.bytes(), &request())),
+                Reply::Admit(_) => admitted += 1,
+                Reply::Nothing => {}
+            }
+        }
+    }
+    assert_eq!(admitted, 100, "{:?}", b.counters());
 }
 
 /// One whole exchange of `from`, with a cookie if required. Returns whether it was admitted.

@@ -343,7 +343,7 @@ const DOCUMENTS: &[Document] = &[
                 &["MAX_PENDING_HANDSHAKES"],
             ),
             Fact(
-                "begun | {16} | `limited(PendingOfOrigin)`",
+                "begun | {128} | `limited(PendingOfOrigin)`",
                 &["MAX_PENDING_OF_ORIGIN"],
             ),
             Fact(
@@ -355,8 +355,12 @@ const DOCUMENTS: &[Document] = &[
                 &["MAX_ANSWERS_OF_ORIGIN_PER_SECOND"],
             ),
             Fact(
-                "asked for | {32}, {200} | `retried`",
-                &["COOKIE_FROM_PENDING", "COOKIE_FROM_RATE"],
+                "asked for | {32}, {16}, {200} | `retried`",
+                &[
+                    "COOKIE_FROM_PENDING",
+                    "COOKIE_FROM_PENDING_OF_ORIGIN",
+                    "COOKIE_FROM_RATE",
+                ],
             ),
             Fact("is remembered | {5 s} |", &["HANDSHAKE_LIFETIME"]),
             Fact("one-time code | {3} | `wrong_codes`", &["CODE_GUESSES"]),
