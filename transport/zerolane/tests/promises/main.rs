@@ -24,7 +24,7 @@ const DOCUMENTS: [(&str, &str); 6] = [
     ),
     (
         "rules.md",
-        include_str!("../../../../docs/reference/rules.md"),
+        include_str!("../hostile/rules/rules.md"),
     ),
     ("papers.md", include_str!("../../../../docs/papers.md")),
     (

@@ -7,7 +7,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `rule`, `table` | a rule; the list of them, as in docs/reference/rules.md |
+//! | `rule`, `table` | a rule; the list of them, as in rules.md |
 //! | `form`, `protection`, `announce`, `data`, `grant`, `memory`, `owner`, `finish`, `eager`, `frames`, `bare`, `trains`, `paths` | the rules, and code that breaks each |
 //! | `peer`, `exchange`, `seal` | the hostile peer; its honest set-up; its dishonest seal |
 //! | `victim`, `guard` | the attacked end, an honest client, and guarded memory |

@@ -13,7 +13,7 @@ use zerolane_wire::{Profile, RequestConnection};
 /// A rule of docs/reference/protocol.md, and a peer that breaks it.
 #[derive(Clone, Copy)]
 pub(super) struct Rule {
-    /// As in docs/reference/rules.md.
+    /// As in rules.md.
     pub(super) name: &'static str,
     pub(super) script: fn(&mut Peer),
     /// Packets that the victim must drop and count, at least.
@@ -127,7 +127,7 @@ impl Rule {
     }
 }
 
-/// All rules, in the order of docs/reference/rules.md.
+/// All rules, in the order of rules.md.
 pub(super) fn all() -> impl Iterator<Item = &'static Rule> {
     let parts = [
         form::RULES,

@@ -1,8 +1,8 @@
-//! Tests that docs/reference/rules.md lists the cases, and the sections of docs/reference/protocol.md.
+//! Tests that rules.md lists the cases, and the sections of docs/reference/protocol.md.
 
 use super::rule::{Rule, all};
 
-const RULES: &str = include_str!("../../../../../docs/reference/rules.md");
+const RULES: &str = include_str!("rules.md");
 const PROTOCOL: &str = include_str!("../../../../../docs/reference/protocol.md");
 
 /// A rule in the list.
