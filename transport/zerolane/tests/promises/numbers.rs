@@ -362,11 +362,8 @@ const DOCUMENTS: &[Document] = &[
                 "says nothing for {10 s} loses its place; after {eight} datagrams",
                 &["visitors::PATIENCE", "MAX_HEARD"],
             ),
-            Fact(
-                "{512} others wait to be looked at",
-                &["rendezvous::BACKLOG"],
-            ),
-            Fact("Each maps {516 KiB}. The", &["mapping::SHARED"]),
+            Fact("{512} others wait in the kernel", &["rendezvous::BACKLOG"]),
+            Fact("Each maps {516 KiB}.", &["mapping::SHARED"]),
             Fact(
                 "a ring of {256 KiB} each way, with records of at most {64 KiB}",
                 &["mapping::RING", "MAX_MEMORY_STU"],
@@ -401,21 +398,14 @@ const DOCUMENTS: &[Document] = &[
                 "then they are copied | {1024}, each with {64} bytes of ours",
                 &["MAX_LENT", "give::TRAIN_END"],
             ),
-            Fact("frames in a datagram [f] | {256} |", &["wire::MAX_FRAMES"]),
-            Fact(
-                "for {7} bytes, not {40}, {256} times for one header",
-                &["FRAME_HEAD_LEN", "HEADER_LEN", "wire::MAX_FRAMES"],
-            ),
+            Fact("frames in a datagram | {256} |", &["wire::MAX_FRAMES"]),
             Fact(
                 "has {1088 KiB} more, whatever the peer",
                 &["BUFFERS * arrived::BYTES + path_thread::STAGE"],
             ),
+            Fact("granted at a time | {256} |", &["MAX_LIVE_BLOCKS"]),
             Fact(
-                "more are granted later | {256} | `grants_held`",
-                &["MAX_LIVE_BLOCKS"],
-            ),
-            Fact(
-                "more are granted later | {1024} | `grants_held`",
+                "behind an incomplete one | {1024} |",
                 &["MAX_REMEMBERED_BLOCKS"],
             ),
             Fact(
@@ -427,7 +417,7 @@ const DOCUMENTS: &[Document] = &[
                 &["MAX_QUEUE_MARGIN"],
             ),
             Fact(
-                "without a receive [b] | {64 KiB} ({4} times `Options::eager_limit`)",
+                "without a receive | {64 KiB} ({4} times `Options::eager_limit`)",
                 &["DEFAULT_EAGER_CREDIT", "EAGER_TRANSFERS"],
             ),
             Fact(
@@ -452,19 +442,19 @@ const DOCUMENTS: &[Document] = &[
                 &["MAX_MESSAGES * receive::SPILL", "receive::SPILL"],
             ),
             Fact(
-                "the forecast, {2560} by 64.",
+                "kernel merges), with {2560} by 64",
                 &["MAX_MESSAGES * receive::MAX_SEGMENTS"],
             ),
             Fact(
                 "regions exported: the user is told | {65,536} |",
                 &["MAX_EXPORTS"],
             ),
-            Fact("the lane adds {1024} completions", &["MAX_UNREAD"]),
+            Fact("The lane adds {1024} completions", &["MAX_UNREAD"]),
             Fact("one datagram of {64 KiB}, and", &["receive::SPILL"]),
             Fact("at most {72} bytes", &["HEADER_LEN + OPTIONS_LEN"]),
             Fact("({8} grants at most", &["MAX_GRANTS_REPEATED"]),
             Fact(
-                "losses until trains pause [d] | {3} |",
+                "losses until trains pause [b] | {3} |",
                 &["MAX_TRAIN_LOSSES / TRAIN_LOSS_COST"],
             ),
             Fact(
@@ -491,24 +481,16 @@ const DOCUMENTS: &[Document] = &[
                 ],
             ),
             Fact("and {192 KiB} more where", &["train::BUFFER"]),
-            Fact("keeps those {192 KiB} until", &["train::BUFFER"]),
-            Fact(
-                "has at most {8 MiB} of slots for them, a process {32 MiB}",
-                &[
-                    "give::MAX_SLOTS * give::SLOT",
-                    "MAX_SLOTS_OF_PROCESS * give::SLOT",
-                ],
-            ),
+            Fact("keeps those {192 KiB}.", &["train::BUFFER"]),
         ],
-        checked: Some(("## Limits", "## Why it is made so")),
+        checked: Some(("## Limits", "")),
         without: &[
             "IPv6 network of 64 bits",
             "key exchanges (2 KiB each)",
             "(some 25 MiB of buffers each)",
-            "by 64.",
+            "by 64 comparisons",
             "| 1 batch |",
-            "holds 6 MiB in them",
-            "allocator gave: 4.3 MiB",
+            "holds 6 MiB in these lists",
             "receive buffers take 5 MiB",
         ],
     },
