@@ -27,7 +27,7 @@ fn conformance__what_passed_of_iscsi_test_cu_passes() {
     let directory = tempfile::tempdir().unwrap();
     let door = Door::new(portal(256 << 20));
     let outcome = run(&door.url(), directory.path());
-    check(&outcome, include_str!("../../../docs/reference/disks.md"));
+    check(&outcome, include_str!("conformance.md"));
 }
 
 #[test]

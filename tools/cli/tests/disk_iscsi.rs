@@ -61,7 +61,10 @@ fn disk_iscsi__what_passed_of_iscsi_test_cu_passes_through_a_remote_disk() {
     }
     let lab = Lab::new(256 << 20, &[], &[]);
     let outcome = run(&lab.url, lab.home.path());
-    check(&outcome, include_str!("../../../docs/reference/disks.md"));
+    check(
+        &outcome,
+        include_str!("../../../services/iscsi/tests/conformance.md"),
+    );
     let image = File::open(lab.home.path().join("image")).unwrap();
     let taken = image.metadata().unwrap().blocks();
     assert!(taken > 0, "what the suite wrote is in the image");

@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// Lines that show where it was.
 const LAST_LINES: usize = 20;
 
-/// What fails, as the table in `docs/reference/disks.md` explains.
+/// What fails, as `conformance.md` explains.
 pub const KNOWN: [(&str, &str); 1] = [("GetLBAStatus", "UnmapSingle")];
 
 /// Tests of a family.
@@ -122,7 +122,7 @@ fn parse(said: &str) -> Outcome {
     outcome
 }
 
-/// Rows of the table in the documents: family, passed, failed, skipped.
+/// Rows of the table in `conformance.md`: family, passed, failed, skipped.
 pub fn documented(document: &str) -> BTreeMap<String, Counts> {
     let table = document
         .split("| family | passed | failed | skipped |")
@@ -144,7 +144,7 @@ pub fn documented(document: &str) -> BTreeMap<String, Counts> {
     .collect()
 }
 
-/// Holds an outcome against the documents: what passed once passes.
+/// Holds an outcome against `conformance.md`: what passed once passes.
 pub fn check(outcome: &Outcome, document: &str) {
     for (family, counts) in &outcome.families {
         let Counts {
