@@ -577,18 +577,12 @@ const DOCUMENTS: &[Document] = &[
         facts: &[
             Fact("may have up to {8} paths", &["wire::MAX_PATHS"]),
             Fact(
-                "rendezvous queue is full: {512} processes",
-                &["rendezvous::BACKLOG"],
-            ),
-            Fact(
                 "A listener serves {128} callers at a time",
                 &["MAX_VISITORS"],
             ),
             Fact("caller that is silent for {10 s}", &["visitors::PATIENCE"]),
             Fact("it is shorter than {8 KiB}", &["link::SHORT"]),
-            Fact("one for up to {1 MiB}", &["shm::MAX_BURST"]),
             Fact("waits at most {20 ms}", &["lend::PATIENCE"]),
-            Fact("retries after {50 ms}", &["listener::host::PAUSE"]),
             Fact("or {1 TiB} on a connection", &["shm::access::MAX_MAPPED"]),
         ],
         checked: None,
