@@ -549,7 +549,6 @@ const DOCUMENTS: &[Document] = &[
         name: "docs/reference/memory-model.md",
         text: include_str!("../../../../docs/reference/memory-model.md"),
         facts: &[
-            Fact("A long put of at most {16 KiB} usually", &["MAX_EAGER_PUT"]),
             Fact(
                 "at most {1192} bytes ({1168} on an encrypted",
                 &["MAX_SMALL", "MAX_SMALL - TRAILER_LEN"],
