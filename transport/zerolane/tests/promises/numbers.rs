@@ -800,7 +800,6 @@ const DOCUMENTS: &[Document] = &[
         text: include_str!("../../../../docs/guide/python.md"),
         facts: &[
             Fact("exchange up to {128} bytes", &["limits::MAX_CONTROL"]),
-            Fact("While {1024} immediates", &["MAX_UNREAD"]),
             Fact("there are {1024} of them the peer", &["MAX_UNREAD"]),
             Fact("within {a twentieth} of a second", &["patience::SLICE"]),
             Fact("the idle timeout ({15 s} unless", &["config::idle_timeout"]),
