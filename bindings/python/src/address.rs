@@ -24,7 +24,7 @@ impl<'py> FromPyObject<'_, 'py> for Address {
         }
         let port = |it: i128| {
             let no_port =
-                || PyValueError::new_err(format!("{it} is no port: those are 0 to 65535"));
+                || PyValueError::new_err(format!("{it} is not a port: expected 0 to 65535"));
             u16::try_from(it).map_err(|_| no_port())
         };
         if let Ok((host, number)) = object.extract::<(String, i128)>() {

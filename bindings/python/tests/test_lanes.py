@@ -60,7 +60,7 @@ def test_lane__best_is_udp_where_the_listener_does_not_offer_more_and_says_why()
         ours = connecting.result()
         account = ours.account()
         assert account.lane == "udp"
-        assert account.no_shared_memory is not None and "listens" in account.no_shared_memory
+        assert account.no_shared_memory is not None and "listener" in account.no_shared_memory
         only = zerolane.Options(lane="shared_memory")
         with pytest.raises(OSError, match="no shared memory with the peer"):
             zerolane.connect(endpoint.local_addr, only)
@@ -139,14 +139,14 @@ def test_lane__ethernet_has_interfaces() -> None:
         zerolane.Endpoint("ether:no-such-one:0", ethernet)
     with pytest.raises(OSError, match="no interface no-such-one"):
         zerolane.connect(("ether:no-such-one/02:00:00:00:00:01", 9), ethernet)
-    with pytest.raises(OSError, match="lo is no Ethernet"):
+    with pytest.raises(OSError, match="lo is not Ethernet"):
         zerolane.connect("ether:lo/02:00:00:00:00:01:9", ethernet)
 
 
 def test_device__says_why_not() -> None:
     with pytest.raises(OSError, match="no interface no-such-one"):
         zerolane.EthernetDevice("no-such-one")
-    with pytest.raises(OSError, match=r"lo is no Ethernet|CAP_NET_RAW"):
+    with pytest.raises(OSError, match=r"lo is not Ethernet|CAP_NET_RAW"):
         zerolane.EthernetDevice("lo", fall_back=True)
     with pytest.raises(OverflowError):
         zerolane.EthernetDevice("lo", busy_poll=65536)
@@ -431,7 +431,7 @@ def test_paths__over_udp_carry_beside_raw_ethernet() -> None:
         ({"paths": 9}, "1 to 8"),
         ({"links": ["192.0.2.1"]}, "LOCAL=PEER"),
         ({"links": ["eth0=192.0.2.2"]}, "ip address"),
-        ({"links": ["192.0.2.1=2001:db8::1"]}, "both of one kind"),
+        ({"links": ["192.0.2.1=2001:db8::1"]}, "one family for both"),
         ({"links": ["="] * 8}, "8 paths at most"),
         ({"rendezvous": "../a"}, "1 to 63 letters"),
     ],

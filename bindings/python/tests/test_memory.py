@@ -244,10 +244,10 @@ def test_completion_queue__of_more_than_memory_is_an_error() -> None:
 
 
 def test_memfd__lengths_that_cannot_be() -> None:
-    with pytest.raises(ValueError, match="1 byte at least"):
+    with pytest.raises(ValueError, match="at least 1 byte"):
         zerolane.ExportedRegion.memfd(0)
     # More than a file may have: were the system asked, it would take nothing for that.
-    with pytest.raises(MemoryError, match="that the system has left"):
+    with pytest.raises(MemoryError, match="the system has"):
         zerolane.ExportedRegion.memfd(2**63 - 1)
 
 

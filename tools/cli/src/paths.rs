@@ -145,7 +145,11 @@ mod tests {
             (&["="; 8][..], LaneName::Udp, "8 paths at most"),
             (&["="], LaneName::Shm, "--lane shm is neither"),
             (&["="], LaneName::Ip118, "leave one of them out"),
-            (&["127.0.0.1="], LaneName::Ethernet, "names an IP address"),
+            (
+                &["127.0.0.1="],
+                LaneName::Ethernet,
+                "must name the peer's IP address",
+            ),
             (&["192.0.2.77="], LaneName::Udp, "`ip address`"),
         ] {
             let error = args(links).links(lane).unwrap_err();

@@ -118,7 +118,7 @@ fn parse_ether_name(text: &str) -> Result<String, String> {
     match text.is_empty() || lanes::is_neighbour_name(text) {
         true => Ok(text.to_owned()),
         false => {
-            Err("1 to 63 letters, digits, '-', '_' and '.', of which the first is no sign".into())
+            Err("1 to 63 letters, digits, '-', '_' and '.', the first a letter or digit".into())
         }
     }
 }

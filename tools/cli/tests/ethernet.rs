@@ -311,11 +311,7 @@ fn ethernet__by_the_name_of_a_host() {
     assert_eq!(json["address"], address.as_str());
     let other = format!("ether:{device}/box-2:{port}:");
     let nobody = lab.on(lab.hosts.a(), &["ls", &other]);
-    fail(
-        nobody,
-        3,
-        "no listener on the segment says that it is box-2",
-    );
+    fail(nobody, 3, "no listener on the segment is called box-2");
 
     lab.start(&[&serve[..], &[""]].concat());
     let silent = lab.on(lab.hosts.a(), &["lanes", "--discover", &device]);
@@ -347,7 +343,7 @@ fn lanes__of_an_address_of_raw_ethernet() {
     let no_such = lab.on(lab.hosts.a(), &["lanes", "ether:none/02:00:00:00:00:01"]);
     fail(no_such, 3, "there is no interface none");
     let loopback = lab.on(lab.hosts.a(), &["lanes", "ether:lo/02:00:00:00:00:01"]);
-    fail(loopback, 3, "lo is no Ethernet");
+    fail(loopback, 3, "lo is not Ethernet");
 }
 
 #[test]
@@ -382,7 +378,7 @@ fn ethernet__errors_in_words() {
     let serve = zerolane(&["serve", share, "--listen", "ether:none"]);
     fail(serve, 1, "there is no interface none");
     let loopback = zerolane(&["serve", share, "--listen", "ether:lo"]);
-    fail(loopback, 1, "lo is no Ethernet");
+    fail(loopback, 1, "lo is not Ethernet");
     let by_name = zerolane(&["ls", "--lane", "ethernet", "127.0.0.1:"]);
     fail(
         by_name,

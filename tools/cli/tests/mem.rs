@@ -196,7 +196,7 @@ fn lane__shared_memory_where_both_ends_ask_for_it() {
     assert!(exporter.succeeds("get", &part, b"") == content);
     let exporter = Exporter::of("1MiB", &["--lane", "udp"]);
     let asked = [&["m", "-"][..], &shm].concat();
-    let why = "nothing of this user listens for it at the address";
+    let why = "no listener of this user accepts it at the address";
     exporter.fails("put", &asked, &content, 3, why);
 }
 

@@ -99,7 +99,7 @@ fn path__over_udp_beside_raw_ethernet_names_the_server_and_has_no_device() {
         String::from_utf8_lossy(&done.stderr).into_owned()
     };
     for (words, says) in [
-        (&["--path", "="][..], "names an IP address of the peer's"),
+        (&["--path", "="][..], "must name the peer's IP address"),
         (
             &["--path", "=127.0.0.1", "--bypass", "always"],
             "--bypass always is for connections of one path",
@@ -121,7 +121,7 @@ fn path__over_raw_ethernet_that_cannot_be_says_why() {
             "=ether:no-such-one/02:00:00:00:00:01",
             "no interface no-such-one",
         ),
-        ("=ether:lo/02:00:00:00:00:01", "lo is no Ethernet"),
+        ("=ether:lo/02:00:00:00:00:01", "lo is not Ethernet"),
         ("=ether:lo", "ether:IFACE=ether:IFACE/MAC"),
     ] {
         let mut command = Command::new(PROGRAM);

@@ -76,7 +76,7 @@ impl fmt::Display for CloseReason {
             CloseReason::ExchangeRefused(reason) => write!(f, "refused: {}", reason.text()),
             CloseReason::Untrusted(_) => f.write_str("the peer's key is not trusted"),
             CloseReason::ConnectTimeout => f.write_str("no answer"),
-            CloseReason::PeerDead => f.write_str("the peer does not answer any more"),
+            CloseReason::PeerDead => f.write_str("the peer stopped answering"),
             CloseReason::Unreachable => f.write_str("nothing listens there"),
             CloseReason::Violation => f.write_str("the peer broke the protocol"),
         }

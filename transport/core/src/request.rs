@@ -186,21 +186,21 @@ impl fmt::Display for PostError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PostError::Closed => f.write_str("the connection is closed"),
-            PostError::Full => f.write_str("too many are posted already"),
+            PostError::Full => f.write_str("too many requests are in flight"),
             PostError::TooManyExports => write!(
                 f,
-                "{} regions are exported, and no more can be: revoke one first",
+                "{} regions are exported, the maximum: revoke one first",
                 limits::MAX_EXPORTS
             ),
-            PostError::NameTaken => f.write_str("a region of that name is exported already"),
+            PostError::NameTaken => f.write_str("a region with that name is already exported"),
             PostError::Unsupported => f.write_str("the peer has no persistent memory"),
-            PostError::Misaligned => f.write_str("the word's offset is no multiple of 8"),
+            PostError::Misaligned => f.write_str("the word's offset is not a multiple of 8"),
             PostError::OutOfBounds => f.write_str("outside the region"),
             PostError::Denied => f.write_str("the region is not exported with that right"),
             PostError::ControlTooLong => {
-                write!(f, "more than {} bytes of control", limits::MAX_CONTROL)
+                write!(f, "more than {} bytes of control data", limits::MAX_CONTROL)
             }
-            PostError::NoPieces => f.write_str("a request of no pieces"),
+            PostError::NoPieces => f.write_str("a request needs at least one piece"),
             PostError::TooManyPieces => {
                 let most = limits::MAX_POSTED;
                 write!(
@@ -208,7 +208,7 @@ impl fmt::Display for PostError {
                     "more than {most} pieces in one request: post several requests"
                 )
             }
-            PostError::TooLong => f.write_str("the pieces have more than 2^63 - 1 bytes together"),
+            PostError::TooLong => f.write_str("the pieces total more than 2^63 - 1 bytes"),
             PostError::Finished => f.write_str("this end finished sending"),
             PostError::Forked => f.write_str("the connection belongs to the parent process"),
         }

@@ -62,7 +62,7 @@ pub struct CodeError;
 
 impl fmt::Display for CodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a code: expected eight digits, as 1234-5678")
+        f.write_str("not a code: expected eight digits, such as 1234-5678")
     }
 }
 

@@ -26,9 +26,7 @@ fn check_against(len: usize, available: Option<u64>) -> io::Result<()> {
     match available {
         Some(left) if left < len as u64 => Err(io::Error::new(
             io::ErrorKind::OutOfMemory,
-            format!(
-                "{len} bytes of memory at once are more than the {left} that the system has left"
-            ),
+            format!("cannot allocate {len} bytes: the system has {left} left"),
         )),
         _ => Ok(()),
     }

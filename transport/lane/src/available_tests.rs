@@ -76,7 +76,7 @@ fn check__of_more_than_there_is_is_refused_in_words() {
     assert!(check_against(usize::MAX, None).is_ok() && check_against(7, Some(7)).is_ok());
     let error = check_against(8, Some(7)).expect_err("more");
     assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
-    let words = "8 bytes of memory at once are more than the 7 that the system has left";
+    let words = "cannot allocate 8 bytes: the system has 7 left";
     assert_eq!(error.to_string(), words);
 }
 

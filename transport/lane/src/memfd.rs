@@ -46,15 +46,14 @@ pub(crate) fn check(memory: BorrowedFd<'_>, len: usize, seals: SealFlag) -> io::
     let refused = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why);
     // Pages of another file system may be gone, whatever the length of the file.
     if fstatfs(memory)?.filesystem_type() != TMPFS_MAGIC {
-        return Err(refused("what was passed is no memory"));
+        return Err(refused("the passed descriptor is not a memfd"));
     }
-    let sealed = self::seals(memory)
-        .map_err(|_| refused("what was passed is no memory that can be sealed"))?;
+    let sealed = self::seals(memory).map_err(|_| refused("the passed memory cannot be sealed"))?;
     if !sealed.contains(seals) {
-        return Err(refused("the memory that was passed is not sealed"));
+        return Err(refused("the passed memory is not sealed"));
     }
     if usize::try_from(fstat(memory)?.st_size) != Ok(len) {
-        return Err(refused("the memory that was passed is of another length"));
+        return Err(refused("the passed memory has another length"));
     }
     Ok(())
 }

@@ -199,7 +199,7 @@ impl Region {
     /// -f` is less than `len`.
     pub fn memfd(len: usize) -> io::Result<Region> {
         if len == 0 {
-            let why = "memory that peers can map has 1 byte at least, not 0";
+            let why = "memory that peers can map needs at least 1 byte";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         available::check(len)?;

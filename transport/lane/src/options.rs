@@ -204,7 +204,7 @@ impl Options {
             None => Ok(()),
             Some((name, _)) => Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!("{name} is 0, in which no peer can answer"),
+                format!("{name} is 0: no peer can answer in that time"),
             )),
         }
     }

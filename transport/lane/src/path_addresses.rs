@@ -111,20 +111,20 @@ impl fmt::Display for BadPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BadPath::NoSign => f.write_str(
-                "a path is LOCAL=PEER, such as 192.0.2.1=192.0.2.2; what is left out is as for the first path",
+                "a path is LOCAL=PEER, such as 192.0.2.1=192.0.2.2; a part left out is as for the first path",
             ),
             BadPath::NoAddress(text) => write!(
                 f,
-                "{text:?} is no IP address, with or without a port: those of this host are what `ip address` shows"
+                "{text:?} is not an IP address, with or without a port: `ip address` lists those of this host"
             ),
             BadPath::Families => {
-                f.write_str("one address is of IPv4 and the other of IPv6: take both of one kind")
+                f.write_str("one address is IPv4 and the other IPv6: use one family for both")
             }
             BadPath::Ethernet => f.write_str(
                 "a path over raw Ethernet is ether:IFACE=ether:IFACE/MAC, such as ether:eth1=ether:eth1/02:00:00:00:00:01: an \
                  interface of this host, in both places if not left out in the first, and the hardware address of the peer's",
             ),
-            BadPath::Interface(why) => write!(f, "{why}: `ip link` shows those that there are"),
+            BadPath::Interface(why) => write!(f, "{why}: `ip link` lists the interfaces"),
         }
     }
 }
@@ -235,14 +235,14 @@ impl From<io::Error> for NoPath {
 impl fmt::Display for NoPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NoPath::Full => f.write_str("there are as many paths as both ends take"),
+            NoPath::Full => f.write_str("both ends allow no more paths"),
             NoPath::NotPermitted => NoEthernet::NotPermitted.fmt(f),
-            NoPath::NoInterface => f.write_str("the interface of the path is gone, or no Ethernet"),
+            NoPath::NoInterface => f.write_str("the interface of the path is gone, or not Ethernet"),
             NoPath::NoAddress => f.write_str(
-                "the first path is over raw Ethernet: one over UDP names an IP address of the peer's, as in 192.0.2.1=192.0.2.2",
+                "the first path is over raw Ethernet: a path over UDP must name the peer's IP address, as in 192.0.2.1=192.0.2.2",
             ),
             NoPath::Taken => f.write_str(
-                "another path goes between these two interfaces by raw Ethernet, where ports tell no frames apart",
+                "another path over raw Ethernet already joins these two interfaces",
             ),
             NoPath::Refused(0) => f.write_str("the system refuses the path"),
             NoPath::Refused(errno) => {
@@ -300,10 +300,10 @@ mod tests {
             ("", "LOCAL=PEER"),
             ("192.0.2.1", "LOCAL=PEER"),
             ("eth0=192.0.2.2", "`ip address`"),
-            ("192.0.2.1=host", "\"host\" is no IP address"),
-            ("192.0.2.1=192.0.2.2=", "no IP address"),
-            ("192.0.2.1:99999=", "no IP address"),
-            ("192.0.2.1=2001:db8::1", "both of one kind"),
+            ("192.0.2.1=host", "\"host\" is not an IP address"),
+            ("192.0.2.1=192.0.2.2=", "not an IP address"),
+            ("192.0.2.1:99999=", "not an IP address"),
+            ("192.0.2.1=2001:db8::1", "one family for both"),
             ("ether:eth0=", "ether:IFACE=ether:IFACE/MAC"),
             ("ether:eth0=192.0.2.2", "ether:IFACE=ether:IFACE/MAC"),
             ("192.0.2.1=ether:eth0/02:00:00:00:00:01", "in both places"),
@@ -319,8 +319,8 @@ mod tests {
                 "=ether:no-such-one/02:00:00:00:00:01",
                 "no interface no-such-one",
             ),
-            ("=ether:lo/02:00:00:00:00:01", "lo is no Ethernet"),
-            ("=ether:lo/02:00:00:00:00:01:7411", "lo is no Ethernet"),
+            ("=ether:lo/02:00:00:00:00:01", "lo is not Ethernet"),
+            ("=ether:lo/02:00:00:00:00:01:7411", "lo is not Ethernet"),
             ("ether:lo=ether:lo/02:00:00:00:00:01", "`ip link`"),
         ] {
             let error = text.parse::<PathAddresses>().expect_err(text);

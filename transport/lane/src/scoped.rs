@@ -30,7 +30,7 @@ pub(crate) fn read(text: &str) -> io::Result<Option<Scoped>> {
     let interface = match interface.parse() {
         Ok(number) => number,
         Err(_) => if_nametoindex(interface).map_err(|_| {
-            let what = format!("no interface {interface}: `ip link` shows those that there are");
+            let what = format!("no interface {interface}: `ip link` lists the interfaces");
             io::Error::new(io::ErrorKind::AddrNotAvailable, what)
         })?,
     };

@@ -76,7 +76,7 @@ impl Security {
             (Mode::Encrypted, Some(cipher)) if cipher.hides() => Ciphers::only(cipher),
             (Mode::Authenticated, Some(cipher)) if !cipher.hides() => Ciphers::only(cipher),
             (mode, Some(cipher)) => {
-                let why = format!("{} is no cipher of mode {mode:?}", cipher.name());
+                let why = format!("{} is not a cipher of mode {mode:?}", cipher.name());
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
             }
         };

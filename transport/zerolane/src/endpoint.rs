@@ -250,7 +250,7 @@ mod tests {
         let error = Connection::connect("127.0.0.1:9", &idle).expect_err("no such time");
         assert_eq!(
             error.to_string(),
-            "idle_timeout is 0, in which no peer can answer"
+            "idle_timeout is 0: no peer can answer in that time"
         );
     }
 

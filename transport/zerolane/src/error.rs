@@ -36,10 +36,15 @@ pub enum Error {
     Post(PostError),
     /// The call took longer than [`Connection::set_timeout`](crate::Connection::set_timeout) allows. Its request was
     /// cancelled; the peer may or may not have seen it.
-    #[error("not done within {0:?}: the peer may be busy, or have posted nothing that it meets")]
+    #[error(
+        "not complete after {0:?}: the peer may be busy, or may have posted no matching request"
+    )]
     TimedOut(Duration),
     /// More than [`MAX_INLINE`](crate::request::MAX_INLINE) bytes cannot be posted inline.
-    #[error("{len} bytes are too many to be posted inline")]
+    #[error(
+        "cannot post {len} bytes inline: at most {}",
+        crate::request::MAX_INLINE
+    )]
     NotInline {
         /// Bytes.
         len: usize,
@@ -57,11 +62,13 @@ pub enum Error {
         bytes: usize,
     },
     /// Requests of a handle are not over, or would lose received data that was not asked for.
-    #[error("the connection has requests that are not over, or that came and were not asked for")]
+    #[error("the connection has pending requests, or received data that was not taken")]
     InUse,
     /// This process is a forked child, and the object (a connection, an endpoint, a worker, a queue, memory to export)
     /// belongs to its parent.
-    #[error("it belongs to the parent process: after a fork the child makes its own")]
+    #[error(
+        "the object belongs to the parent process: after a fork, the child must create its own"
+    )]
     Forked,
 }
 

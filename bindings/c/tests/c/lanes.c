@@ -394,7 +394,7 @@ int main(void)
     EXPECT(zl_endpoint_bind("ether:no-such-one:0", options, &endpoint) < 0);
     EXPECT(strstr(zl_last_error(), "no interface no-such-one") != NULL);
     EXPECT(zl_connect("ether:lo/02:00:00:00:00:01:9", options, &connection) < 0);
-    EXPECT(strstr(zl_last_error(), "lo is no Ethernet") != NULL);
+    EXPECT(strstr(zl_last_error(), "lo is not Ethernet") != NULL);
 
     /* Such an address has no other lane. */
     EXPECT(zl_connect("ether:lo/02:00:00:00:00:01:9", NULL, &connection) < 0);
@@ -410,7 +410,7 @@ int main(void)
         EXPECT(zl_device_open("no-such-one", &few, &device) < 0);
         EXPECT(strstr(zl_last_error(), "no interface no-such-one") != NULL);
         EXPECT(zl_device_open("lo", &few, &device) < 0);
-        EXPECT(strstr(zl_last_error(), "lo is no Ethernet") != NULL
+        EXPECT(strstr(zl_last_error(), "lo is not Ethernet") != NULL
                || strstr(zl_last_error(), "CAP_NET_RAW") != NULL);
         few.flags = 16;
         EXPECT(zl_device_open("lo", &few, &device) == ZL_ERROR_ARGUMENT);

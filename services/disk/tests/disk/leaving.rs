@@ -46,7 +46,7 @@ fn why(served: &Served) -> String {
 fn leaving__without_a_word_is_no_offence() {
     let (served, raw) = served();
     let why = why(&served);
-    assert!(why.contains("does not answer"), "{why}");
+    assert!(why.contains("stopped answering"), "{why}");
     drop(raw);
     assert_eq!(served.end(), [].into());
 }

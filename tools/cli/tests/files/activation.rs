@@ -118,7 +118,7 @@ fn activation__what_cannot_be_listened_on_is_refused() {
         (
             bound().into(),
             "LISTEN_PID=$$ LISTEN_FDS=one",
-            "LISTEN_FDS=\"one\" is no number",
+            "LISTEN_FDS=\"one\" is not a number",
         ),
     ] {
         let mut serve = with_passed(passed, variables);

@@ -97,7 +97,7 @@ fn keys__what_cannot_be_done_says_why() {
     fail(
         keys(home.path(), &["add", ALICE, "read", "--below", "a b"]),
         1,
-        "a line of a list cannot say this",
+        "cannot be written as a line of the list",
     );
     assert_eq!(names(home.path()), [] as [&str; 0], "nothing was made");
 

@@ -158,7 +158,7 @@ fn keys__made_once_and_never_overwritten() {
     let (code, made, _) = run(command("keygen"));
     assert_eq!(code, 0);
     assert_eq!(succeed(command("id")), made);
-    fail(command("keygen"), 1, "is there already");
+    fail(command("keygen"), 1, "already exists");
     assert_eq!(succeed(command("id")), made);
 }
 

@@ -75,16 +75,19 @@ fn lane__a_server_that_was_told_not_to_is_reached_by_udp() {
     fail(
         only,
         3,
-        "nothing of this user listens for it at the address",
+        "no listener of this user accepts it at the address",
     );
     let found = lanes(&lab.address);
     assert_eq!(found["used"], "udp");
     let why = found["shm"]["why_not"].as_str().unwrap();
-    assert!(why.contains("nothing of this user listens"), "{why}");
+    assert!(why.contains("no listener of this user"), "{why}");
     // An address of another host.
     let found = lanes("192.0.2.1:7411");
     let why = found["shm"]["why_not"].as_str().unwrap();
-    assert!(why.contains("none of this network namespace"), "{why}");
+    assert!(
+        why.contains("does not belong to this network namespace"),
+        "{why}"
+    );
     let words = in_words("192.0.2.1");
     assert!(words.starts_with("192.0.2.1:9181\n  shm: no: "), "{words}");
 }

@@ -83,7 +83,7 @@ fn listen__refuses_classic_unless_it_was_asked_for() {
     };
     assert_eq!(
         reason.to_string(),
-        "rejected: no profile in common (classic has to be asked for at both ends)"
+        "rejected: no profile in common (both ends must ask for classic)"
     );
     let asked_for = listen(Instant::ZERO, speaking(BOTH), entropy(), &stranger);
     assert_eq!(asked_for.expect("accepted").profile(), Profile::Classic);

@@ -37,7 +37,7 @@ impl fmt::Display for DriverError {
                 )
             }
             DriverError::Closed(reason) => write!(f, "connection: {reason}"),
-            DriverError::TimedOut(timeout) => write!(f, "not done within {timeout:?}"),
+            DriverError::TimedOut(timeout) => write!(f, "not complete after {timeout:?}"),
             DriverError::Post(error) => error.fmt(f),
             DriverError::Forked => PostError::Forked.fmt(f),
         }

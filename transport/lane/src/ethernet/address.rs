@@ -399,6 +399,6 @@ mod tests {
         assert!(none.contains("no-such-one"), "{none}");
         let loopback = EthernetAddress::new("lo", None, 9).to_socket_addrs();
         let loopback = loopback.expect_err("no Ethernet").to_string();
-        assert!(loopback.contains("lo is no Ethernet"), "{loopback}");
+        assert!(loopback.contains("lo is not Ethernet"), "{loopback}");
     }
 }

@@ -68,27 +68,27 @@ impl fmt::Display for NoEthernet {
                  to listen on), or the link-local IPv6 address that follows from them, with the interface's number",
             ),
             NoEthernet::OtherLane => {
-                f.write_str("an address ether:IFACE... is for raw Ethernet, and another lane was chosen")
+                f.write_str("an address ether:IFACE... needs raw Ethernet, but another lane was chosen")
             }
             NoEthernet::NoInterface(which) => {
                 write!(f, "there is no interface {which} in this network namespace")
             }
             NoEthernet::NoNeighbour(name) => {
-                write!(f, "no listener on the segment says that it is {name}")
+                write!(f, "no listener on the segment is called {name}")
             }
             NoEthernet::SeveralNeighbours(which) => {
-                write!(f, "several hosts of the segment say that they are {which}")
+                write!(f, "several hosts on the segment are called {which}")
             }
-            NoEthernet::OtherKind(name) => write!(f, "the interface {name} is no Ethernet"),
-            NoEthernet::OtherHost => f.write_str("the hardware address is not that of the interface"),
-            NoEthernet::OtherDevice => f.write_str("the device of the options is another interface's"),
+            NoEthernet::OtherKind(name) => write!(f, "interface {name} is not Ethernet"),
+            NoEthernet::OtherHost => f.write_str("the interface has another hardware address"),
+            NoEthernet::OtherDevice => f.write_str("the device of the options belongs to another interface"),
             NoEthernet::OnePath => f.write_str(
-                "a connection that goes past the kernel's network stack has one path: leave out the device (--bypass never), and \
-                 packet sockets carry several, or the paths",
+                "a connection that bypasses the kernel's network stack has one path: leave out the device \
+                 (--bypass never) or the other paths",
             ),
-            NoEthernet::InUse => f.write_str("something else listens on that port of the interface"),
+            NoEthernet::InUse => f.write_str("another listener has that port of the interface"),
             NoEthernet::NotPermitted => f.write_str(
-                "raw Ethernet needs CAP_NET_RAW: run as root, or let the program have it with `setcap cap_net_raw+ep PROGRAM`",
+                "raw Ethernet needs CAP_NET_RAW: run as root, or grant it with `setcap cap_net_raw+ep PROGRAM`",
             ),
             NoEthernet::Gone => f.write_str("the interface is gone"),
             NoEthernet::Program(why) => write!(f, "AF_XDP is refused: {why}"),
@@ -97,18 +97,18 @@ impl fmt::Display for NoEthernet {
                 write!(f, "AF_XDP is refused: {what}: {error}")?;
                 match *errno {
                     libc::EPERM | libc::EACCES => f.write_str("; it needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF"),
-                    libc::ENOBUFS | libc::ENOMEM => f.write_str("; more memory than may be locked (`ulimit -l`)"),
+                    libc::ENOBUFS | libc::ENOMEM => f.write_str("; it needs more locked memory than allowed (`ulimit -l`)"),
                     libc::EBUSY => f.write_str("; another program has that queue"),
-                    libc::EAFNOSUPPORT => f.write_str("; this kernel has none"),
+                    libc::EAFNOSUPPORT => f.write_str("; this kernel has no AF_XDP"),
                     _ => Ok(()),
                 }
             }
             NoEthernet::Copies => f.write_str(
-                "AF_XDP is refused: the driver has no zero-copy mode for this queue, and the kernel was not to copy each frame \
+                "AF_XDP is refused: the driver has no zero-copy mode for this queue, and the options forbid the kernel to copy each frame \
                  (DeviceOptions::zero_copy)",
             ),
             NoEthernet::Full => {
-                f.write_str("the device has no place for one connection more (DeviceOptions::max_connections)")
+                f.write_str("the device has no room for another connection (DeviceOptions::max_connections)")
             }
         }
     }
@@ -184,7 +184,7 @@ impl fmt::Display for NoBypass {
                 "AF_XDP needs CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and CAP_NET_RAW: run as root",
             ),
             NoBypass::NoProgram => {
-                f.write_str("this kernel does not take the program that AF_XDP needs")
+                f.write_str("this kernel refuses the program that AF_XDP needs")
             }
             NoBypass::Refused(0) => f.write_str("AF_XDP is refused"),
             NoBypass::Refused(errno) => {
@@ -192,9 +192,9 @@ impl fmt::Display for NoBypass {
                 write!(f, "the system refuses AF_XDP: {error}")
             }
             NoBypass::Copies => f.write_str(
-                "the driver has no zero-copy mode, and the kernel was not to copy each frame",
+                "the driver has no zero-copy mode, and the options forbid the kernel to copy each frame",
             ),
-            NoBypass::Full => f.write_str("the device has no place for one connection more"),
+            NoBypass::Full => f.write_str("the device has no room for another connection"),
         }
     }
 }

@@ -71,7 +71,7 @@ fn split(text: &str) -> io::Result<(&str, u16)> {
     };
     let Ok(port) = port.parse() else {
         return Err(wrong(format!(
-            "{port:?} in {text:?} is no port: those are 0 to 65535"
+            "{port:?} in {text:?} is not a port: expected 0 to 65535"
         )));
     };
     let bare = host.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
@@ -146,7 +146,7 @@ mod tests {
             ("[::1]", "no port: an address is HOST:PORT"),
             (
                 "host:65536",
-                "\"65536\" in \"host:65536\" is no port: those are 0 to 65535",
+                "\"65536\" in \"host:65536\" is not a port: expected 0 to 65535",
             ),
             ("host:", "\"\" in \"host:\" is no port"),
             (":7411", "no host"),

@@ -16,10 +16,10 @@ impl fmt::Display for NoIp118 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             NoIp118::NotPermitted => {
-                "IP protocol 118 needs CAP_NET_RAW: run as root, or let the program have it with \
+                "IP protocol 118 needs CAP_NET_RAW: run as root, or grant it with \
                  `setcap cap_net_raw+ep PROGRAM`"
             }
-            NoIp118::InUse => "something else listens on that port of IP protocol 118",
+            NoIp118::InUse => "another listener has that port of IP protocol 118",
         })
     }
 }

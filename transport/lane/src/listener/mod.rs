@@ -216,11 +216,11 @@ impl Listener {
     /// old user, or which needs the rights that the process is about to give up.
     pub fn give_to(&mut self, uid: u32) -> io::Result<()> {
         if !matches!(self.options.lane, LaneChoice::Udp | LaneChoice::Best) {
-            let why = "only a listener by UDP can become another user's";
+            let why = "only a UDP listener can change to another user";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         if self.options.takes_ethernet_paths() {
-            let why = "paths over raw Ethernet need the rights that are about to go";
+            let why = "paths over raw Ethernet need rights that another user does not have";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         std::os::unix::fs::fchown(&*self.socket, Some(uid), None)?;

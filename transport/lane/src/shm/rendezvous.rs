@@ -43,7 +43,7 @@ pub struct BadRendezvousName;
 
 impl fmt::Display for BadRendezvousName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("1 to 63 letters, digits, '-', '_' and '.', of which the first is no sign")
+        f.write_str("1 to 63 letters, digits, '-', '_' and '.', the first a letter or digit")
     }
 }
 
@@ -98,18 +98,18 @@ pub enum NoSharedMemory {
 impl fmt::Display for NoSharedMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            NoSharedMemory::Cipher => "the options name a cipher, and in shared memory nothing is enciphered",
-            NoSharedMemory::NotHere => "the address is none of this network namespace",
-            NoSharedMemory::NoListener => "nothing of this user listens for it at the address",
+            NoSharedMemory::Cipher => "the options name a cipher, but shared memory is not encrypted",
+            NoSharedMemory::NotHere => "the address does not belong to this network namespace",
+            NoSharedMemory::NoListener => "no listener of this user accepts it at the address",
             NoSharedMemory::Directory => {
                 "the directory by which processes meet (zerolane in XDG_RUNTIME_DIR or /run/user/UID, else \
                  /tmp/zerolane-UID) is not there, or not this user's alone"
             }
-            NoSharedMemory::Paths => "the options ask for several paths, and in shared memory there is one",
-            NoSharedMemory::Crowded => "as many processes wait at the listener as may",
-            NoSharedMemory::NotLetIn => "the listener did not look at this process in time",
+            NoSharedMemory::Paths => "the options ask for several paths, but shared memory has one",
+            NoSharedMemory::Crowded => "too many processes wait at the listener",
+            NoSharedMemory::NotLetIn => "the listener did not admit this process in time",
             NoSharedMemory::TurnedAway => "the listener turned this process away",
-            NoSharedMemory::OtherUser => "what listens at the address is another user's",
+            NoSharedMemory::OtherUser => "the listener at the address belongs to another user",
             NoSharedMemory::System => "the system has no memory or descriptor left for it",
         })
     }

@@ -31,8 +31,8 @@ pub enum RingFault {
 impl fmt::Display for RingFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            RingFault::Index => "an index of the ring is beyond what it holds",
-            RingFault::Record => "a record of the ring is none that there is",
+            RingFault::Index => "an index exceeds what the ring holds",
+            RingFault::Record => "a record of the ring is malformed",
             RingFault::Address => "a record of the ring names memory that the peer does not have",
         })
     }

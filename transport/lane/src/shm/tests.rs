@@ -481,7 +481,7 @@ fn connect__forced_and_impossible_is_said_in_words() {
     let nobody = ([127, 0, 0, 1], 9).into();
     let refused = crate::connect(nobody, &options()).expect_err("nobody listens");
     assert!(
-        refused.to_string().contains("nothing of this user listens"),
+        refused.to_string().contains("no listener of this user"),
         "{refused}"
     );
     let elsewhere = ([192, 0, 2, 1], 9).into();
@@ -489,7 +489,7 @@ fn connect__forced_and_impossible_is_said_in_words() {
     assert!(
         refused
             .to_string()
-            .contains("none of this network namespace"),
+            .contains("does not belong to this network namespace"),
         "{refused}"
     );
     let best = Options {

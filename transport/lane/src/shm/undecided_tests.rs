@@ -163,7 +163,7 @@ fn connect__where_no_more_may_wait_is_by_udp_or_an_error() {
     assert_eq!(a.account().no_shared_memory, Some(NoSharedMemory::Crowded));
     let insisting = crate::connect(to, &options(LaneChoice::SharedMemory));
     let error = insisting.expect_err("no room").to_string();
-    assert!(error.contains("as many processes wait"), "{error}");
+    assert!(error.contains("too many processes wait"), "{error}");
     let early = content(5000);
     post_early(&mut a, &early);
     goes_by_udp(a, &mut listener, &early);

@@ -47,9 +47,7 @@ fn check(socket: &Socket) -> Result<SocketAddr, String> {
         return Err("not a UDP socket: systemd makes one of ListenDatagram=ADDR:PORT".into());
     }
     if let Some(peer) = socket.peer_addr().ok().and_then(|it| it.as_socket()) {
-        return Err(format!(
-            "connected to {peer}: one that hears everyone is wanted"
-        ));
+        return Err(format!("connected to {peer}: pass an unconnected socket"));
     }
     let local = socket.local_addr().ok().and_then(|it| it.as_socket());
     let bound = local.filter(|it| it.port() != 0);

@@ -32,7 +32,7 @@ fn count(pid: Option<String>, fds: Option<String>, own: u32) -> io::Result<u16> 
         return Ok(0);
     }
     fds.parse()
-        .map_err(|_| wrong(format!("LISTEN_FDS={fds:?} is no number of descriptors")))
+        .map_err(|_| wrong(format!("LISTEN_FDS={fds:?} is not a number of descriptors")))
 }
 
 /// A duplicate of `fd` with a number of at least `least`.

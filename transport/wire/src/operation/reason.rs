@@ -88,9 +88,7 @@ impl Reason {
         match self {
             Reason::Normal => "closed normally",
             Reason::VersionMismatch => "no protocol version in common",
-            Reason::NoCommonProfile => {
-                "no profile in common (classic has to be asked for at both ends)"
-            }
+            Reason::NoCommonProfile => "no profile in common (both ends must ask for classic)",
             Reason::NoListener => "nothing listens on that port",
             Reason::Busy => "the peer is at its limit",
             Reason::NotReady => "the receiver is not ready",

@@ -121,7 +121,7 @@ impl AllowList {
             let rights = rights(words).map_err(syntax)?;
             let name = comment(whole).map(str::to_owned);
             if list.rights(&key).is_some() {
-                return Err(syntax("this key has a line already"));
+                return Err(syntax("this key already has a line"));
             }
             list.put(AllowedKey { key, rights, name });
         }
@@ -187,7 +187,7 @@ fn rights<'w>(words: impl Iterator<Item = &'w str>) -> Result<Rights, &'static s
             _ => return Err("expected read, read-write, fetch, below=PATH or regions=NAME,NAME"),
         };
         if !once {
-            return Err("a right is there twice");
+            return Err("a right is listed twice");
         }
     }
     let write = write.ok_or("expected read or read-write")?;

@@ -53,10 +53,10 @@ pub enum Error {
         what: &'static str,
     },
     /// The file is longer than 1 MiB, or would be, and stays unchanged.
-    #[error("{}: longer than 1 MiB, which no file of keys may be; it stays as it is", .0.display())]
+    #[error("{}: longer than 1 MiB, the maximum for a file of keys; left unchanged", .0.display())]
     TooLong(PathBuf),
     /// The file exists and is not overwritten, so that no key is lost.
-    #[error("{}: is there already, and stays as it is", .0.display())]
+    #[error("{}: already exists; left unchanged", .0.display())]
     Exists(PathBuf),
     /// The content is malformed.
     #[error("line {line}: {problem}")]
@@ -68,8 +68,9 @@ pub enum Error {
     },
     /// The rights have spaces, a `#`, or a path that is not below a directory: a line of a list cannot express them.
     #[error(
-        "a line of a list cannot say this: a path below the directory, without '..', and names of regions have no \
-         spaces and no '#', a name of a key has no line breaks"
+        "cannot be written as a line of the list: paths must be below the directory, without \
+         '..', spaces and '#'; names of regions must have no spaces and no '#'; names of keys must have \
+         no line breaks"
     )]
     Unsayable,
     /// The system has no random numbers.

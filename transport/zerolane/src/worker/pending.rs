@@ -123,7 +123,7 @@ type Abandoned<T> = Box<dyn FnOnce(Option<T>) + Send>;
 /// The [`Waker`](std::task::Waker) of the awaiting task is called in the worker's thread, and so are the owners of
 /// memory released there ([`Region::foreign`](crate::Region::foreign)). None of them may block, because all connections
 /// of the worker would wait.
-#[must_use = "dropped before its end, a request is cancelled: wait for it, await it, or detach it"]
+#[must_use = "a request dropped before its end is cancelled: wait for it, await it, or detach it"]
 pub struct Pending<T> {
     receiver: Receiver<Outcome<T>>,
     abandoned: Option<Abandoned<T>>,

@@ -25,7 +25,7 @@ impl fmt::Display for NoXdp {
                 "validation in the driver needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON: run as root",
             ),
             NoXdp::Refused(what) => {
-                write!(f, "this kernel does not take the program that validates frames: {what}")
+                write!(f, "this kernel refuses the program that validates frames: {what}")
             }
         }
     }
