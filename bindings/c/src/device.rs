@@ -69,16 +69,14 @@ impl zl_device_options {
         let unknown = self.flags & !(ZERO_COPY | FALL_BACK | EXCLUSIVE | VALIDATE_ONLY);
         if unknown != 0 {
             return Err(Failure::argument(format!(
-                "there is no device flag {unknown:#x}"
+                "unknown device flag {unknown:#x}"
             )));
         }
         if self.reserved != [0; 4] {
-            return Err(Failure::argument("reserved is not 0"));
+            return Err(Failure::argument("reserved must be 0"));
         }
         if self.max_connections > 1024 {
-            return Err(Failure::argument(
-                "a device is for at most 1024 connections",
-            ));
+            return Err(Failure::argument("max_connections is at most 1024"));
         }
         let busy_poll = u16::try_from(self.busy_poll)
             .map_err(|_| Failure::argument("busy_poll is at most 65535 frames"))?;

@@ -44,7 +44,7 @@ impl From<RegionKey> for zl_key {
 
 impl zl_key {
     pub(crate) fn read(&self) -> Result<RegionKey, Failure> {
-        RegionKey::from_bytes(self.bytes).ok_or_else(|| Failure::argument("this is no key"))
+        RegionKey::from_bytes(self.bytes).ok_or_else(|| Failure::argument("not a key"))
     }
 }
 
@@ -57,7 +57,7 @@ pub const ZL_RIGHT_ATOMIC: u32 = 4;
 
 pub(crate) fn rights(bits: u32) -> Result<Rights, Failure> {
     if bits & !(ZL_RIGHT_READ | ZL_RIGHT_WRITE | ZL_RIGHT_ATOMIC) != 0 {
-        return Err(Failure::argument(format!("there are no rights {bits:#x}")));
+        return Err(Failure::argument(format!("unknown rights {bits:#x}")));
     }
     Ok(Rights {
         read: bits & ZL_RIGHT_READ != 0,

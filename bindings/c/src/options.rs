@@ -123,7 +123,7 @@ pub(crate) unsafe fn read(options: *const zl_options) -> Result<Options, Failure
     let settings = options.0.lock().map_err(|_| poisoned())?;
     if settings.options.security.mode == Mode::Plain && !settings.trusted.is_empty() {
         return Err(Failure::argument(
-            "plain connections prove no key: there is none to trust",
+            "plain connections prove no key: trust none, or choose another protection",
         ));
     }
     Ok(settings.options.clone())
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn zl_options_rendezvous(
         let (options, name) = unsafe { (handle(options, "options")?, text(name, "name")?) };
         let name: RendezvousName = name
             .parse()
-            .map_err(|why| Failure::argument(format!("the name of a rendezvous: {why}")))?;
+            .map_err(|why| Failure::argument(format!("rendezvous name: {why}")))?;
         change(options, |settings| {
             settings.options.rendezvous = Some(name);
             Ok(())
@@ -233,7 +233,7 @@ fn set(options: &mut Options, option: u32, value: u64) -> Result<(), Failure> {
         PATH_THREADS => options.path_threads = switch(value)?.into(),
         ETHERNET_PATHS => options.ethernet_paths = switch(value)?,
         UDP_PATHS => options.udp_paths = switch(value)?,
-        _ => return Err(Failure::argument(format!("there is no option {option}"))),
+        _ => return Err(Failure::argument(format!("unknown option {option}"))),
     }
     Ok(())
 }
@@ -257,7 +257,7 @@ fn lane(value: u64) -> Result<LaneChoice, Failure> {
         SHARED_MEMORY => Ok(LaneChoice::SharedMemory),
         ETHERNET => Ok(LaneChoice::Ethernet),
         IP118 => Ok(LaneChoice::Ip118),
-        _ => Err(Failure::argument(format!("there is no lane {value}"))),
+        _ => Err(Failure::argument(format!("unknown lane {value}"))),
     }
 }
 
@@ -284,7 +284,9 @@ fn fit<T: TryFrom<u64>>(value: u64) -> Result<T, Failure> {
 
 fn milliseconds(value: u64) -> Result<Duration, Failure> {
     match fit::<u32>(value)? {
-        0 => Err(Failure::argument("a timeout of 0 ms")),
+        0 => Err(Failure::argument(
+            "a timeout of 0 ms: it must be at least 1 ms",
+        )),
         value => Ok(Duration::from_millis(u64::from(value))),
     }
 }

@@ -94,7 +94,7 @@ pub unsafe extern "C" fn zl_options_add_path(
             let links = &mut settings.options.links;
             if links.len() + 1 >= usize::from(MAX_PATHS) {
                 return Err(Failure::argument(format!(
-                    "a connection has {MAX_PATHS} paths at most, the first included"
+                    "a connection has at most {MAX_PATHS} paths, including the first"
                 )));
             }
             links.push(path);
@@ -119,7 +119,7 @@ pub unsafe extern "C" fn zl_add_path(
             match connection.add_path(addresses(path)?) {
                 true => Ok(zl_status::ZL_OK),
                 false => Err(Failure::argument(
-                    "this connection has one path: several are over UDP or raw Ethernet, and asked for by ZL_OPTION_PATHS",
+                    "this connection has one path: for several, use UDP or raw Ethernet, and set ZL_OPTION_PATHS",
                 )),
             }
         })
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn zl_remove_path(connection: *const zl_connection, index:
     // SAFETY: C's promises about handles.
     unsafe {
         with(connection, |connection| match index {
-            0 => Err(Failure::argument("the first path is not removed")),
+            0 => Err(Failure::argument("the first path cannot be removed")),
             _ => {
                 connection.remove_path(index as usize);
                 Ok(zl_status::ZL_OK)

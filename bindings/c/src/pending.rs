@@ -60,7 +60,7 @@ pub unsafe extern "C" fn zl_pending_wait(
         };
         let mut place = pending.pending.enter()?;
         let Some(taken) = place.take() else {
-            return Err(Failure::argument("its end was told already"));
+            return Err(Failure::argument("the completion was already reported"));
         };
         match waited(taken, timeout_ms) {
             Ok(ended) => output.set(zl_completion::new(0, ended?)),

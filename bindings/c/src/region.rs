@@ -157,7 +157,7 @@ pub unsafe extern "C" fn zl_region_map_file(
         let access = match access {
             it if it == zl_access::ZL_ACCESS_READ as u32 => Access::Read,
             it if it == zl_access::ZL_ACCESS_WRITE as u32 => Access::Write,
-            _ => return Err(Failure::argument(format!("there is no access {access}"))),
+            _ => return Err(Failure::argument(format!("unknown access {access}"))),
         };
         if fd < 0 {
             return Err(Failure::argument("fd is negative"));

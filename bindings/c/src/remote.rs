@@ -38,7 +38,7 @@ pub(crate) fn fetch_op(op: u32, operand: u64, expected: u64) -> Result<FetchOp, 
             expected,
             new: operand,
         },
-        _ => return Err(Failure::argument(format!("there is no fetch-op {op}"))),
+        _ => return Err(Failure::argument(format!("unknown fetch-op {op}"))),
     })
 }
 

@@ -97,11 +97,11 @@ impl zl_status {
             ZL_ERROR_REFUSED => c"refused by the peer",
             ZL_ERROR_MEMORY => c"memory could not be accessed",
             ZL_ERROR_OUT_OF_BOUNDS => c"outside the peer's memory",
-            ZL_ERROR_DENIED => c"no right to do that",
+            ZL_ERROR_DENIED => c"no right to access the memory that way",
             ZL_ERROR_REVOKED => c"the memory was revoked",
             ZL_ERROR_UNKNOWN => c"no such memory",
             ZL_ERROR_UNTRUSTED => c"the peer is not trusted",
-            ZL_ERROR_TIMED_OUT => c"not done in the time allowed",
+            ZL_ERROR_TIMED_OUT => c"timed out",
             ZL_ERROR_FINISHED => c"sending is finished",
             ZL_ERROR_INTERNAL => c"internal error",
         }

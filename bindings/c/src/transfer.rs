@@ -235,7 +235,7 @@ pub unsafe extern "C" fn zl_notify(connection: *mut zl_connection, id: u32) -> z
         with(connection, |connection| {
             if !connection.notify(id) {
                 return Err(Failure::argument(format!(
-                    "no request {id} is in flight, or waits to be taken"
+                    "no request {id} is in flight or waiting to be taken"
                 )));
             }
             Ok(zl_status::ZL_OK)

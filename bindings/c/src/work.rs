@@ -58,7 +58,7 @@ fn delivery(number: u32) -> Result<Delivery, Failure> {
     let meant = all
         .into_iter()
         .find(|&it| zl_delivery::from(it) as u32 == number);
-    meant.ok_or_else(|| Failure::argument(format!("{number} is no value of enum zl_delivery")))
+    meant.ok_or_else(|| Failure::argument(format!("{number} is not a value of enum zl_delivery")))
 }
 
 /// Converts C's options of a request; the defaults if null.
@@ -72,12 +72,12 @@ pub(crate) unsafe fn work(work: *const zl_work) -> Result<Work, Failure> {
     };
     if work.flags & !(ZL_WORK_UNSIGNALLED | ZL_WORK_FENCE | ZL_WORK_IMMEDIATE) != 0 {
         return Err(Failure::argument(format!(
-            "there are no flags {:#x}",
+            "unknown flags {:#x}",
             work.flags
         )));
     }
     if work.reserved != 0 {
-        return Err(Failure::argument("reserved of zl_work is not 0"));
+        return Err(Failure::argument("reserved of zl_work must be 0"));
     }
     Ok(Work {
         signalled: work.flags & ZL_WORK_UNSIGNALLED == 0,

@@ -84,14 +84,14 @@ unsafe fn with(
 fn no_connection() -> Failure {
     Failure::new(
         zl_status::ZL_ERROR_CLOSED,
-        "the worker has no such connection, or not any more",
+        "the worker does not have this connection (any longer)",
     )
 }
 
 fn no_endpoint() -> Failure {
     Failure::new(
         zl_status::ZL_ERROR_CLOSED,
-        "the worker has no such endpoint, or not any more",
+        "the worker does not have this endpoint (any longer)",
     )
 }
 

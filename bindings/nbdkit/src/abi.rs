@@ -91,7 +91,7 @@ static PLUGIN: Plugin = Plugin {
     name: c"zerolane".as_ptr(),
     longname: c"Zerolane disk".as_ptr(),
     version: VERSION.as_ptr(),
-    description: c"a disk that `zerolane disk serve` serves".as_ptr(),
+    description: c"a disk of `zerolane disk serve`".as_ptr(),
     load: None,
     unload: None,
     config: Some(config),
@@ -183,7 +183,7 @@ unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Failure> {
     // SAFETY: as promised.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str()
-        .map_err(|_| Failure::usage("a parameter that is no text"))
+        .map_err(|_| Failure::usage("a parameter is not valid UTF-8"))
 }
 
 unsafe extern "C" fn config(key: *const c_char, value: *const c_char) -> c_int {

@@ -77,7 +77,7 @@ fn config() -> MutexGuard<'static, Config> {
 }
 
 fn parsed<T: std::str::FromStr>(key: &str, value: &str) -> Result<T, Failure> {
-    let wrong = |_| Failure::usage(&format!("{key}={value} is not possible"));
+    let wrong = |_| Failure::usage(&format!("{key}={value}: invalid value"));
     value.parse().map_err(wrong)
 }
 
@@ -98,7 +98,7 @@ fn host(value: &str) -> Result<(String, u16), Failure> {
     let name = name.trim_start_matches('[').trim_end_matches(']');
     let port = port.map_or(Ok(DEFAULT_PORT), |port| parsed("host", port))?;
     match name.is_empty() {
-        true => Err(Failure::usage("host= names no host")),
+        true => Err(Failure::usage("host= needs the name or address of a host")),
         false => Ok((name.to_owned(), port)),
     }
 }
@@ -111,7 +111,11 @@ fn lane(value: &str) -> Result<LaneChoice, Failure> {
         "shm" => LaneChoice::SharedMemory,
         "ethernet" => LaneChoice::Ethernet,
         "ip118" => LaneChoice::Ip118,
-        _ => return Err(Failure::usage(&format!("no lane is called {value}"))),
+        _ => {
+            return Err(Failure::usage(&format!(
+                "lane={value}: use udp, auto, shm, ethernet or ip118"
+            )));
+        }
     })
 }
 
@@ -120,7 +124,11 @@ fn bypass(value: &str) -> Result<Bypass, Failure> {
         "auto" => Bypass::Auto,
         "always" => Bypass::Always,
         "never" => Bypass::Never,
-        _ => return Err(Failure::usage(&format!("bypass={value} is not possible"))),
+        _ => {
+            return Err(Failure::usage(&format!(
+                "bypass={value}: use auto, always or never"
+            )));
+        }
     })
 }
 
@@ -131,7 +139,7 @@ pub(crate) fn set(key: &str, value: &str) -> Result<(), Failure> {
         "host" => config.host = Some(host(value)?),
         "lun" => {
             let lun = Lun::new(parsed(key, value)?);
-            config.lun = Some(lun.ok_or_else(|| Failure::usage("no such LUN"))?);
+            config.lun = Some(lun.ok_or_else(|| Failure::usage("lun= is out of range"))?);
         }
         "identity" => config.identity = Some(value.into()),
         "server-key" => config.server_key = Some(parsed(key, value)?),
@@ -142,7 +150,7 @@ pub(crate) fn set(key: &str, value: &str) -> Result<(), Failure> {
         "path" => config.paths.push(parsed("path", value)?),
         "patience" => config.patience = Duration::from_secs(parsed(key, value)?),
         "depth" => config.depth = parsed(key, value)?,
-        _ => return Err(Failure::usage(&format!("no parameter is called {key}"))),
+        _ => return Err(Failure::usage(&format!("unknown parameter {key}="))),
     }
     Ok(())
 }
@@ -152,20 +160,22 @@ pub(crate) fn check() -> Result<(), Failure> {
     let config = config();
     if config.plain && (config.authenticated || config.server_key.is_some()) {
         return Err(Failure::usage(
-            "plain= goes with no key, and no authenticated=",
+            "plain= excludes server-key= and authenticated=",
         ));
     }
     let most = usize::from(MAX_PATHS) - 1;
     if config.paths.len() > most {
-        let words = format!("more than {most} times path=");
+        let words = format!("path= may be given at most {most} times");
         return Err(Failure::usage(&words));
     }
     let lane = config.lane();
     if !config.paths.is_empty() && !matches!(lane, LaneChoice::Udp | LaneChoice::Best) {
-        return Err(Failure::usage("path= is for UDP, and lane= is not"));
+        return Err(Failure::usage(
+            "path= works with lane=udp or lane=auto only",
+        ));
     }
     if config.bypass == Bypass::Always && lane != LaneChoice::Ethernet {
-        return Err(Failure::usage("bypass=always is for raw Ethernet alone"));
+        return Err(Failure::usage("bypass=always works over raw Ethernet only"));
     }
     match config.host {
         Some(_) => Ok(()),

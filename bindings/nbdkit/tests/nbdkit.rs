@@ -250,11 +250,11 @@ fn nbdkit__lanes_and_paths_that_cannot_be_are_refused_with_words() {
         return;
     }
     for (words, says) in [
-        (&["lane=carrier-pigeon"][..], "no lane is called"),
-        (&["bypass=always"], "raw Ethernet alone"),
+        (&["lane=carrier-pigeon"][..], "lane=carrier-pigeon: use udp"),
+        (&["bypass=always"], "raw Ethernet only"),
         (&["path=x=y"], "path=x=y"),
-        (&["lane=shm", "path=="], "path= is for UDP"),
-        (&["path=="; 8], "more than 7"),
+        (&["lane=shm", "path=="], "path= works with lane=udp"),
+        (&["path=="; 8], "at most 7 times"),
     ] {
         let mut command = Command::new("nbdkit");
         command

@@ -46,7 +46,7 @@ impl Buffer {
         }
         if buffer.has_objects() {
             return Err(PyTypeError::new_err(
-                "the buffer holds Python objects: their bytes are pointers, which are for this process alone",
+                "the buffer holds Python objects: their bytes are pointers of this process",
             ));
         }
         Ok(buffer)

@@ -67,7 +67,9 @@ fn time(value: f64, name: &str) -> PyResult<Duration> {
 
 fn silence_of(value: f64) -> PyResult<Duration> {
     match time(value, "silence")? {
-        Duration::ZERO => Err(PyValueError::new_err("silence is 0 s: all would be dead")),
+        Duration::ZERO => Err(PyValueError::new_err(
+            "silence is 0 s: every host would count as dead",
+        )),
         silence => Ok(silence),
     }
 }
@@ -87,7 +89,7 @@ fn slow_named(name: &str) -> PyResult<Slow> {
         "demote" => Ok(Slow::Demote),
         "drop" => Ok(Slow::Drop),
         _ => Err(PyValueError::new_err(format!(
-            "slow hosts are not treated by {name:?}: wait, demote or drop"
+            "slow={name:?}: use wait, demote or drop"
         ))),
     }
 }
@@ -222,6 +224,7 @@ impl CastOutcome {
         };
         let failed: Vec<String> = hosts.iter().filter_map(why).collect();
         match failed.len() {
+            0 if hosts.len() == 1 => "1 host has it".to_owned(),
             0 => format!("{} hosts have it", hosts.len()),
             some => format!(
                 "{some} of {} hosts do not have it: {}",
@@ -270,11 +273,14 @@ pub(crate) fn cast(
         return Err(PyValueError::new_err("there are no hosts"));
     }
     if let Some(arity) = arity.filter(|it| !(1..=MAX_ARITY).contains(it)) {
-        let text = format!("an arity of {arity}: it is 1 to {MAX_ARITY}");
+        let text = format!("arity {arity}: it must be 1 to {MAX_ARITY}");
         return Err(PyValueError::new_err(text));
     }
     if name.len() > MAX_NAME {
-        let text = format!("the name has {} bytes, and at most {MAX_NAME}", name.len());
+        let text = format!(
+            "the name has {} bytes: at most {MAX_NAME} are possible",
+            name.len()
+        );
         return Err(PyValueError::new_err(text));
     }
     let cast = Cast {
@@ -394,7 +400,7 @@ impl CastReceiver {
         let timeout = timeout.map(|it| time(it, "timeout")).transpose()?;
         let receiver = self.take();
         let receiver = receiver.ok_or_else(|| {
-            PyValueError::new_err("it took part in a cast already, or was closed")
+            PyValueError::new_err("the receiver was already used for a cast, or was closed")
         })?;
         let ending = Ending::new(timeout.map(|it| Instant::now() + it));
         let received = py.detach(|| receiver.run(&|| ending.is_due(), &mut |_| {}));

@@ -95,7 +95,7 @@ pub(crate) fn read_delivery(name: &str) -> PyResult<Delivery> {
     let known = DELIVERIES.iter().find(|it| it.0 == name);
     known.map(|it| it.1).ok_or_else(|| {
         PyValueError::new_err(format!(
-            "delivery {name:?} is none of silent, polled and interrupt"
+            "delivery={name:?}: use silent, polled or interrupt"
         ))
     })
 }

@@ -57,7 +57,7 @@ impl Connection {
                 .map(Box::new))
         })?;
         given.map(|it| *it).ok_or_else(|| {
-            PyValueError::new_err("a call waits, or has left completions: take those first")
+            PyValueError::new_err("a call waits, or completions are left: take those first")
         })
     }
 }

@@ -13,9 +13,7 @@ use zerolane::{Error, Process, RegionKey, Rights};
 /// Converts the bits of `zerolane.Rights`.
 pub(crate) fn rights(bits: u8) -> PyResult<Rights> {
     if bits > 7 {
-        return Err(PyValueError::new_err(format!(
-            "there are no rights {bits:#x}"
-        )));
+        return Err(PyValueError::new_err(format!("unknown rights {bits:#x}")));
     }
     Ok(Rights {
         read: bits & 1 != 0,

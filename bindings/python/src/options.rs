@@ -68,7 +68,7 @@ fn lane_named(name: &str) -> PyResult<LaneChoice> {
         "ethernet" => Ok(LaneChoice::Ethernet),
         "ip118" => Ok(LaneChoice::Ip118),
         _ => Err(PyValueError::new_err(format!(
-            "there is no lane {name:?}: udp, best, shared_memory, ethernet or ip118"
+            "lane={name:?}: use udp, best, shared_memory, ethernet or ip118"
         ))),
     }
 }
@@ -89,10 +89,10 @@ pub(crate) fn security(
         return match (authenticated, identity, trust) {
             (false, None, None) => Ok(Security::plain()),
             (true, ..) => Err(PyValueError::new_err(
-                "plain connections are not authenticated: say one of the two",
+                "plain and authenticated exclude each other",
             )),
             _ => Err(PyValueError::new_err(
-                "plain connections prove no key: neither identity nor trust has a meaning",
+                "plain connections prove no key: identity and trust have no effect",
             )),
         };
     }

@@ -77,7 +77,7 @@ pub(crate) fn addresses(link: &str) -> PyResult<PathAddresses> {
 pub(crate) fn links(links: &[String]) -> PyResult<Vec<PathAddresses>> {
     if links.len() >= usize::from(MAX_PATHS) {
         return Err(PyValueError::new_err(format!(
-            "{} links: a connection has {MAX_PATHS} paths at most, the first included",
+            "{} links: a connection has at most {MAX_PATHS} paths, including the first",
             links.len()
         )));
     }

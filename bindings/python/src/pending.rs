@@ -244,7 +244,9 @@ impl Pending {
         })?;
         match over {
             Some(()) => self.outcome(py),
-            None => Err(PyTimeoutError::new_err("not done in time: it goes on")),
+            None => Err(PyTimeoutError::new_err(
+                "not complete in time: the request continues",
+            )),
         }
     }
 

@@ -273,7 +273,7 @@ impl Requests {
     /// Stops using path `index`, which must not be 0. Its payload in flight is sent over other paths.
     fn remove_path(&self, py: Python<'_>, index: usize) -> PyResult<()> {
         if index == 0 {
-            return Err(PyValueError::new_err("the first path is not removed"));
+            return Err(PyValueError::new_err("the first path cannot be removed"));
         }
         self.with(py, |connection| {
             connection.remove_path(index);
@@ -293,7 +293,7 @@ impl Requests {
         if let Some(name) = name {
             let class = py.get_type::<PyDeprecationWarning>();
             let message =
-                c"export with a name is called export_named, and goes with the next release";
+                c"export with a name is deprecated, and the next release removes it: use export_named";
             PyErr::warn(py, &class, message, 1)?;
             return self.export_named(py, name, region, rights);
         }

@@ -251,7 +251,7 @@ def test_names_of_before__warn_and_work(pair: Pair) -> None:
     ours, peers = pair
 
     def warns(call: Callable[[], Any]) -> Any:
-        with pytest.warns(DeprecationWarning, match="goes with the next release") as caught:
+        with pytest.warns(DeprecationWarning, match="the next release removes it") as caught:
             outcome = call()
         assert [it.filename for it in caught] == [__file__]
         return outcome

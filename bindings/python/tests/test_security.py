@@ -94,7 +94,7 @@ def test_options__that_will_not_do(tmp_path: Path) -> None:
         zerolane.Options(trust=["me"])
     with pytest.raises(ValueError, match="plain"):
         zerolane.Options(plain=True, trust=[key_of(tmp_path / "identity")])
-    with pytest.raises(ValueError, match="one of the two"):
+    with pytest.raises(ValueError, match="exclude each other"):
         zerolane.Options(plain=True, authenticated=True)
     exposed = tmp_path / "exposed"
     key_of(exposed)

@@ -531,5 +531,5 @@ def test_delivery__silent_is_held_back_until_asked_for(
     assert completion is not None and completion.id == id
     assert not peers.notify(id)
     sending.result()
-    with pytest.raises(ValueError, match="silent, polled and interrupt"):
+    with pytest.raises(ValueError, match="silent, polled or interrupt"):
         ours.post_send(b"x", delivery="loud")  # type: ignore[arg-type]

@@ -63,7 +63,7 @@ impl PathArgs {
         let most = usize::from(MAX_PATHS);
         ensure!(
             self.links.len() < most,
-            "{} times --path: a connection has {most} paths at most, the first included",
+            "{} times --path: a connection has at most {most} paths, including the first",
             self.links.len()
         );
         ensure!(
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn links__what_cannot_be_says_what_to_do() {
         for (links, lane, says) in [
-            (&["="; 8][..], LaneName::Udp, "8 paths at most"),
+            (&["="; 8][..], LaneName::Udp, "at most 8 paths"),
             (&["="], LaneName::Shm, "--lane shm is neither"),
             (&["="], LaneName::Ip118, "leave one of them out"),
             (

@@ -13,7 +13,7 @@ __all__ = ["warn"]
 
 def warn(old: str, new: str) -> None:
     """Warns that ``old`` is now ``new``, at the caller's caller."""
-    message = f"{old} is called {new}, and goes with the next release"
+    message = f"{old} is deprecated, and the next release removes it: use {new}"
     warnings.warn(message, DeprecationWarning, stacklevel=3)
 
 
