@@ -432,7 +432,7 @@ def test_connect__says_what_is_wrong_with_an_address() -> None:
     async def main() -> None:
         with pytest.raises(ValueError, match="has no port"):
             await aio.connect("127.0.0.1")
-        with pytest.raises(ValueError, match="65536 is no port"):
+        with pytest.raises(ValueError, match="65536 is not a port"):
             await aio.connect(("127.0.0.1", 65536))
         with pytest.raises(ValueError, match=r"\[::1\]:PORT"):
             await aio.connect("::1")

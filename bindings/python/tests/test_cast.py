@@ -147,7 +147,7 @@ def test_cast__only_where_keys_are_trusted(tmp_path: Path) -> None:
     weights = pattern(100_000)
     place = np.zeros_like(weights)
     with waiting([place], trust=[key], identity=tmp_path / "host") as (hosts, received):
-        with pytest.raises(zerolane.CastFailed, match="does not let this key in"):
+        with pytest.raises(zerolane.CastFailed, match="does not admit this key"):
             zerolane.cast(weights, hosts, identity=tmp_path / "other", silence=SILENCE)
         with pytest.raises(zerolane.CastFailed) as caught:
             zerolane.cast(

@@ -347,9 +347,9 @@ def test_endpoint__bad_addresses_and_timeouts() -> None:
     for address, match in [
         ("no port here", "has no port: an address is HOST:PORT"),
         ("::1", r"an address is \[::1\]:PORT"),
-        ("127.0.0.1:65536", '"65536" in "127.0.0.1:65536" is no port'),
-        (("127.0.0.1", 65536), "65536 is no port"),
-        (("127.0.0.1", -1), "-1 is no port"),
+        ("127.0.0.1:65536", '"65536" in "127.0.0.1:65536" is not a port'),
+        (("127.0.0.1", 65536), "65536 is not a port"),
+        (("127.0.0.1", -1), "-1 is not a port"),
     ]:
         for make in (zerolane.Endpoint, zerolane.connect):
             with pytest.raises(ValueError, match=match):

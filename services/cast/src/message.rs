@@ -62,10 +62,10 @@ pub enum Fault {
     #[error("sent wrong digests")]
     WrongHashes,
     /// It sent bytes that are not a valid message.
-    #[error("sent what is no message")]
+    #[error("sent bytes that are not a message")]
     Garbage,
     /// A message names chunks that do not exist, or has a bitmap of another content.
-    #[error("spoke of chunks that do not exist")]
+    #[error("named chunks that do not exist")]
     UnknownChunk,
     /// It sent or asked for more than may be outstanding.
     #[error("sent or asked for too much")]
@@ -74,7 +74,7 @@ pub enum Fault {
     #[error("gave orders without being the coordinator")]
     Order,
     /// It accused more peers than can be true.
-    #[error("accused too many")]
+    #[error("accused too many nodes")]
     Accuser,
     /// It is too slow for the policy of this cast.
     #[error("too slow")]
@@ -189,7 +189,7 @@ pub enum BadMessage {
     #[error("cast protocol version {0}, not {VERSION}")]
     Version(u8),
     /// It is cut off, goes on behind its end, or has a part that is none.
-    #[error("message that cannot be parsed")]
+    #[error("malformed message")]
     Form,
     /// An address is too long.
     #[error("address of {0} bytes, at most {ADDRESS_BYTES}")]

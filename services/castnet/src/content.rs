@@ -99,7 +99,7 @@ impl Content {
     /// # Errors
     /// The stream cannot be read, there is no room for its bytes, or it is empty: its writer may have failed.
     pub fn stream(name: String, mut stream: impl Read) -> Result<Content, Error> {
-        let what = "keeping the stream until it is cast";
+        let what = "storing the stream before the cast";
         let mut spool = tempfile::tempfile().map_err(Error::io(what))?;
         let bytes = io::copy(&mut stream, &mut spool).map_err(Error::io(what))?;
         if bytes == 0 {
@@ -250,8 +250,10 @@ impl Content {
 fn check_kind(shown: &str, kind: FileType) -> Result<(), Error> {
     let what = match kind {
         _ if kind.is_file() || kind.is_block_device() => return Ok(()),
-        _ if kind.is_socket() => "is a socket: a file, a directory or a block device is cast",
-        _ => "is a stream, which is read to its end before it is cast",
+        _ if kind.is_socket() => {
+            "is a socket: only a file, a directory or a block device can be cast"
+        }
+        _ => "is a stream, which must be read to its end before the cast",
     };
     Err(Error::Target(format!("{shown}: {what}")))
 }

@@ -21,7 +21,7 @@ pub enum Error {
         error: io::Error,
     },
     /// There is nothing to cast: the stream was empty.
-    #[error("there is nothing to cast: the stream was empty")]
+    #[error("the stream was empty: nothing to cast")]
     Empty,
     /// The content cannot be cast.
     #[error(transparent)]
@@ -36,12 +36,12 @@ pub enum Error {
     #[error("racks: {0}")]
     Racks(String),
     /// The target is there.
-    #[error("{}: is there already (--force replaces it)", .0.display())]
+    #[error("{}: already exists (--force replaces it)", .0.display())]
     Exists(PathBuf),
     /// The path of one of the cast's own files beside the target holds something that another user could write to, or
     /// through.
     #[error(
-        "{}: is in the way: it is a link, a FIFO, another user's file, or has other names. Remove it, or receive elsewhere (--to)",
+        "{}: is a link, a FIFO, another user's file, or has other names. Remove it, or receive elsewhere (--to)",
         .0.display()
     )]
     InTheWay(PathBuf),
@@ -49,7 +49,7 @@ pub enum Error {
     #[error("{0}")]
     Target(String),
     /// The target is being received into by another process.
-    #[error("{}: another cast is being received there", .0.display())]
+    #[error("{}: another cast is received there", .0.display())]
     Busy(PathBuf),
     /// The source excluded this node.
     #[error("the source excluded this node: it {0}")]

@@ -66,7 +66,7 @@ impl Feed {
         let mut state = self.state();
         loop {
             if state.end == Some(End::GivenUp) {
-                return Err(io::Error::other("the rest of the content did not come"));
+                return Err(io::Error::other("the rest of the content did not arrive"));
             }
             if state.ready > from {
                 return Ok(Some(state.ready));

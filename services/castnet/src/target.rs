@@ -96,7 +96,7 @@ impl Finishing {
             Ok(result) => Some(result),
             Err(TryRecvError::Empty) => None,
             Err(TryRecvError::Disconnected) => Some(Err(Error::Target(
-                "putting the content in its place panicked".into(),
+                "the thread that writes the content panicked".into(),
             ))),
         }
     }
@@ -147,7 +147,7 @@ impl Destination {
                 let (room, bytes) = (memory.len() as u64, offer.bytes);
                 if room < bytes {
                     return Err(Error::Target(format!(
-                        "the memory has {room} bytes, and the content has {bytes}"
+                        "the content has {bytes} bytes, and the memory only {room}"
                     )));
                 }
                 Ok(Target {
@@ -183,10 +183,10 @@ impl Destination {
 
 impl Target {
     fn without_name(content: &str) -> Result<(Target, Arc<File>), Error> {
-        let file = tempfile::tempfile().map_err(Error::io("keeping the content for its reader"))?;
+        let file = tempfile::tempfile().map_err(Error::io("storing the content for its reader"))?;
         let file = Arc::new(file);
         let target = Target {
-            name: format!("the file that keeps {content} for its reader"),
+            name: format!("the file that stores {content} for its reader"),
             store: Store::File(Arc::clone(&file)),
             place: Place::Stream,
             meta: None,

@@ -61,7 +61,7 @@ pub enum BadMessage {
     #[error("an invalid region key")]
     Key,
     /// The named region is too small for the announced data, or does not grant the access.
-    #[error("a region that is too small for its data, or does not permit the access")]
+    #[error("a region too small for its data, or without the right of access")]
     Region,
 }
 

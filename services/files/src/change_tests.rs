@@ -50,7 +50,7 @@ fn remove__says_whether_anything_may_be_done_when_the_server_goes() {
         assert!(
             error
                 .to_string()
-                .contains("how much of it was done is not known")
+                .contains("how much of it was done is unknown")
         );
     }
     let changes = answered(vec![done(0, false), done(7, false), done(2, true)]).unwrap();

@@ -28,7 +28,7 @@ pub enum Cause {
     #[error("the target is read-only")]
     ReadOnly,
     /// Another copy is writing the same target.
-    #[error("is being written by another copy")]
+    #[error("another copy is writing it")]
     Busy,
     /// The disk (or the quota) is full.
     #[error("no space left on the target's disk")]
@@ -37,7 +37,7 @@ pub enum Cause {
     #[error("the source changed while it was read")]
     SourceChanged,
     /// What arrived differs from what was read: the target was not replaced.
-    #[error("the digest of what arrived differs from that of what was read")]
+    #[error("the digest of the data that arrived differs from that of the data that was read")]
     DigestMismatch,
     /// The path is absolute, contains `..`, or goes through a symbolic link.
     #[error("the path leads outside the served directory (absolute, '..' or a symbolic link)")]
@@ -52,7 +52,7 @@ pub enum Cause {
     #[error("directories nest too deeply")]
     TooDeep,
     /// The directory that it belongs in could not be made.
-    #[error("its directory could not be made")]
+    #[error("its directory could not be created")]
     NoDirectory,
     /// Any other error of the operating system, by its number.
     #[error("{}", std::io::Error::from_raw_os_error(*.0))]
@@ -64,22 +64,22 @@ pub enum Cause {
     #[error("other files have all names of its temporary file (.NAME.*.zlpart): move them away")]
     TemporaryTaken,
     /// A device, socket, FIFO, or an open file of a process, named as the target.
-    #[error("is no file or directory: copy to a file, then write that there")]
+    #[error("is neither a file nor a directory: copy to a file, then write that there")]
     NotAFile,
     /// A directory was requested, without [`recursive`](crate::CopyOptions::recursive).
-    #[error("is a directory: -r takes it, with all that is in it")]
+    #[error("is a directory: use -r to include it and all that it contains")]
     NotRecursive,
     /// A dangling symbolic link, named as the target or to be followed.
-    #[error("is a symbolic link that leads nowhere: remove it, or make what it leads to")]
+    #[error("is a symbolic link to nothing: remove it, or create its target")]
     LinkToNothing,
     /// A directory with more names than [`LISTING_HELD_BYTES`](crate::limits::LISTING_HELD_BYTES) can hold.
-    #[error("the directory has more names than can be sorted in memory: split it")]
+    #[error("the directory has too many names to sort in memory: split it")]
     TooManyNames,
     /// The file or its content changed after it was examined: left as it is.
     #[error("changed since it was listed: run it again")]
     ChangedSinceListed,
     /// Its replacement did not arrive: left as it is.
-    #[error("stays: what is to replace it did not come")]
+    #[error("stays: its replacement did not arrive")]
     NoReplacement,
     /// A directory that is not empty is in the place of a file or link, and may not be deleted.
     #[error(
@@ -87,10 +87,12 @@ pub enum Cause {
     )]
     InTheWay,
     /// A copy in place was killed, or failed, while it wrote this file.
-    #[error("is incomplete: a copy --in-place ended while it wrote it. Copy to it again")]
+    #[error("is incomplete: a copy with --in-place ended early. Copy it again")]
     Unfinished,
     /// A file to be written in place, on a file system without extended attributes.
-    #[error("its file system has no extended attributes to mark it with: copy without --in-place")]
+    #[error(
+        "its file system lacks the extended attributes that --in-place needs: copy without --in-place"
+    )]
     CannotMark,
     /// A mounted device, or a running program.
     #[error("is in use: unmount or stop it")]
@@ -99,7 +101,7 @@ pub enum Cause {
     #[error("the old file at the target changed meanwhile: copy it again")]
     TargetChanged,
     /// The name exists, and must not be replaced.
-    #[error("is there already")]
+    #[error("already exists")]
     Exists,
     /// Two sources of one copy that would get the same name at the receiver.
     #[error("another source has the same name: copy it on its own")]
@@ -109,7 +111,7 @@ pub enum Cause {
     NoMatch,
     /// A pattern that needs more than [`PATTERN_NAMES`](crate::limits::PATTERN_NAMES) names to be examined, or matches
     /// more than [`PATTERN_HELD_BYTES`](crate::limits::PATTERN_HELD_BYTES) can hold.
-    #[error("too much to look through for this pattern: name a directory, or match less")]
+    #[error("too many names to search for this pattern: name a directory, or match less")]
     TooManyMatches,
     /// The served directory cannot be removed or renamed.
     #[error("is the served directory itself")]
@@ -124,20 +126,20 @@ pub enum Cause {
     #[error("source and target are the same file")]
     SameFile,
     /// A directory that contains itself through a symbolic link that is followed.
-    #[error("leads round in a circle: a symbolic link to a directory that it is in")]
+    #[error("is a symbolic link to a directory that contains it")]
     LinkLoop,
     /// The file was written, but belongs to another user or group than the source.
-    #[error("its owner was not kept: only root may give files away")]
+    #[error("its owner was not kept: only root may change the owner")]
     OwnerNotKept,
     /// The file was written, without this extended attribute.
-    #[error("its extended attribute {} was not kept: the file system or the system does not let it be set", escape(.0))]
+    #[error("its extended attribute {} was not kept: the file system or the system refuses to set it", escape(.0))]
     AttributeNotKept(Vec<u8>),
     /// More extended attributes than [`ATTRIBUTES_OF_FILE`](crate::limits::ATTRIBUTES_OF_FILE), or more than
     /// [`ATTRIBUTES_BYTES`](crate::limits::ATTRIBUTES_BYTES) of them.
-    #[error("has more extended attributes than are copied: 256, or 128 KiB")]
+    #[error("has too many extended attributes: at most 256, of 128 KiB, are copied")]
     TooManyAttributes,
     /// A hard link to a file that failed, or that is no longer where it was written.
-    #[error("is a hard link of a file that was not copied, or has gone since: copy it again")]
+    #[error("is a hard link of a file that was not copied, or no longer exists: copy it again")]
     FirstNotThere,
     /// The system refused a hard link.
     #[error(
@@ -148,33 +150,29 @@ pub enum Cause {
     /// More files with several names than [`LINKED_FILES`](crate::limits::LINKED_FILES), or longer paths than
     /// [`LINKED_PATHS_BYTES`](crate::limits::LINKED_PATHS_BYTES).
     #[error(
-        "more files with several names than are remembered (1,048,576, or 64 MiB of paths): copy a part of the tree at \
-         a time"
+        "too many files with several names (at most 1,048,576, with 64 MiB of paths): copy a part of the tree at a time"
     )]
     TooManyLinked,
     /// The sender did not offer it.
-    #[error("was not offered: left out")]
+    #[error("was not offered, so it was left out")]
     NotOffered,
     /// The file is larger than the file system, or the limit of the process, allows.
-    #[error(
-        "is larger than a file may be there: a limit of the file system, or of the process (ulimit -f)"
-    )]
+    #[error("is too large: a limit of the file system there, or of the process (ulimit -f)")]
     TooLarge,
     /// A device, socket or FIFO, named as a source.
     #[error(
-        "is a device, socket or FIFO, and no file: what a program reads from it can be copied by `zerolane cp - HOST:FILE`"
+        "is a device, socket or FIFO, not a file: to copy what a program reads from it, use `zerolane cp - HOST:FILE`"
     )]
     SpecialSource,
     /// The file was written, but its time is off by so many seconds: the file system cannot store the right one.
     #[error(
-        "its time was not kept: the file system there cannot hold it, and is {0} s off. A sync takes the file for changed \
-         each time, unless {remedy} is said",
+        "its time was not kept: the file system there cannot hold it, and is {0} s off. A sync considers the file changed each time, unless you give {remedy}",
         remedy = for_times(*.0)
     )]
     TimeNotKept(u64),
     /// The file's length is unknown until it is read, and exceeds [`UNSIZED_BYTES`](crate::limits::UNSIZED_BYTES).
     #[error(
-        "the system does not say its length, and it is long: what a program reads from it can be copied by \
+        "the system does not report its length, and it is long: to copy what a program reads from it, use \
          `zerolane cp - HOST:FILE`"
     )]
     LengthNotKnown,
@@ -184,24 +182,24 @@ pub enum Cause {
     /// A filter file that is not a regular file, or is longer than
     /// [`FILTER_FILE_BYTES`](crate::limits::FILTER_FILE_BYTES).
     #[error(
-        "cannot be read as a filter file (a link, or more than 64 KiB): what is in its directory is left alone"
+        "cannot be read as a filter file (a link, or more than 64 KiB): its directory is left alone"
     )]
     FilterFile,
     /// A line of a filter file that is not a rule.
-    #[error("line {0} is no filter rule: what is in its directory is left alone")]
+    #[error("line {0} is not a filter rule: its directory is left alone")]
     FilterRule(u32),
     /// The filter files of a directory and its parents are longer than
     /// [`FILTER_TEXT_BYTES`](crate::limits::FILTER_TEXT_BYTES), or their patterns are too complex.
     #[error(
-        "too many filter rules together with those of the directories around: what is in its directory is left alone"
+        "too many filter rules, with those of the directories above: its directory is left alone"
     )]
     FilterTooLarge,
     /// No backup could be made of a file to be replaced or removed, because of this system error.
-    #[error("stays as it is, for no backup of it could be made: {}", why_no_backup(*.0))]
+    #[error("is unchanged, because no backup of it could be made: {}", why_no_backup(*.0))]
     NoBackup(i32),
     /// The directory of backups is the file's own directory, and there is no suffix.
     #[error(
-        "stays as it is, for its backup would have its own name: give another --backup-dir, or --suffix"
+        "is unchanged, because its backup would have the same name: use another --backup-dir or --suffix"
     )]
     BackupIsItself,
 }
@@ -210,9 +208,9 @@ pub enum Cause {
 fn why_no_backup(errno: i32) -> String {
     match Errno::from_raw_os_error(errno) {
         Errno::XDEV => "the backup directory is on another file system".into(),
-        Errno::ISDIR => "a directory has the name that its backup would have".into(),
+        Errno::ISDIR => "a directory has the name of the backup".into(),
         Errno::NOTDIR | Errno::LOOP => {
-            "a file or link has the name of a directory that its backup would be in".into()
+            "a file or link has the name of the backup's directory".into()
         }
         Errno::NAMETOOLONG => "its name with the suffix would be too long".into(),
         _ => std::io::Error::from_raw_os_error(errno).to_string(),
@@ -270,7 +268,7 @@ pub enum Refusal {
     #[error("the server is read-only")]
     ReadOnly,
     /// It has reached its limit of connections.
-    #[error("the server has all the connections it may have: try again later")]
+    #[error("the server has too many connections: try again later")]
     Full,
     /// It refused one of the paths.
     #[error("{}: {cause}, at the server", escape(.path))]
@@ -284,16 +282,16 @@ pub enum Refusal {
     #[error("the server does not understand the request")]
     Malformed,
     /// The client's key has no rights here.
-    #[error("the server does not let this key in")]
+    #[error("the server does not admit this key")]
     NotAllowed,
     /// The client's key has rights only below a directory that does not exist.
     #[error(
-        "the directory that the server's list of keys names for this key is not there: its owner can make it"
+        "the directory for this key, in the server's list of keys, does not exist: its owner can create it"
     )]
     NoPlace,
     /// The client's key may only read.
     #[error(
-        "this key may only read there: the server's owner can give it more, by 'read-write' in the list of keys"
+        "this key may only read there: the server's owner can allow more, with 'read-write' in the list of keys"
     )]
     ReadOnlyKey,
 }
@@ -344,7 +342,7 @@ pub enum Error {
     #[error("the peer broke the file service's protocol: {0}")]
     Protocol(&'static str),
     /// The server's list of keys changed: the client lost its rights.
-    #[error("its key was taken off the list of those that may connect, or given other rights")]
+    #[error("its key was removed from the list of keys, or given other rights")]
     Revoked,
     /// The connection failed: the peer or the network died.
     #[error("the connection was lost: {0}")]
@@ -353,17 +351,17 @@ pub enum Error {
     #[error("the peer ended the copy early")]
     PeerGone,
     /// The peer is alive, but made no progress, or sent nothing, for too long.
-    #[error("the peer is alive but has stopped taking part")]
+    #[error("the peer is alive but no longer takes part")]
     Stalled,
     /// The connection was silent while another one to the same peer could be made: the peer was restarted, or this
     /// end's address changed.
-    #[error("the peer does not know the connection any more")]
+    #[error("the peer no longer knows the connection")]
     Forgotten,
     /// The request is longer than a message can be.
     #[error("the request is too long: too many or too long paths or rules")]
     TooLong,
     /// There is no memory for buffers.
-    #[error("the system gives no more memory")]
+    #[error("the system is out of memory")]
     NoMemory,
     /// The filter cannot be used as a whole.
     #[error("{0}")]
@@ -372,7 +370,7 @@ pub enum Error {
     #[error("cannot write a temporary file (TMPDIR): {0}")]
     Notes(#[source] std::io::Error),
     /// The connection ended after the server began to carry out a request, and before it reported the result.
-    #[error("{source}; how much of it was done is not known")]
+    #[error("{source}; how much of it was done is unknown")]
     Unanswered {
         /// The reason for the end of the connection.
         source: Box<Error>,
@@ -381,13 +379,13 @@ pub enum Error {
     #[error("the system gives no random numbers")]
     NoRandom,
     /// The system cannot start a thread.
-    #[error("the system gives no more threads")]
+    #[error("the system refuses to start a thread")]
     NoThread,
     /// A defect of this program.
     #[error("internal error")]
     Internal,
     /// Too many wrong guesses invalidated the one-time code.
-    #[error("wrong codes were tried too often: the code is void")]
+    #[error("too many wrong codes were tried: the code is void")]
     CodeGuessed,
     /// The connection broke, and no new one made progress for the permitted time.
     #[error("nothing could be copied for {} s: {source}", .patience.as_secs())]
@@ -398,10 +396,12 @@ pub enum Error {
         source: Box<Error>,
     },
     /// The one client that a one-time code admitted was not served completely.
-    #[error("the client that had the code went before it had all: start again, for a new code")]
+    #[error(
+        "the client with the code disconnected before it had everything: start again, for a new code"
+    )]
     ClientLost,
     /// There is no sender with this code on the network.
-    #[error("nobody on this network sends with this code{}", in_brackets(.0))]
+    #[error("no sender on this network has this code{}", in_brackets(.0))]
     NoSender(Option<std::io::Error>),
     /// The receiver declined.
     #[error("the receiver declined")]
@@ -410,7 +410,7 @@ pub enum Error {
     #[error("cannot write to standard output: {0}")]
     Output(std::io::Error),
     /// The connection broke during a stream that cannot be read again.
-    #[error("what came from standard input cannot be read again, so start anew: {0}")]
+    #[error("standard input cannot be read again, so start anew: {0}")]
     InputGone(#[source] Box<Error>),
     /// The copy was told to stop.
     #[error("stopped")]

@@ -94,20 +94,19 @@ impl fmt::Display for Host {
 pub enum LocationError {
     /// The part before or after `@` is empty.
     #[error(
-        "USER@HOST:PATH needs both a user and a host (a local name with '@' and ':' is written ./NAME)"
+        "USER@HOST:PATH needs both a user and a host (write a local name with '@' and ':' as ./NAME)"
     )]
     NoUser,
     /// The part before the first `:` is empty.
-    #[error("no host before ':' (a local name that begins so is written ./:name)")]
+    #[error("no host before ':' (write a local name that begins with ':' as ./:name)")]
     NoHost,
     /// An address of raw Ethernet without a path.
     #[error(
-        "behind an address of raw Ethernet stands its path: ether:IFACE/MAC:PATH (a path \
-        of a host called ether is written ether:./PATH)"
+        "a path must follow an address of raw Ethernet: ether:IFACE/MAC:PATH (write a path of a host called ether as ether:./PATH)"
     )]
     NoPath,
     /// `[` without `]:`, or an IPv6 address without either.
-    #[error("an IPv6 address is written [ADDRESS]:PATH")]
+    #[error("write an IPv6 address as [ADDRESS]:PATH")]
     Brackets,
     /// An address that needs an interface (such as link-local), without one.
     #[error("a link-local address needs its interface: [{0}%eth0]:PATH")]
@@ -116,7 +115,7 @@ pub enum LocationError {
     #[error("the host's name is not UTF-8")]
     HostName,
     /// The port is not a valid number.
-    #[error("no port number between 1 and 65535: {0}")]
+    #[error("not a port number between 1 and 65535: {0}")]
     Port(String),
 }
 

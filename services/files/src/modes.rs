@@ -27,7 +27,7 @@ pub enum ModesError {
     #[error("not a change of permissions, such as ug+rw, go=rX, o=g, D755 or F644: {0}")]
     Change(String),
     /// Set-user-ID, set-group-ID and sticky bits are not allowed.
-    #[error("set-user-ID, set-group-ID and sticky bits are never set by a copy: {0}")]
+    #[error("a copy never sets set-user-ID, set-group-ID and sticky bits: {0}")]
     Special(String),
 }
 

@@ -73,7 +73,7 @@ pub enum LineError {
         program: String,
     },
     /// The line is malformed.
-    #[error("a line that zerolane does not say")]
+    #[error("the line is not one of zerolane's")]
     Malformed,
 }
 

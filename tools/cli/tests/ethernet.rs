@@ -387,7 +387,7 @@ fn ethernet__errors_in_words() {
     );
     let no_address = zerolane(&["serve", share, "--lane", "ethernet"]);
     fail(no_address, 1, "ether:IFACE:PORT to listen on");
-    fail(zerolane(&["ls", HOST]), 2, "stands its path");
+    fail(zerolane(&["ls", HOST]), 2, "a path must follow");
     fail(zerolane(&["doctor", HOST]), 2, "zerolane lanes");
     let login = zerolane(&["ls", "-e", "false", &there]);
     fail(login, 2, "no login leads to");

@@ -34,7 +34,7 @@ impl InUse {
 impl fmt::Display for InUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            _ if self.is_here() => f.write_str("this process has it open for writing already"),
+            _ if self.is_here() => f.write_str("this process already has it open for writing"),
             Some(holder) => write!(f, "{holder} has it open for writing"),
             None => f.write_str("another process has it open for writing"),
         }

@@ -188,7 +188,7 @@ impl<W: Write> Packing<'_, W> {
             .open(path)?;
         let metadata = file.metadata()?;
         if !metadata.is_file() {
-            return Err(io::Error::other("is no file any more"));
+            return Err(io::Error::other("is no longer a file"));
         }
         if metadata.nlink() > 1 {
             let known = (metadata.dev(), metadata.ino());

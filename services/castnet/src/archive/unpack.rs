@@ -46,7 +46,7 @@ pub(crate) fn unpack(root: BorrowedFd<'_>, content: impl Read) -> io::Result<()>
         let mut entry = entry?;
         if entry.header().entry_type() == EntryType::XHeader {
             if records.is_some() {
-                return Err(io::Error::other("the archive has records of records"));
+                return Err(io::Error::other("the archive has nested records"));
             }
             records = Some(Records::parse(&read_records(&mut entry)?)?);
             continue;
@@ -58,7 +58,9 @@ pub(crate) fn unpack(root: BorrowedFd<'_>, content: impl Read) -> io::Result<()>
             .map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))?;
     }
     if records.is_some() {
-        return Err(io::Error::other("the archive ends with records of nothing"));
+        return Err(io::Error::other(
+            "the archive ends with records that belong to no file",
+        ));
     }
     unpacking.end()?;
     // The rest after the last entry belongs to the archive.
@@ -128,9 +130,7 @@ fn parts(path: &[u8]) -> io::Result<Vec<&[u8]>> {
     let is_name = |it: &&[u8]| !matches!(*it, b"" | b"." | b"..") && !it.contains(&0);
     match parts.iter().all(is_name) {
         true => Ok(parts),
-        false => Err(io::Error::other(
-            "is no name below the directory that is cast",
-        )),
+        false => Err(io::Error::other("is not a path below the cast directory")),
     }
 }
 
@@ -153,7 +153,7 @@ impl Unpacking<'_> {
             self.root_meta = Some(entry.meta);
             return match first {
                 true => Ok(()),
-                false => Err(io::Error::other("is there twice, or is no directory")),
+                false => Err(io::Error::other("appears twice, or is not a directory")),
             };
         };
         self.leave_all_but(above)?;
@@ -166,7 +166,7 @@ impl Unpacking<'_> {
             }
             EntryType::Link => self.link(name, &entry),
             _ => Err(io::Error::other(
-                "is neither a file nor a directory nor a link, and no source casts it",
+                "is neither a file, a directory nor a link, which are all that a source casts",
             )),
         }
     }
@@ -182,9 +182,7 @@ impl Unpacking<'_> {
         }
         match self.inside.len() == above.len() {
             true => Ok(()),
-            false => Err(io::Error::other(
-                "comes before or after the directory that it is in",
-            )),
+            false => Err(io::Error::other("comes before or after its directory")),
         }
     }
 
@@ -237,9 +235,9 @@ impl Unpacking<'_> {
         let mut end = 0;
         for (begin, bytes) in stretches {
             let until = begin.checked_add(bytes).filter(|it| *it <= len);
-            let until = until
-                .filter(|_| begin >= end)
-                .ok_or_else(|| io::Error::other("has data where it cannot be, says the archive"))?;
+            let until = until.filter(|_| begin >= end).ok_or_else(|| {
+                io::Error::other("has data at invalid offsets, according to the archive")
+            })?;
             self.copy(&mut entry.data, &file, begin, until)?;
             end = until;
         }
@@ -265,7 +263,8 @@ impl Unpacking<'_> {
     /// Another name for a file that was unpacked before. A file system without such names has a copy.
     fn link(&mut self, name: &[u8], entry: &Unpacked<impl Read>) -> io::Result<()> {
         let parts = parts(&entry.link)?;
-        let no_file = || io::Error::other("is another name of what is no file in the archive");
+        let no_file =
+            || io::Error::other("is another name of something that is not a file in the archive");
         let (first, above) = parts.split_last().ok_or_else(no_file)?;
         let directory = self.directory(above)?;
         let there = statat(&directory, *first, AtFlags::SYMLINK_NOFOLLOW)?;

@@ -117,13 +117,16 @@ fn path__that_leaves_the_directory_is_refused() {
         "a/./b",
         "",
     ] {
-        refused(Made::new().directory("a/").file(path), "no name below");
+        refused(Made::new().directory("a/").file(path), "not a path below");
         let records: [(&str, &[u8]); 1] = [("path", path.as_bytes())];
         let made = Made::new().directory("a/").records(&records);
-        refused(made.file("name"), "no name below");
+        refused(made.file("name"), "not a path below");
     }
     let records: [(&str, &[u8]); 1] = [("path", b"a\0b")];
-    refused(Made::new().records(&records).file("name"), "no name below");
+    refused(
+        Made::new().records(&records).file("name"),
+        "not a path below",
+    );
 }
 
 /// However it comes there.
@@ -139,7 +142,7 @@ fn link__is_not_followed_on_the_way_to_what_is_unpacked() {
         let precious = format!("{to}/precious");
         let made = || Made::new().link(EntryType::Symlink, "link", &precious);
         refused(made().file("link"), "exists");
-        refused(made().link(EntryType::Link, "other", "link"), "no file");
+        refused(made().link(EntryType::Link, "other", "link"), "not a file");
     }
     // One that leads outside is content, as any other link.
     let made = Made::new().link(EntryType::Symlink, "link", "../outside/precious");
@@ -167,7 +170,7 @@ fn hard_link__to_what_is_outside_or_no_file_is_refused() {
     assert!(error.to_string().contains("name"), "{error}");
     assert!(place.is_whole() && !place.inside().join("name").exists());
     let directory = Made::new().directory("a").link(EntryType::Link, "b", "a");
-    refused(directory, "no file in the archive");
+    refused(directory, "not a file in the archive");
     refused(
         Made::new().link(EntryType::Link, "b", "none"),
         "No such file",
@@ -206,7 +209,7 @@ fn order__other_than_that_of_a_walk_is_refused() {
     refused(Made::new().file("a").file("a"), "exists");
     refused(Made::new().file("a").file("a/b"), "before or after");
     refused(Made::new().directory("./").directory("./"), "twice");
-    refused(Made::new().file("./"), "no directory");
+    refused(Made::new().file("./"), "not a directory");
 }
 
 #[test]
@@ -248,10 +251,10 @@ fn records__that_are_too_long_or_of_nothing_are_refused() {
     let too_long: [(&str, &[u8]); 1] = [("comment", &long)];
     refused(Made::new().records(&too_long).file("a"), "too long");
     let short: [(&str, &[u8]); 1] = [("comment", b"a")];
-    refused(Made::new().records(&short), "of nothing");
+    refused(Made::new().records(&short), "belong to no file");
     refused(
         Made::new().records(&short).records(&short).file("a"),
-        "of records",
+        "nested records",
     );
 }
 
@@ -285,14 +288,11 @@ fn holes__are_where_the_list_says() {
 
 #[test]
 fn holes__of_a_list_that_cannot_be_are_refused() {
-    refused(with_map(10, b"1\n8\n3\n", b"abc"), "where it cannot be");
-    refused(
-        with_map(10, b"2\n5\n2\n4\n1\n", b"abc"),
-        "where it cannot be",
-    );
+    refused(with_map(10, b"1\n8\n3\n", b"abc"), "invalid offsets");
+    refused(with_map(10, b"2\n5\n2\n4\n1\n", b"abc"), "invalid offsets");
     refused(
         with_map(10, b"1\n18446744073709551615\n2\n", b"ab"),
-        "cannot be",
+        "invalid offsets",
     );
     refused(with_map(10, b"1\n0\n5\n", b"ab"), "unexpected end");
     refused(with_map(10, b"9999999\n", b""), "malformed");

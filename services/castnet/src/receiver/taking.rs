@@ -293,9 +293,7 @@ impl Taking {
     /// The error of a reader that ended before the content was complete.
     fn reader_failed(&mut self) -> Error {
         let error = self.target.take().and_then(|mut it| it.give_up());
-        error.unwrap_or_else(|| {
-            Error::Command("what reads the content ended before all was there".into())
-        })
+        error.unwrap_or_else(|| Error::Command("the reader of the content ended early".into()))
     }
 
     fn look_at_end(&mut self) -> Result<(), Error> {
@@ -410,7 +408,7 @@ impl Taking {
                 say(
                     worker,
                     connection,
-                    &Word::Refuses("it takes part in another cast".into()),
+                    &Word::Refuses("it is in another cast".into()),
                 );
                 worker.close(connection);
             }

@@ -254,7 +254,7 @@ impl<'a> Waiting<'a> {
                 say(
                     &mut self.worker,
                     connection,
-                    &Word::Refuses("it takes part in another cast".into()),
+                    &Word::Refuses("it is in another cast".into()),
                 );
                 self.worker.close(connection);
             }

@@ -273,11 +273,7 @@ impl Calls {
             }
             Some(Word::Refuses(why)) => self.end(worker, index, Err(shown(&why))),
             Some(Word::Ended(result)) => self.end(worker, index, result.map_err(|it| shown(&it))),
-            _ => self.end(
-                worker,
-                index,
-                Err("it answered what is no word of a cast".into()),
-            ),
+            _ => self.end(worker, index, Err("it sent an invalid answer".into())),
         }
     }
 
@@ -332,7 +328,7 @@ impl Calls {
         if refused && called.node.is_none() {
             let words = match reason {
                 Error::Closed(CloseReason::Untrusted(_)) => reason.to_string(),
-                _ => "it does not let this key in, or does not know this code".into(),
+                _ => "it does not admit this key, or does not know this code".into(),
             };
             self.settle(index, Err(words));
             return;
@@ -477,7 +473,7 @@ impl Calls {
             let (result, at) = it.result.unwrap_or_else(|| {
                 let why = it
                     .trouble
-                    .unwrap_or_else(|| "it did not become a part of the cast".into());
+                    .unwrap_or_else(|| "it did not join the cast".into());
                 (Err(why), Instant::now())
             });
             // What it was caught at says more than that it is gone.

@@ -37,7 +37,7 @@ pub(super) fn open_at(
     }
     if there.is_some_and(|it| it.is_dir() != (form == Form::Tree)) {
         return Err(Error::Target(format!(
-            "{shown}: is there already, and of another kind"
+            "{shown}: already exists, as another kind of file"
         )));
     }
     let paths = Paths::of(last, force);
@@ -81,7 +81,7 @@ fn open_device(path: &Path, bytes: u64) -> Result<Target, Error> {
     let room = file.seek(SeekFrom::End(0)).map_err(Error::io(&shown))?;
     if room < bytes {
         return Err(Error::Target(format!(
-            "{shown}: has {room} bytes, and the content has {bytes}"
+            "{shown}: has {room} bytes, but the content has {bytes}"
         )));
     }
     let file = Arc::new(file);

@@ -63,7 +63,7 @@ pub(super) fn safe_name(name: &[u8]) -> Result<&Path, Error> {
             Ok(path)
         }
         _ => Err(Error::Target(format!(
-            "{:?} is no name for a file: say one with --to",
+            "{:?} cannot name a file: give a name with --to",
             String::from_utf8_lossy(name)
         ))),
     }

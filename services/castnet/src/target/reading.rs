@@ -59,7 +59,9 @@ pub(super) fn run(command: &str, mut content: FeedReader) -> Result<(), Error> {
     let status = status.map_err(Error::io("waiting for the command"))?;
     match (status.success(), copied) {
         (true, Ok(_)) => Ok(()),
-        (true, Err(error)) => Err(Error::io("the command did not read all")(error)),
+        (true, Err(error)) => Err(Error::io("the command did not read all of the content")(
+            error,
+        )),
         (false, _) => Err(Error::Command(format!("the command ended with {status}"))),
     }
 }
@@ -87,7 +89,7 @@ impl Write for Input {
                 done => return done,
             }
             if self.feed.is_given_up() {
-                return Err(io::Error::other("the rest of the content did not come"));
+                return Err(io::Error::other("the rest of the content did not arrive"));
             }
             let mut watched = [PollFd::new(self.pipe.as_fd(), PollFlags::POLLOUT)];
             match poll(&mut watched, LOOK_MS) {

@@ -28,7 +28,7 @@ fn target__that_exists_is_refused_and_the_others_get_it() {
     let hosts = group.start_at(vec![there(false), group.to(1), group.to(2)]);
     let outcome = run(&group, hosts.calls(), &source, |_| {}).unwrap();
     let why = outcome.hosts[0].result.clone().unwrap_err();
-    assert!(why.contains("is there already"), "{why}");
+    assert!(why.contains("already exists"), "{why}");
     assert!(
         outcome.hosts[1..].iter().all(|it| it.result.is_ok()),
         "{outcome:?}"
@@ -76,13 +76,13 @@ fn offer__that_cannot_be_taken_is_refused_and_counted() {
     for _ in 0..3 {
         let outcome = run(&group, cast(), &first, |_| {}).unwrap();
         let why = outcome.hosts[0].result.clone().unwrap_err();
-        assert!(why.contains("is there already"), "{why}");
+        assert!(why.contains("already exists"), "{why}");
     }
     let outcome = run(&group, cast(), &second, |_| {}).unwrap();
     assert_eq!(outcome.hosts[0].result, Ok(()));
     let (received, notes) = host.join().unwrap();
     assert_eq!(received.unwrap().refused, 3);
-    let told = |it: &String| it.contains("refused") && it.contains("is there already");
+    let told = |it: &String| it.contains("refused") && it.contains("already exists");
     assert!(notes.iter().any(told), "{notes:?}");
     assert_eq!(fs::read(directory.join("second")).unwrap(), b"second");
 }

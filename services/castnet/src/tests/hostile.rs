@@ -94,17 +94,20 @@ fn intruder(act: Act) -> (std::net::SocketAddr, std::thread::JoinHandle<()>) {
 #[test]
 fn intruder__is_cut_off_and_named_whatever_it_sends() {
     let acts: [(Act, &str); 3] = [
-        (|it| drop(it.send(b"garbage")), "sent what is no message"),
+        (
+            |it| drop(it.send(b"garbage")),
+            "sent bytes that are not a message",
+        ),
         (
             |it| drop(it.send(&vec![7; 300 << 10])),
-            "sent what is no message",
+            "sent bytes that are not a message",
         ),
         (
             |it| {
                 let order = zerolane_cast::Message::Request(vec![1_000_000]).encode();
                 drop(it.send(&order));
             },
-            "spoke of chunks that do not exist",
+            "named chunks that do not exist",
         ),
     ];
     for (act, fault) in acts {

@@ -60,7 +60,7 @@ impl Held {
             // What the target may still have mapped is copied to other memory, which there may be none of.
             Held::Exported(region) => region
                 .revoke()
-                .map_err(|_| Error::System("no memory to take a request's memory back".into())),
+                .map_err(|_| Error::System("no memory to return a request's memory".into())),
         }
     }
 }

@@ -74,7 +74,7 @@ fn parse(bytes: &[u8], start: u64, unit: &Unit) -> Result<Vec<Extent>, Error> {
         let bytes = u64::from(blocks) * u64::from(unit.block_bytes);
         let at = lba.checked_mul(unit.block_bytes.into());
         if at != Some(next) || bytes == 0 || bytes > unit.bytes().saturating_sub(next) {
-            return Err(wrong("blocks that were not asked for"));
+            return Err(wrong("blocks that were not requested"));
         }
         found.push(Extent {
             at: next,

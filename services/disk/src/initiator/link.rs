@@ -79,7 +79,9 @@ impl Link {
             }
         };
         if !target.roles.target || target.transfer_bytes < 4096 {
-            return Err(Error::Protocol("a login of no target".into()));
+            return Err(Error::Protocol(
+                "a login answer that is not a target's".into(),
+            ));
         }
         // No message comes. While a receive is posted the connection asks a silent target whether it lives: statuses are put, and
         // once the target has confirmed a command nothing else is outstanding.
@@ -191,7 +193,7 @@ impl Link {
         match completion.kind {
             WorkKind::Immediate => {}
             WorkKind::MessageReceived => {
-                return Err(Error::Protocol("a message that nothing asked for".into()));
+                return Err(Error::Protocol("an unsolicited message".into()));
             }
             _ => return Ok(None),
         }
@@ -231,7 +233,7 @@ impl Link {
                 Err(error) => return Err(error),
             }
         }
-        Err(Error::Protocol("attentions without end".into()))
+        Err(Error::Protocol("too many attentions".into()))
     }
 
     fn call_once(
@@ -301,7 +303,7 @@ pub(super) fn result(outcome: &Outcome) -> Result<u64, Error> {
         Outcome::Response {
             sense: Some(sense), ..
         } => Err(Error::Sense(Wrong(sense))),
-        _ => Err(Error::Protocol("an answer to no question".into())),
+        _ => Err(Error::Protocol("an unsolicited answer".into())),
     }
 }
 

@@ -46,7 +46,7 @@ impl Unit {
         let serial = String::from_utf8_lossy(serial).trim().to_owned();
         let capacity = Command::ReadCapacity16 { allocation: 32 };
         let capacity = link.call(lun, &capacity, 32, patience)?;
-        let short = || Error::Protocol("READ CAPACITY is too short".into());
+        let short = || Error::Protocol("the answer to READ CAPACITY is too short".into());
         let last = capacity.first_chunk().ok_or_else(short)?;
         let block_bytes = capacity.get(8..12).and_then(|it| it.first_chunk());
         let block_bytes = u32::from_be_bytes(*block_bytes.ok_or_else(short)?);

@@ -118,7 +118,7 @@ impl Losses {
             return Vec::new();
         }
         let recorded = match &self.record {
-            None => Err("there is no file for it".to_owned()),
+            None => Err("no file for it".to_owned()),
             Some(record) => write_down(record).map_err(|error| error.to_string()),
         };
         self.is_behind = recorded.is_err();

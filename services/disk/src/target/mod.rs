@@ -451,7 +451,7 @@ impl Drop for Server {
 }
 
 /// Why connections are ended when a unit is added.
-const REUSED: &str = "a unit that it knew is another by now";
+const REUSED: &str = "a unit that it knew was replaced";
 
 /// Why one connection more of an initiator is ended.
-const CROWDED: &str = "its initiator has as many connections as one may have";
+const CROWDED: &str = "its initiator has too many connections";

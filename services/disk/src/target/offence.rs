@@ -14,7 +14,7 @@ pub enum Offence {
     #[error("an invalid message")]
     Message,
     /// A first message that is not a login, or a second login.
-    #[error("a login that is missing or not allowed here")]
+    #[error("a login missing or not allowed here")]
     Login,
     /// A status region that is too small, or not granted.
     #[error("a status region too small for its slots")]

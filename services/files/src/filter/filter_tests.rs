@@ -365,8 +365,8 @@ fn Scope__filter_files_that_cannot_be_used() {
         (b"- [a\n", "line 1: not a pattern"),
         (b"\n- a\0b\n", "line 2: not a pattern"),
         // It could name any file.
-        (b". /etc/passwd\n", "line 1: rules from a file"),
-        (b": other\n", "line 1: rules from a file"),
+        (b". /etc/passwd\n", "line 1: rules come from a file"),
+        (b": other\n", "line 1: rules come from a file"),
     ] {
         let mut scope = Scope::new(&filter, Side::Source).unwrap();
         let (index, why) = enter(&mut scope, text).unwrap_err();

@@ -82,9 +82,7 @@ pub enum FilterError {
     #[error("not a pattern: {}", escape(.0))]
     Pattern(Vec<u8>),
     /// A rule that reads other rules, where that is not allowed.
-    #[error(
-        "rules from a file are read by --filter-from FILE, and by ': NAME' there or on the command line"
-    )]
+    #[error("rules come from a file with --filter-from FILE, or with ': NAME' in a rule")]
     Merge,
     /// All patterns together need too much memory.
     #[error("too many patterns, or too long ones")]

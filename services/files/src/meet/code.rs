@@ -58,7 +58,7 @@ impl fmt::Debug for MeetingCode {
 
 /// The text is not a code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a code of `zerolane send`: expected twelve digits, as 1234-5678-9012")]
+#[error("not a code of `zerolane send`: expected twelve digits, such as 1234-5678-9012")]
 pub struct MeetingCodeError;
 
 /// As people write it: dashes and spaces between the digits are ignored.

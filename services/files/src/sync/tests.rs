@@ -376,7 +376,7 @@ fn Merge__filter_files() {
             "<>",
             &[
                 "new d",
-                "failed d/.f: line 1 is no filter rule: what is in its directory is left alone",
+                "failed d/.f: line 1 is not a filter rule: its directory is left alone",
             ],
         ),
         (

@@ -91,7 +91,7 @@ fn Walker__too_many_names_are_refused_in_words() {
         names(&sights),
         [
             "large",
-            "cut: the directory has more names than can be sorted in memory: split it",
+            "cut: the directory has too many names to sort in memory: split it",
             "/",
             "other",
             "/"

@@ -7,7 +7,7 @@ pub enum Offence {
     #[error("bytes that are not a PDU")]
     Frame,
     /// A PDU before or after its time.
-    #[error("a PDU that is allowed only outside a login, or only in one")]
+    #[error("a PDU that is not allowed here: only outside a login, or only during one")]
     Login,
     /// Commands are missing.
     #[error("a command number out of order")]

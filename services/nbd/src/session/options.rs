@@ -152,7 +152,7 @@ impl Negotiation {
 
     fn info(&self, option: u32, data: &[u8], export: &Export, out: &mut Vec<u8>) -> Answer {
         let Some((name, wanted)) = parse_info(data) else {
-            reply(out, option, INVALID, b"the data is no name and list");
+            reply(out, option, INVALID, b"the data is not a name and a list");
             return Answer::Next;
         };
         if !name.is_empty() {

@@ -61,7 +61,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
     let stop = stop_on_signals()?;
     let path = args.socket.clone().unwrap_or_else(socket);
     if path.exists() {
-        bail!("{} is there already", path.display());
+        bail!("{} already exists", path.display());
     }
     let server = Server::bind(&path, args.read_only);
     let server = server.with_context(|| format!("cannot listen on {}", path.display()))?;

@@ -89,7 +89,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     };
     if let Some(taken) = taken {
         let _ = meeting.decline();
-        return Err(anyhow!("{taken} is there already: -f replaces it").context(Exit::Failure));
+        return Err(anyhow!("{taken} already exists: -f replaces it").context(Exit::Failure));
     }
     if !args.yes && stdin().is_terminal() && stderr().is_terminal() {
         show(meeting.offer());

@@ -133,7 +133,7 @@ fn busy__a_host_refuses_a_second_cast_and_goes_on_with_the_first() {
     let (code, summary) = Casting::start(place.command(), &[], &other, &names[1..]).end();
     assert_eq!(code, Some(1), "{summary}");
     let why = summary["failed"][0]["reason"].as_str().unwrap_or_default();
-    assert!(why.contains("it takes part in another cast"), "{summary}");
+    assert!(why.contains("it is in another cast"), "{summary}");
     let (code, summary) = casting.end();
     assert_eq!(code, Some(0), "{summary}");
     hosts.into_iter().for_each(|it| drop(it.summary()));

@@ -246,7 +246,7 @@ fn cast__only_to_hosts_that_let_this_key_in() {
         "{summary}"
     );
     let why = summary["failed"][0]["reason"].as_str().unwrap_or_default();
-    assert!(why.contains("does not let this key in"), "{summary}");
+    assert!(why.contains("does not admit this key"), "{summary}");
     let [first, _second] = hosts;
     first.summary();
     assert!(place.has(0, &bytes) && !place.target(1).exists());
@@ -345,7 +345,7 @@ fn cast__a_directory_into_directories_and_not_over_one() {
     let (code, summary) = Casting::start(place.command(), &[], &tree, &addresses(&hosts)).end();
     assert_eq!(code, Some(5), "{summary}");
     let why = summary["failed"][0]["reason"].as_str().unwrap_or_default();
-    assert!(why.contains("is there already"), "{summary}");
+    assert!(why.contains("already exists"), "{summary}");
     let mut hosts = hosts.into_iter();
     hosts.next().unwrap().summary();
     // The host waits for another cast.

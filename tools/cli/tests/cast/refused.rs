@@ -47,7 +47,10 @@ fn partial__that_is_not_a_file_of_this_user_s_alone_is_refused() {
         let host = host(&place, &[], &place.target(0));
         let (code, why) = cast_to(&place, &host, source);
         assert_eq!(code, Some(1), "{what}: {why}");
-        assert!(why.contains("is in the way"), "{what}: {why}");
+        assert!(
+            why.contains("is a link, a FIFO, another user's file"),
+            "{what}: {why}"
+        );
         assert!(!place.target(0).exists(), "{what}");
         assert_eq!(fs::read(&victim).unwrap(), b"precious", "{what}");
         assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0, "{what}");
@@ -218,13 +221,13 @@ fn offer__that_is_refused_does_not_end_the_host() {
     for _ in 0..2 {
         let (code, why) = cast_to(&place, &host, &first);
         assert_eq!(code, Some(1));
-        assert!(why.contains("is there already"), "{why}");
+        assert!(why.contains("already exists"), "{why}");
     }
     assert_eq!(cast_to(&place, &host, &second).0, Some(0));
     let (code, last, why) = host.end();
     assert_eq!(code, Some(0), "{why}");
     assert!(
-        why.contains("refused") && why.contains("is there already"),
+        why.contains("refused") && why.contains("already exists"),
         "{why}"
     );
     let summary: serde_json::Value = serde_json::from_str(&last).unwrap();
@@ -245,10 +248,10 @@ fn offer__that_is_refused_ends_a_host_whose_code_it_took() {
     let (code, summary) = Casting::start(place.command(), &options, &source, &hosts).end();
     assert_eq!(code, Some(1), "{summary}");
     let why = summary["failed"][0]["reason"].as_str().unwrap_or_default();
-    assert!(why.contains("is there already"), "{summary}");
+    assert!(why.contains("already exists"), "{summary}");
     let (code, _, why) = host.end_within(LONG);
     assert_eq!(code, Some(1), "{why}");
-    assert!(why.contains("is there already"), "{why}");
+    assert!(why.contains("already exists"), "{why}");
 }
 
 #[test]

@@ -163,5 +163,8 @@ fn code__its_client_lost_midway_is_a_failure() {
     assert!(super::lab::kill_when(coded.get(&coded.code), midway));
     let (status, said) = coded.ends();
     assert_eq!(status.code(), Some(1), "{said}");
-    assert!(said.contains("went before it had all"), "{said}");
+    assert!(
+        said.contains("disconnected before it had everything"),
+        "{said}"
+    );
 }

@@ -68,7 +68,11 @@ fn cp__exit_codes_and_words() {
         1,
         "missing: no such file or directory",
     );
-    fail(lab.put(&[], "d", ""), 1, "d: is a directory: -r takes it");
+    fail(
+        lab.put(&[], "d", ""),
+        1,
+        "d: is a directory: use -r to include it",
+    );
     fail(lab.put(&[], "a", "../a"), 1, "outside the served directory");
     fail(
         lab.put(&[], "a", "/etc/a"),
@@ -410,7 +414,7 @@ fn cp__directory_without_r_is_refused_with_the_end_that_has_it() {
     for directory in [lab.share("d"), lab.local("d")] {
         fs::create_dir(directory).unwrap();
     }
-    let words = "d: is a directory: -r takes it, with all that is in it";
+    let words = "d: is a directory: use -r to include it and all that it contains";
     let there = format!("{words}, at the server");
     fail(lab.get(&[], "d", "copy"), 1, &there);
     let (code, _, err) = run(lab.put(&[], "d", "copy"));

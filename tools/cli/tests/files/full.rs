@@ -116,7 +116,7 @@ fn cp__a_server_with_32_connections_tells_the_next_one_so() {
         // A server waits only briefly for the request of a client that it refuses.
         eventually("it is told so", || {
             let (code, _, err) = run(get(IN_ALL, options));
-            (code == 8 && err.contains("has all the connections")).then_some(())
+            (code == 8 && err.contains("has too many connections")).then_some(())
         });
     }
     still_there(clients);

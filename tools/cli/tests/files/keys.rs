@@ -171,7 +171,7 @@ fn keys__that_may_less_are_told_what() {
     let allow = |rights: &str| fs::write(&list, format!("{own} {rights}\n")).unwrap();
     for (rights, exit, words) in [
         ("read", 1, "this key may only read there"),
-        ("read-write below=missing", 6, "its owner can make it"),
+        ("read-write below=missing", 6, "its owner can create it"),
     ] {
         allow(rights);
         eventually(words, || {

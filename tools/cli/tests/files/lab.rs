@@ -255,7 +255,7 @@ pub(crate) fn when_free(command: Command) -> Option<String> {
         return Some(out);
     }
     assert!(
-        (out.clone() + &err).contains("being written by another copy"),
+        (out.clone() + &err).contains("another copy is writing it"),
         "{out}{err}"
     );
     None

@@ -155,10 +155,7 @@ fn ulimit__of_the_size_of_files_is_an_error_of_one_file() {
     let options = ["-r", "--lane", "udp"];
     let (code, _, err) = under("-f 1024", lab.get(&options, "d", "e"));
     assert_eq!(code, 5, "{err}");
-    assert!(
-        err.contains("large: is larger than a file may be there"),
-        "{err}"
-    );
+    assert!(err.contains("large: is too large"), "{err}");
     assert_eq!(names(&lab.local("e")), ["small"]);
     let to_output = {
         let mut shell = Command::new("sh");

@@ -65,7 +65,9 @@ fn cp__to_what_is_no_file_is_refused_and_it_stays() {
         fail(
             lab.get(&[], "f", name),
             1,
-            &format!("{name}: is no file or directory: copy to a file, then write that there"),
+            &format!(
+                "{name}: is neither a file nor a directory: copy to a file, then write that there"
+            ),
         );
         let after = lab.local(name).symlink_metadata().unwrap();
         assert_eq!(
@@ -95,7 +97,7 @@ fn cp__to_a_link_that_leads_nowhere_is_refused() {
         fail(
             lab.get(&[], "f", name),
             1,
-            &format!("{name}: is a symbolic link that leads nowhere: remove it"),
+            &format!("{name}: is a symbolic link to nothing: remove it"),
         );
         assert!(lab.local(name).is_symlink());
     }
@@ -162,7 +164,7 @@ fn cp__of_a_link_that_is_named_copies_what_it_leads_to() {
         fs::remove_file(&to).unwrap();
 
         let (code, err) = copied(&lab, put, &[], "current");
-        assert!(code == 1 && err.contains("-r takes it"), "{err}");
+        assert!(code == 1 && err.contains("use -r to include it"), "{err}");
         let (code, err) = copied(&lab, put, &["-r"], "current");
         assert!(code == 0 && err.contains("verified; 1 link"), "{err}");
         assert!(!to.is_symlink() && to.join("link").is_symlink());
@@ -174,8 +176,8 @@ fn cp__of_a_link_that_is_named_copies_what_it_leads_to() {
         fs::remove_file(&to).unwrap();
 
         for (name, words) in [
-            ("nowhere", "nowhere: is a symbolic link that leads nowhere"),
-            ("fifo", "fifo: is a device, socket or FIFO, and no file"),
+            ("nowhere", "nowhere: is a symbolic link to nothing"),
+            ("fifo", "fifo: is a device, socket or FIFO, not a file"),
         ] {
             let (code, err) = copied(&lab, put, &[], name);
             assert!(code == 1 && err.contains(words), "{err}");

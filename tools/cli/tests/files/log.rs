@@ -128,7 +128,7 @@ fn log__who_asked_for_what_and_what_became_of_it() {
     let line = logged.json();
     assert_eq!(
         (&line["event"], &line["reason"]),
-        (&"refused".into(), &"this key may only read there: the server's owner can give it more, by 'read-write' in the list of keys".into())
+        (&"refused".into(), &"this key may only read there: the server's owner can allow more, with 'read-write' in the list of keys".into())
     );
 }
 

@@ -213,7 +213,7 @@ fn receive__replaces_nothing_unless_told() {
     let mut sender = Sender::new(base, &[], &["a", "b"]);
     let (code, _, err) = received(|| sender.receive(&[]));
     assert_eq!(code, 1, "{err}");
-    assert!(err.contains("is there already: -f replaces it"), "{err}");
+    assert!(err.contains("already exists: -f replaces it"), "{err}");
     assert_eq!(fs::read(sender.to("a")).unwrap(), b"old");
     assert!(!sender.to("b").exists());
     let (status, words) = sender.ends();
@@ -438,7 +438,10 @@ fn receive__killed_and_sent_again_goes_on() {
     });
     let (status, words) = sender.ends();
     assert_eq!(status.code(), Some(1), "{words}");
-    assert!(words.contains("went before it had all"), "{words}");
+    assert!(
+        words.contains("disconnected before it had everything"),
+        "{words}"
+    );
     let mut sender = Sender::new(sender.base, &[], &["large"]);
     let (code, out, err) = received(|| sender.receive(&["--resume", "--json"]));
     assert_eq!(code, 0, "{err}");
@@ -461,7 +464,7 @@ fn receive__nobody_there() {
         .args(["receive", "9876-5432-1098"])
         .args(HERE)
         .arg(base.path().join("to"));
-    fail(receive, 3, "nobody on this network sends with this code");
+    fail(receive, 3, "no sender on this network has this code");
     assert!(started.elapsed() < Duration::from_secs(120));
     let mut receive = zerolane();
     receive.args(["receive", "9876-5432-1098", "--interface", "none"]);

@@ -227,7 +227,7 @@ fn cp__filters_either_way() {
     fail(
         lab.get(&["-r", "-F"], "a", "x"),
         5,
-        "sub/.rsync-filter: line 1 is no filter rule",
+        "sub/.rsync-filter: line 1 is not a filter rule",
     );
     assert!(lab.local("x/sub").exists() && !lab.local("x/sub/z").exists());
     let long = format!("--exclude={}", "x".repeat(2000));

@@ -44,7 +44,7 @@ fn rm__files_links_and_trees() {
     fail(
         command(&lab, &["rm"], &["d"]),
         1,
-        "d: is a directory: -r takes it",
+        "d: is a directory: use -r to include it",
     );
     fail(
         command(&lab, &["rm"], &["none"]),
@@ -147,7 +147,7 @@ fn mkdir__with_and_without_parents() {
     fail(
         command(&lab, &["mkdir"], &["new"]),
         1,
-        "new: is there already, at the server",
+        "new: already exists, at the server",
     );
     fail(
         command(&lab, &["mkdir"], &["no/way"]),
@@ -232,7 +232,7 @@ fn mv__replaces_files_as_told_and_no_directory() {
     for name in ["f", "old", "locked"] {
         fs::write(lab.share(name), name).unwrap();
     }
-    fail(mv(&["-n"], "f", "old"), 1, "old: is there already");
+    fail(mv(&["-n"], "f", "old"), 1, "old: already exists");
     assert_eq!(fs::read(lab.share("old")).unwrap(), b"old");
     mode(&lab.share("locked"), 0o444);
     fail(mv(&[], "f", "locked"), 1, "locked: the target is read-only");

@@ -177,7 +177,7 @@ fn cp__a_second_copy_to_a_target_that_is_being_written() {
     fs::write(lab.share("two"), content(2, 3 * MIB)).unwrap();
     let first = stopped_copy(&lab, "one", "big");
     for options in [&[][..], &["--resume"]] {
-        let words = "big: is being written by another copy";
+        let words = "big: another copy is writing it";
         fail(lab.get(options, "two", "big"), 1, words);
     }
     let (code, words) = go_on(first);
@@ -203,7 +203,7 @@ fn cp__many_at_once_to_one_target() {
             let words = String::from_utf8(ended.stderr).unwrap();
             match ended.status.code() {
                 Some(0) => assert_eq!(words, ""),
-                _ => assert!(words.contains("being written by another copy"), "{words}"),
+                _ => assert!(words.contains("another copy is writing it"), "{words}"),
             }
         }
         let there = fs::read(lab.share("to")).unwrap();

@@ -131,9 +131,13 @@ fn cp__within_this_machine_takes_paths_and_links_as_those_of_the_user() {
     }
     assert!(place.path("to-three").is_symlink());
     for (words, code, says) in [
-        (["cp", "one", "to-nothing"], 1, "leads nowhere"),
-        (["cp", "one", "/dev/null"], 1, "no file or directory"),
-        (["cp", "sub", "new"], 1, "-r takes it"),
+        (["cp", "one", "to-nothing"], 1, "symbolic link to nothing"),
+        (
+            ["cp", "one", "/dev/null"],
+            1,
+            "neither a file nor a directory",
+        ),
+        (["cp", "sub", "new"], 1, "use -r to include it"),
         (["cp", "none", "new"], 1, "none: no such file or directory"),
         (
             ["cp", "one", "none/new"],

@@ -148,7 +148,7 @@ mod tests {
                 "host:65536",
                 "\"65536\" in \"host:65536\" is not a port: expected 0 to 65535",
             ),
-            ("host:", "\"\" in \"host:\" is no port"),
+            ("host:", "\"\" in \"host:\" is not a port"),
             (":7411", "no host"),
         ] {
             let error = resolve(text, LaneChoice::Udp).expect_err(text);

@@ -76,7 +76,7 @@ fn copy_links__as_rsync_has_it() {
             let (code, _, err) = run(command);
             assert_eq!(code, 5, "{err}");
             for name in ["none", "round"] {
-                let words = format!("{name}: is a symbolic link that leads nowhere");
+                let words = format!("{name}: is a symbolic link to nothing");
                 assert!(err.contains(&words), "{err}");
             }
             assert!(err.contains("2 failed"), "{err}");
@@ -174,7 +174,10 @@ fn copy_links__in_a_circle_is_told() {
                 "{out}"
             );
             assert_eq!(paths.len(), 2, "{out}");
-            assert!(out.contains("leads round in a circle"), "{out}");
+            assert!(
+                out.contains("is a symbolic link to a directory that contains it"),
+                "{out}"
+            );
             assert_eq!(fs::read(target.join("a/b/f")).unwrap(), b"f");
             assert_eq!(names(&target), ["a"]);
             fs::remove_dir_all(&target).unwrap();
@@ -197,7 +200,11 @@ fn copy_links__one_that_is_named() {
     succeed(lab.get(&["-rL"], "tree/to-directory", "named"));
     assert_eq!(fs::read(lab.local("named/twice")).unwrap(), b"file");
     // A directory behind a link needs -r, like any directory.
-    fail(lab.put(&["-L"], "tree/to-directory", "x"), 1, "-r takes it");
+    fail(
+        lab.put(&["-L"], "tree/to-directory", "x"),
+        1,
+        "use -r to include it",
+    );
 }
 
 #[test]

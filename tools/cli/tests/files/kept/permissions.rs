@@ -125,7 +125,7 @@ fn chmod__either_way_and_as_rsync() {
     fail(
         lab.put(&["-r", "--chmod=D2775"], "a", "x"),
         2,
-        "are never set by a copy",
+        "a copy never sets",
     );
     fail(
         lab.put(&["-r", "--chmod=u~w"], "a", "x"),

@@ -175,7 +175,7 @@ fn cp__between_hosts_says_what_fails_and_where() {
             1,
             "none/b: no such file or directory, at me@127.0.0.1",
         ),
-        ("a", "/dev/null", 1, "no file or directory"),
+        ("a", "/dev/null", 1, "neither a file nor a directory"),
     ] {
         fail(across(&login, &["cp"], source, target), code, says);
     }

@@ -98,9 +98,9 @@ fn cp__links_are_those_of_the_login() {
     }
     assert!(login.path("home/to-file").is_symlink());
     let nowhere = login.zerolane(&["cp", "local/a", &login.there("to-nothing")]);
-    fail(nowhere, 1, "leads nowhere");
+    fail(nowhere, 1, "symbolic link to nothing");
     let device = login.zerolane(&["cp", "local/a", &login.there("/dev/null")]);
-    fail(device, 1, "no file or directory");
+    fail(device, 1, "neither a file nor a directory");
 }
 
 #[test]

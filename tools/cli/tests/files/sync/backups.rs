@@ -218,14 +218,17 @@ fn sync__backups_that_cannot_be_are_refused() {
     fs::create_dir_all(lab.share("old/file/full")).unwrap();
     let (code, _, err) = run(push(&lab, &["--backup-dir=../old"], "a", "t"));
     assert_eq!(code, 5, "{err}");
-    assert!(err.contains("file: stays as it is, for no backup"), "{err}");
+    assert!(
+        err.contains("file: is unchanged, because no backup"),
+        "{err}"
+    );
     assert_eq!(
         (read(lab.share("t/file")), read(lab.share("t/new"))),
         ("old".into(), "new".into())
     );
     let (code, _, err) = run(push(&lab, &["--backup-dir=."], "a", "t"));
     assert_eq!(code, 5, "{err}");
-    assert!(err.contains("its backup would have its own name"), "{err}");
+    assert!(err.contains("its backup would have the same name"), "{err}");
     assert_eq!(read(lab.share("t/file")), "old");
 }
 

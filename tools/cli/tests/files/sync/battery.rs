@@ -207,7 +207,7 @@ impl Round {
             let (code, out, err) = run(self.command());
             let said = out + &err;
             assert!(
-                code == 0 || said.contains("being written by another copy"),
+                code == 0 || said.contains("another copy is writing it"),
                 "{what}: {said}"
             );
             (code == 0).then_some(())
@@ -250,7 +250,7 @@ impl Round {
                 false => self.lab.put(&[], &format!("t/{path}"), "read"),
             };
             let (code, out, err) = run(read);
-            let refused = (out.clone() + &err).contains("ended while it wrote it");
+            let refused = (out.clone() + &err).contains("--in-place ended early");
             assert!(
                 code == 1 && refused,
                 "{what}: {path} is wrong and not refused: {out}{err}"

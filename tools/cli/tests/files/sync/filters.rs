@@ -155,7 +155,7 @@ fn sync__filter_files_of_the_tree_either_way() {
         fs::write(&bad, "- a\nwhat\n").unwrap();
     }
     write(&lab.local("a/new"), b"x");
-    let words = "d/.rsync-filter: line 2 is no filter rule";
+    let words = "d/.rsync-filter: line 2 is not a filter rule";
     write(&lab.share("t/gone"), b"x");
     fail(push(&lab, &["-F", "--delete"], "a", "t"), 5, words);
     assert!(lab.share("t/gone").exists() && lab.share("t/new").exists());
@@ -301,7 +301,7 @@ fn sync__filters_as_rsync_has_them() {
         options.push("--allow-empty-source");
         let (own_code, out, own_err) = run(push(&lab, &options, "a", "t"));
         // Both programs refuse a rule that names an end in a file whose rules are all for one end.
-        if own_err.contains("is no filter rule") {
+        if own_err.contains("is not a filter rule") {
             assert!(code == 1 && own_code != 0, "{err}{own_err}");
             continue;
         }

@@ -60,12 +60,12 @@ fn in_place__killed_leaves_a_file_that_no_copy_reads_until_it_is_repaired() {
             fail(
                 lab.put(&[], "b/large", "x"),
                 1,
-                "a copy --in-place ended while",
+                "a copy with --in-place ended early",
             );
             fail(
                 push(&lab, &[], "b", "b"),
                 1,
-                "a copy --in-place ended while",
+                "a copy with --in-place ended early",
             );
             fs::rename(lab.local("b"), lab.local("t")).unwrap();
             succeed(pull(&lab, &["--in-place", "--delta"], "a", "t"));
@@ -77,13 +77,13 @@ fn in_place__killed_leaves_a_file_that_no_copy_reads_until_it_is_repaired() {
                 let (code, out, err) = run(lab.get(&[], "t/large", "x"));
                 assert_eq!(code, 1, "{out}{err}");
                 (out + &err)
-                    .contains("a copy --in-place ended while")
+                    .contains("a copy with --in-place ended early")
                     .then_some(())
             });
             fail(
                 pull(&lab, &[], "t", "y"),
                 1,
-                "a copy --in-place ended while",
+                "a copy with --in-place ended early",
             );
             eventually("it is repaired", || {
                 when_free(push(&lab, &["--in-place", "--delta"], "a", "t"))
@@ -165,7 +165,7 @@ fn in_place__a_block_device_that_is_named() {
             .arg(&device.0);
         command
     };
-    fail(get(&[], "image"), 1, "is no file or directory");
+    fail(get(&[], "image"), 1, "is neither a file nor a directory");
     succeed(get(&["--in-place"], "image"));
     let read = || {
         let mut bytes = vec![0; 8 * MIB];
