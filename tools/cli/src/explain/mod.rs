@@ -64,7 +64,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Samples a second of each CPU, up to 20000; 0 for none, only counters; tick for the kernel's own timer tick
-    /// [default: as many as take a hundredth of the time here, up to 997]
+    /// [default: 49 to 997, as many as take at most 0.3 % of a CPU here]
     #[arg(long, value_name = "HZ", value_parser = rate)]
     frequency: Option<Rate>,
     /// Do not count system calls; counting makes each a little longer
