@@ -11,8 +11,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill, killpg};
-use nix::unistd::Pid;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::limits::COMMAND_PATIENCE;
 
@@ -54,14 +53,14 @@ impl Family {
     /// Ends all processes: by SIGTERM, which each may catch to clean up, then by SIGKILL. Processes that have changed
     /// to another user cannot be ended, and are left.
     pub(super) fn end(mut self) -> io::Result<ExitStatus> {
-        self.signal(Signal::SIGTERM);
+        self.signal(Signal::TERM);
         // A stopped process handles no other signal.
-        self.signal(Signal::SIGCONT);
+        self.signal(Signal::CONT);
         // The first process stays a zombie, so that its number is not reused.
         self.wait_for_all();
         let until = Instant::now() + COMMAND_PATIENCE;
         // One may have started another meanwhile.
-        while self.signal(Signal::SIGKILL) && Instant::now() < until {
+        while self.signal(Signal::KILL) && Instant::now() < until {
             thread::sleep(LOOK);
         }
         // Also where the system shows no processes.
@@ -81,11 +80,11 @@ impl Family {
         let living = self.living();
         if self.is_group {
             // This includes processes that start at this moment.
-            let _ = killpg(Pid::from_raw(self.first.id().cast_signed()), signal);
+            let _ = kill_process_group(Pid::from_child(&self.first), signal);
         }
-        for number in &living {
+        for number in living.iter().filter_map(|it| Pid::from_raw(*it)) {
             // It may be gone already.
-            let _ = kill(Pid::from_raw(*number), signal);
+            let _ = kill_process(number, signal);
         }
         !living.is_empty()
     }

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::poll::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::io::Errno;
 
 use crate::archive;
 use crate::error::Error;
@@ -20,8 +20,8 @@ use crate::feed::{Feed, FeedReader};
 use super::beside::{make_directory, stands_at};
 use super::family::Family;
 
-/// How often it is asked whether the content was given up, in milliseconds.
-const LOOK_MS: u8 = 20;
+/// How often it is asked whether the content was given up.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Unpacks an archive into a directory, anew.
 pub(super) fn unpack(into: &Path, content: FeedReader) -> Result<(), Error> {
@@ -75,8 +75,7 @@ struct Input {
 impl Input {
     fn never_blocks(&self) -> io::Result<()> {
         // The other end, which is the command's, is not changed by this.
-        fcntl(&self.pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-        Ok(())
+        Ok(fcntl_setfl(&self.pipe, OFlags::NONBLOCK)?)
     }
 }
 
@@ -91,9 +90,13 @@ impl Write for Input {
             if self.feed.is_given_up() {
                 return Err(io::Error::other("the rest of the content did not arrive"));
             }
-            let mut watched = [PollFd::new(self.pipe.as_fd(), PollFlags::POLLOUT)];
-            match poll(&mut watched, LOOK_MS) {
-                Ok(_) | Err(Errno::EINTR) => {}
+            let mut watched = [PollFd::new(&self.pipe, PollFlags::OUT)];
+            let look = Timespec {
+                tv_sec: 0,
+                tv_nsec: LOOK.subsec_nanos().into(),
+            };
+            match poll(&mut watched, Some(&look)) {
+                Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -113,6 +116,6 @@ fn wait(mut family: Family, feed: &Feed) -> io::Result<ExitStatus> {
         if feed.is_given_up() {
             return family.end();
         }
-        thread::sleep(Duration::from_millis(u64::from(LOOK_MS)));
+        thread::sleep(LOOK);
     }
 }
