@@ -145,12 +145,12 @@ impl Context {
     /// Begins an entry at time `now`.
     pub(crate) fn enter(&mut self, now: Instant) {
         self.now = now;
-        self.stir();
+        self.mark_dirty();
     }
 
     /// Notes that there may be something to send.
-    pub(crate) fn stir(&mut self) {
-        self.links.stir();
+    pub(crate) fn mark_dirty(&mut self) {
+        self.links.mark_dirty();
     }
 
     /// Notes that nothing was found to send.

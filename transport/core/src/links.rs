@@ -229,7 +229,7 @@ impl Links {
         carry.filter_map(|it| Some(it.mtu.as_ref()?.confirmed()))
     }
 
-    pub(crate) fn stir(&mut self) {
+    pub(crate) fn mark_dirty(&mut self) {
         self.quiet = 0;
     }
 

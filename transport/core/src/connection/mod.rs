@@ -157,7 +157,7 @@ impl Connection {
             cx.owe(Debt::Finish);
         }
         while let Some(debt) = cx.next_debt() {
-            cx.stir();
+            cx.mark_dirty();
             match debt {
                 Debt::Progress => receiving.on_peer_progress(cx),
                 Debt::Ready => one_sided.ready_again(cx, receiving),
@@ -212,13 +212,13 @@ impl Connection {
 impl Connection {
     /// Replaces the congestion controller that [`Config::control`] chose, once connected.
     pub fn set_congestion(&mut self, congestion: Box<dyn Congestion>) {
-        self.cx.stir();
+        self.cx.mark_dirty();
         self.sending.set_congestion(&self.cx, congestion);
     }
 
     /// Replaces [`Config::max_rate`] from now on.
     pub fn set_max_rate(&mut self, max_rate: Option<u64>) {
-        self.cx.stir();
+        self.cx.mark_dirty();
         self.sending.set_max_rate(max_rate);
     }
 
@@ -256,7 +256,7 @@ impl Connection {
 
     /// The lane's socket buffer overflowed: more was granted than this end could receive in time.
     pub fn on_overrun(&mut self, now: Instant) {
-        self.cx.stir();
+        self.cx.mark_dirty();
         self.receiving.on_overrun(now);
     }
 
@@ -294,7 +294,7 @@ impl Connection {
     /// own window. No effect on a closed connection, on the classic profile, which grants one Block at a time, or in
     /// shared memory, which has no link.
     pub fn set_admission(&mut self, member: impl Admission + 'static) {
-        self.cx.stir();
+        self.cx.mark_dirty();
         let excluded = self.cx.peer.is_some() && !self.cx.is_scheduled();
         if self.session.may_post() && !excluded {
             self.receiving.set_admission(Box::new(member));
@@ -313,7 +313,7 @@ impl Connection {
     /// Sets the connection's share of this end's link when others receive too, relative to theirs: 1 unless set, 0
     /// counts as 1.
     pub fn set_weight(&mut self, weight: u32) {
-        self.cx.stir();
+        self.cx.mark_dirty();
         self.receiving.set_weight(weight);
     }
 
@@ -479,7 +479,7 @@ impl Connection {
     /// Sets whether the lane accepts trains: the kernel must merge the datagrams of a burst, so that the lane can
     /// verify them as a whole. The next grants tell the peer.
     pub fn set_takes_trains(&mut self, takes: bool) {
-        self.cx.stir();
+        self.cx.mark_dirty();
         self.receiving.set_takes_trains(&self.cx, takes);
     }
 

@@ -123,7 +123,7 @@ impl Connection {
     /// Makes the next transmission confirm the peer's operations and Transfers, instead of waiting for other traffic to
     /// carry the confirmation. Must be called before a lane sleeps.
     pub fn confirm_now(&mut self) {
-        self.cx.stir();
+        self.cx.mark_dirty();
         self.one_sided.confirm_now();
         self.receiving.confirm_waiting(&mut self.cx);
     }

@@ -110,7 +110,7 @@ impl Connection {
     /// Takes back a burst of small operations for which the lane had no room; a later poll returns it again. Must be
     /// called before any other entry.
     pub fn take_back(&mut self, burst: &OperationBurst) {
-        self.cx.stir();
+        self.cx.mark_dirty();
         self.one_sided.take_back(burst);
     }
 
