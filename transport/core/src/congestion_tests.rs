@@ -556,7 +556,7 @@ fn pacer__makes_good_for_a_late_host_and_not_for_idleness() {
     assert_eq!(pacer.next(), at(1_001));
     pacer.sent(at(1_007), 1_000, &late);
     assert_eq!(pacer.next(), at(1_002), "six milliseconds are left");
-    pacer.rest();
+    pacer.mark_idle();
     pacer.sent(at(1_007), 1_000, &late);
     assert_eq!(pacer.next(), at(1_004), "two quanta, less this burst");
     pacer.sent(at(1_050), 1_000, &late);

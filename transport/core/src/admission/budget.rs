@@ -270,7 +270,7 @@ impl Budget {
     }
 
     /// No stream has demand: the time until one does is not measured.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn stop_interval(&mut self) {
         self.interval = None;
     }
 

@@ -128,7 +128,7 @@ fn rest__is_no_measurement() {
     let mut budget = Budget::new();
     let now = run(&mut budget, 1, 100, 2);
     let before = budget.bytes(now);
-    budget.rest();
+    budget.stop_interval();
     let now = run(&mut budget, 60_000, 20, 2);
     assert!(budget.bytes(now) >= before * 7 / 8);
 }

@@ -45,16 +45,16 @@ enum Phase {
 
 /// Judges whether fast mode pays.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Judge {
+pub(super) struct FastTrial {
     phase: Phase,
     since: Instant,
     arrived: u64,
     moved: u64,
 }
 
-impl Judge {
-    pub(super) fn new() -> Judge {
-        Judge {
+impl FastTrial {
+    pub(super) fn new() -> FastTrial {
+        FastTrial {
             phase: Phase::Fair,
             since: Instant::ZERO,
             arrived: 0,
@@ -68,7 +68,7 @@ impl Judge {
     }
 
     /// Takes the report of a stream while several share the link: bytes arrived, and of those, bytes moved.
-    pub(super) fn hear(&mut self, now: Instant, arrived: u64, moved: u64) {
+    pub(super) fn record(&mut self, now: Instant, arrived: u64, moved: u64) {
         self.arrived += arrived;
         self.moved += moved;
         let wait = match self.phase {
@@ -85,7 +85,7 @@ impl Judge {
             Phase::Trial(_) => Phase::Vain,
             Phase::Fair | Phase::Fast | Phase::Vain => Phase::Fair,
         };
-        *self = Judge {
+        *self = FastTrial {
             phase,
             since: now,
             arrived: 0,

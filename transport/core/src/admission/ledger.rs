@@ -1,7 +1,7 @@
 //! Tracks the demands of all connections at one receiver, and answers each with an allowance.
 
 use super::budget::{Budget, News};
-use super::fast::{FastAnswer, HOLD, Judge};
+use super::fast::{FastAnswer, FastTrial, HOLD};
 use super::share::{self, Claim, SharingRule};
 use super::{Allowance, Demand, Schedule};
 use crate::Instant;
@@ -31,7 +31,7 @@ struct Member {
     share: u64,
     /// Bytes it is likely to use: bounded for a connection that used little of its share.
     likely: u64,
-    /// `demand.arrived` at the last judgement.
+    /// `demand.arrived` at the last limit.
     arrived_before: u64,
     /// Bytes that its allowances since then permitted.
     good_for: u64,
@@ -65,14 +65,14 @@ impl Member {
         u32::try_from(rounds).unwrap_or(u32::MAX)
     }
 
-    /// Bytes that arrived since the last judgement.
+    /// Bytes that arrived since the last limit.
     fn brought(&self) -> u64 {
         self.demand.arrived - self.arrived_before
     }
 
     /// Limits it if it brought less than [`UNUSED_PART`] of what its allowance permitted, where all streams together
     /// brought `all_brought` of `all_good_for`.
-    fn judge(&mut self, all_brought: u64, all_good_for: u64) {
+    fn limit_share(&mut self, all_brought: u64, all_good_for: u64) {
         let brought = self.brought();
         let fair = u128::from(self.good_for) * u128::from(all_brought);
         let fair = (fair / u128::from(all_good_for.max(1))) as u64;
@@ -120,7 +120,7 @@ pub struct Ledger {
     streams: BTreeMap<u64, Member>,
     next_id: u64,
     budget: Budget,
-    judge: Judge,
+    fast_trial: FastTrial,
     /// Streams with demand or outstanding bytes.
     active: usize,
     /// Sum of the streams' counted bytes.
@@ -148,7 +148,7 @@ impl Ledger {
             streams: BTreeMap::new(),
             next_id: 0,
             budget: Budget::new(),
-            judge: Judge::new(),
+            fast_trial: FastTrial::new(),
             active: 0,
             counted: 0,
             dealt_at: Instant::ZERO,
@@ -259,7 +259,7 @@ impl Ledger {
         if interval_over || now >= self.slice_ends || self.stale && soon {
             self.accrue(now);
             if interval_over {
-                self.judge_use();
+                self.limit_shares();
             }
             self.deal(now);
         }
@@ -303,14 +303,14 @@ impl Ledger {
             stream.share = self.budget.bytes(now) / self.active.max(1) as u64;
         }
         if contended {
-            self.judge.hear(now, arrived, moved);
+            self.fast_trial.record(now, arrived, moved);
         }
         let over = self.budget.hear(now, news);
         if over {
             self.streams.values_mut().for_each(|it| it.lost = false);
         }
         if self.active == 0 {
-            self.budget.rest();
+            self.budget.stop_interval();
         }
         Some(over)
     }
@@ -348,12 +348,12 @@ impl Ledger {
 
     /// Limits the streams that used much less of their allowance in the past interval than all did together: when hosts
     /// are late, all are.
-    fn judge_use(&mut self) {
+    fn limit_shares(&mut self) {
         let active = || self.streams.values().filter(|it| it.is_active());
         let brought: u64 = active().map(Member::brought).sum();
         let good_for: u64 = active().map(|it| it.good_for).fold(0, u64::saturating_add);
         for stream in self.streams.values_mut().filter(|it| it.is_active()) {
-            stream.judge(brought, good_for);
+            stream.limit_share(brought, good_for);
         }
     }
 
@@ -393,7 +393,7 @@ impl Ledger {
             (Some((id, _)), _) => Plan::Asked(id),
             (None, Schedule::Fast) => Plan::Turns,
             (None, Schedule::Shortest) => Plan::Shortest,
-            (None, Schedule::Automatic) if self.judge.is_fast() => Plan::Turns,
+            (None, Schedule::Automatic) if self.fast_trial.is_fast() => Plan::Turns,
             (None, Schedule::Automatic | Schedule::Fair) => Plan::Weighted,
         }
     }

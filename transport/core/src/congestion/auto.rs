@@ -81,7 +81,7 @@ impl Auto {
         }
     }
 
-    fn judge(&mut self, now: Instant, sample: &Sample) {
+    fn choose_model(&mut self, now: Instant, sample: &Sample) {
         self.rtt = Some(sample.min_rtt);
         self.received += sample.received;
         self.queued = (sample.rtt > LAN_QUEUE).then(|| {
@@ -149,7 +149,7 @@ impl Congestion for Auto {
         self.chosen().wants_marks()
     }
     fn on_progress(&mut self, now: Instant, sample: &Sample) {
-        self.judge(now, sample);
+        self.choose_model(now, sample);
         if !self.is_lan {
             self.model.on_progress(now, sample);
         }

@@ -158,7 +158,7 @@ impl Pacer {
     }
 
     /// The sender ran out of payload.
-    pub(crate) fn rest(&mut self) {
+    pub(crate) fn mark_idle(&mut self) {
         self.idle = true;
     }
 }

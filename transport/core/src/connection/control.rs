@@ -147,13 +147,13 @@ impl Connection {
 
     fn on_request_to_send(&mut self, rts: &RequestToSend) -> Result<(), DropReason> {
         if self.receiving.on_request_to_send(&mut self.cx, rts)? {
-            self.meet(rts);
+            self.match_target(rts);
         }
         Ok(())
     }
 
     /// Matches a new announcement with its target.
-    pub(super) fn meet(&mut self, rts: &RequestToSend) {
+    pub(super) fn match_target(&mut self, rts: &RequestToSend) {
         let Connection {
             cx,
             receiving,

@@ -87,7 +87,7 @@ impl Connection {
         };
         self.cx.enter(now);
         if self.receiving.on_request_to_send(&mut self.cx, &rts)? {
-            self.meet(&rts);
+            self.match_target(&rts);
         }
         Ok(())
     }
@@ -152,7 +152,7 @@ impl Connection {
             let awaited = header.flags.contains(Flags::AWAITED);
             let execute = |number| one_sided.on_bare_message(cx, receiving, number, rts, awaited);
             if !bare.is_some_and(execute) {
-                self.meet(rts);
+                self.match_target(rts);
             }
             self.receiving.hold(&mut self.cx, rts)?;
         }

@@ -94,7 +94,7 @@ impl OneSided {
         }
         .with_wide(rts.length);
         let taken = self.take_message(cx, receiving, &header, 0);
-        self.judge(cx, rts.s_id, taken).is_ok_and(|_| {
+        self.report_refusal(cx, rts.s_id, taken).is_ok_and(|_| {
             self.note_executed(cx);
             true
         })

@@ -161,7 +161,7 @@ impl OneSided {
             (MESSAGES, _) => self.take_message(cx, receiving, header, len),
             _ => self.take_put(cx, header, len),
         };
-        let placement = self.judge(cx, header.s_id, outcome)?;
+        let placement = self.report_refusal(cx, header.s_id, outcome)?;
         cx.counters.bytes_received += u64::from(len);
         cx.unnumbered += u64::from(len);
         let put = header.d_id != MESSAGES && self.is_unbroken(header, len);
@@ -171,7 +171,7 @@ impl OneSided {
     }
 
     /// Reports to the peer if its operation `id`, whose turn it is, was not executed.
-    pub(super) fn judge<T>(
+    pub(super) fn report_refusal<T>(
         &mut self,
         cx: &mut Context,
         id: TransferId,

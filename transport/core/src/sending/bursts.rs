@@ -125,7 +125,7 @@ impl Sending {
         let path = &mut self.paths[cx.links.selected];
         path.pacer.sent(cx.now, len, &path.congestion);
         if rests {
-            path.pacer.rest();
+            path.pacer.mark_idle();
         }
         cx.watch_payload();
     }
