@@ -37,7 +37,7 @@ impl OneSided {
             };
             cx.push_control(complete);
         }
-        self.tell_completed(cx, sending);
+        self.report_completed(cx, sending);
     }
 
     /// The peer sent the low half of the number it expects next.
@@ -51,7 +51,7 @@ impl OneSided {
     /// The peer executed all numbered operations below `expected`.
     pub(crate) fn on_executed(&mut self, cx: &mut Context, sending: &mut Sending, expected: u32) {
         if self.confirm(cx, expected) {
-            self.tell_completed(cx, sending);
+            self.report_completed(cx, sending);
         }
     }
 
@@ -79,19 +79,19 @@ impl OneSided {
             cx.recovery.untime_operation();
             self.send_queue.go_back(cx.now);
         }
-        self.tell_completed(cx, sending);
+        self.report_completed(cx, sending);
         Ok(())
     }
 
     /// Reports the completed numbered operations, in order.
-    fn tell_completed(&mut self, cx: &mut Context, sending: &mut Sending) {
+    fn report_completed(&mut self, cx: &mut Context, sending: &mut Sending) {
         if cx.endings.len() > 0 {
             // An End that follows a message may leave now.
             cx.timers.set_earlier(Timer::Answers, cx.now);
         }
         while let Some(over) = self.send_queue.pop() {
-            if over.told {
-                tell(cx, sending, &over);
+            if over.reported {
+                report(cx, sending, &over);
             }
         }
         cx.owe(Debt::Start);
@@ -152,7 +152,7 @@ impl OneSided {
                 s_id: id,
             });
         }
-        self.tell_completed(cx, sending);
+        self.report_completed(cx, sending);
     }
 
     pub(crate) fn on_region_available(
@@ -187,7 +187,7 @@ impl OneSided {
 }
 
 /// Reports a completed numbered operation.
-fn tell(cx: &mut Context, sending: &mut Sending, over: &CompletedRequest) {
+fn report(cx: &mut Context, sending: &mut Sending, over: &CompletedRequest) {
     let Request { flags, kind, .. } = over.request;
     let id = over.id;
     let with_payload = matches!(

@@ -48,7 +48,7 @@ impl SentRequest {
     }
 
     /// Whether its outcome ends the request for the user: it is the last operation, or failed.
-    fn tells(&self) -> bool {
+    fn is_reported(&self) -> bool {
         let failed = matches!(self.outcome, Some(Outcome::Failed(_)));
         !self.cancelled && (self.part.is_none() || failed)
     }
@@ -81,7 +81,7 @@ pub(crate) struct CompletedRequest {
     pub(crate) request: Request,
     pub(crate) outcome: Outcome,
     /// Whether the user gets an event.
-    pub(crate) told: bool,
+    pub(crate) reported: bool,
 }
 
 /// Outcome of an operation, as the Responder reported it.
@@ -315,8 +315,8 @@ impl SendQueue {
     }
 
     pub(crate) fn ids(&self) -> impl Iterator<Item = TransferId> + '_ {
-        let told = |op: &&SentRequest| op.tells();
-        self.ops.iter().filter(told).map(SentRequest::id)
+        let reported = |op: &&SentRequest| op.is_reported();
+        self.ops.iter().filter(reported).map(SentRequest::id)
     }
 
     /// The Responder executed everything below `expected`. False if that number is impossible.
@@ -448,16 +448,16 @@ impl SendQueue {
         self.sent = self.sent.saturating_sub(1);
         self.occupied -= op.weight;
         self.fetches -= usize::from(matches!(op.request.kind, RequestKind::Fetch { .. }));
-        let told = SentRequest {
+        let reported = SentRequest {
             outcome: Some(outcome),
             ..op
         }
-        .tells();
+        .is_reported();
         Some(CompletedRequest {
             id: op.id(),
             request: op.request,
             outcome,
-            told,
+            reported,
         })
     }
 

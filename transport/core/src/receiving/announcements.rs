@@ -55,7 +55,7 @@ impl Receiving {
             InboundState::Receiving => {
                 if self.inbox.get(slot.id).is_some_and(|it| it.in_advance) {
                     // Its source asks until it knows that the announcement was heard.
-                    self.tell_progress(cx, slot.id);
+                    self.report_progress(cx, slot.id);
                 }
                 self.repeat_grants(cx, slot.id);
                 self.ask_for_rest(cx, rts.sequence);

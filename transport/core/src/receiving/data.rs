@@ -32,7 +32,7 @@ impl Receiving {
         let placed = self.place(cx, header, len, stu);
         // A complete Transfer has just been confirmed, with its progress; a Get has not.
         if asked && (placed.is_err() || got || self.inbox.get(header.d_id).is_some()) {
-            self.tell_progress(cx, header.d_id);
+            self.report_progress(cx, header.d_id);
         }
         placed
     }
@@ -79,7 +79,7 @@ impl Receiving {
         let arrival = self.inbox.arrivals.get_mut(header.b_num);
         if header.flags.contains(Flags::SEND_STATE) && (dropped || arrival.is_some()) {
             let id = arrival.map_or(0, |it| it.id());
-            self.tell_progress(cx, id);
+            self.report_progress(cx, id);
         }
     }
 

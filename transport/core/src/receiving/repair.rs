@@ -34,7 +34,7 @@ struct SeenOfPath {
     /// Payload bytes that it brought for the first time.
     received: u64,
     /// The newest burst reported to the sender, other than with a request for missing ranges.
-    told: u32,
+    reported: u32,
 }
 
 /// The receiver's knowledge of the sender's bursts.
@@ -328,11 +328,11 @@ impl Receiving {
         let (id, b_num, reached) = (block.transfer, block.b_num, block.reached);
         cx.recovery.untime(Timed::Grant(id));
         if self.is_got(sequence) {
-            self.tell_paths(cx, id, None);
+            self.report_paths(cx, id, None);
             return self.get_ranges(cx, sequence, ranges);
         }
         // The request for missing ranges reports the latest path.
-        self.tell_paths(cx, id, Some(self.seen.latest));
+        self.report_paths(cx, id, Some(self.seen.latest));
         if reached == 0 {
             self.inbox.grants.repeated(sequence);
             self.send_grant(cx, sequence);
@@ -371,7 +371,7 @@ impl Receiving {
     }
 
     /// Reports the connection's progress to the sender, whose SEND_STATE asked for it.
-    pub(super) fn tell_progress(&mut self, cx: &mut Context, id: TransferId) {
+    pub(super) fn report_progress(&mut self, cx: &mut Context, id: TransferId) {
         let state = State {
             report: self.progress(cx),
             ..self.state_of(id)
@@ -403,15 +403,15 @@ impl Receiving {
 
     /// Reports the newest bursts of those paths that the sender does not know of, so that it does not retransmit them.
     /// Excludes `known`, which another report covers.
-    fn tell_paths(&mut self, cx: &mut Context, id: TransferId, known: Option<usize>) {
+    fn report_paths(&mut self, cx: &mut Context, id: TransferId, known: Option<usize>) {
         if !cx.links.is_several() {
             return;
         }
         let latest = self.seen.latest;
         for path in 0..self.seen.paths.len() {
             let it = &mut self.seen.paths[path];
-            let news = it.told != it.burst;
-            it.told = it.burst;
+            let news = it.reported != it.burst;
+            it.reported = it.burst;
             if Some(path) != known && news {
                 self.seen.latest = path;
                 // Must precede the request for missing ranges, whichever path is shorter. It is no progress report,

@@ -86,7 +86,7 @@ pub(crate) struct Timing {
 const RATE_SPAN: Duration = Duration::from_millis(1);
 
 /// Answers remembered in that time.
-const TOLD_IN_SPAN: u32 = 8;
+const REPORTS_IN_SPAN: u32 = 8;
 
 /// Bursts of a path remembered after they were seen, to tell which path lost a range.
 const MAX_PASSED: usize = 256;
@@ -107,7 +107,7 @@ pub(crate) struct SentLog {
     /// Arrival of the newest reported burst.
     arrival: Option<Arrival>,
     /// Earlier reports, oldest first. The first is as old as a rate's span, or none is.
-    told: VecDeque<ReportedState>,
+    reports: VecDeque<ReportedState>,
     /// Bytes sent when the present round began.
     round: u64,
     /// Bytes sent when the receiver was last asked for its progress.
@@ -143,7 +143,7 @@ impl SentLog {
             settled: 0,
             known: Reported::default(),
             arrival: None,
-            told: VecDeque::new(),
+            reports: VecDeque::new(),
             round: 0,
             asked: 0,
             forgotten: 0,
@@ -227,9 +227,9 @@ impl SentLog {
             self.known.at = at;
             self.seen_sent = at;
             self.arrival = None;
-            self.told.clear();
+            self.reports.clear();
         }
-        let now = self.told();
+        let now = self.newest_report();
         self.total += u64::from(len);
         if self.log.len() >= MAX_FLIGHT {
             self.log.pop_front();
@@ -243,7 +243,7 @@ impl SentLog {
             start,
             len,
             total: self.total,
-            base: self.told.front().copied().unwrap_or(now),
+            base: self.reports.front().copied().unwrap_or(now),
             limited: false,
         });
         let last = u32::MAX >> self.path_bits;
@@ -254,7 +254,7 @@ impl SentLog {
         };
     }
 
-    fn told(&self) -> ReportedState {
+    fn newest_report(&self) -> ReportedState {
         ReportedState {
             known: self.known,
             seen_sent: self.seen_sent,
@@ -264,15 +264,15 @@ impl SentLog {
     }
 
     /// Remembers the newest report.
-    fn note_told(&mut self) {
-        let newest = self.told();
-        let span = RATE_SPAN / TOLD_IN_SPAN;
+    fn note_report(&mut self) {
+        let newest = self.newest_report();
+        let span = RATE_SPAN / REPORTS_IN_SPAN;
         let since = |it: &ReportedState| newest.known.at - it.known.at;
-        if self.told.back().is_none_or(|last| since(last) >= span) {
-            self.told.push_back(newest);
+        if self.reports.back().is_none_or(|last| since(last) >= span) {
+            self.reports.push_back(newest);
         }
-        while self.told.get(1).is_some_and(|it| since(it) >= RATE_SPAN) {
-            self.told.pop_front();
+        while self.reports.get(1).is_some_and(|it| since(it) >= RATE_SPAN) {
+            self.reports.pop_front();
         }
     }
 
@@ -388,7 +388,7 @@ impl SentLog {
             late: !lateness.sum().is_zero(),
         };
         self.arrival = Some(arrival);
-        self.note_told();
+        self.note_report();
         let at_arrival = sent.base.arrival.and_then(|it| arrival.rate_since(&it));
         // Some answers, to questions about missing ranges, carry no sum: bytes that arrived before them did not arrive
         // since.
