@@ -516,7 +516,7 @@ def test_delivery__a_call_that_waits_for_its_own_returns(
         assert place == pattern(10_000).tobytes()
 
 
-def test_delivery__silent_is_held_back_until_asked_for(
+def test_delivery__silent_is_deferred_until_asked_for(
     pair: Pair, executor: ThreadPoolExecutor
 ) -> None:
     ours, peers = pair

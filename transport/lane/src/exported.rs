@@ -23,7 +23,7 @@ impl Exporter {
     fn revoke(&self, handle: u32) {
         let mut revoked = self.revoked.lock().unwrap_or_else(PoisonError::into_inner);
         revoked.push(handle);
-        self.grace.tell();
+        self.grace.announce();
     }
 
     /// Handles revoked since the last call.

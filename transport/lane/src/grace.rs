@@ -39,7 +39,7 @@ impl GracePeriods {
     }
 
     /// Announces a removal to turns that begin from now on.
-    pub(crate) fn tell(&self) {
+    pub(crate) fn announce(&self) {
         // A swap instead of a store, because a turn that learns of two removals at once must see the writes before
         // both.
         self.news.swap(true, Ordering::Release);

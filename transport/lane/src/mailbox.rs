@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 pub(crate) struct Mailbox<T> {
     items: Submissions<T>,
     /// The reader was notified since it last found nothing.
-    told: AtomicBool,
+    notified: AtomicBool,
     /// Notifications that were sent and not yet taken back. Only the reader accesses it.
     owed: AtomicU64,
 }
@@ -21,7 +21,7 @@ impl<T> Default for Mailbox<T> {
     fn default() -> Mailbox<T> {
         Mailbox {
             items: Submissions::default(),
-            told: AtomicBool::new(false),
+            notified: AtomicBool::new(false),
             owed: AtomicU64::new(0),
         }
     }
@@ -34,22 +34,22 @@ impl<T> Mailbox<T> {
         // Nothing closes the queue: both ends hold it.
         let _ = self.items.push(item);
         // A swap, because a reader that sees the flag must see the item.
-        !self.told.swap(true, Ordering::AcqRel)
+        !self.notified.swap(true, Ordering::AcqRel)
     }
 
-    /// Takes all items, in exchange for `empty`. A call that finds none takes back notifications: `untell` returns how
-    /// many arrived since its last call. The next such call takes back notifications that arrive late.
-    pub(crate) fn take(&self, empty: VecDeque<T>, untell: impl FnOnce() -> u64) -> VecDeque<T> {
+    /// Takes all items, in exchange for `empty`. A call that finds none takes back notifications: `take_back` returns
+    /// how many arrived since its last call. The next such call takes back notifications that arrive late.
+    pub(crate) fn take(&self, empty: VecDeque<T>, take_back: impl FnOnce() -> u64) -> VecDeque<T> {
         let items = self.items.take(empty);
         let owed = self.owed.load(Ordering::Relaxed);
-        let told = owed > 0 || self.told.load(Ordering::Relaxed);
-        if !items.is_empty() || !told {
+        let notified = owed > 0 || self.notified.load(Ordering::Relaxed);
+        if !items.is_empty() || !notified {
             return items;
         }
-        let untold = untell();
+        let taken_back = take_back();
         // A writer that adds an item from now on notifies again; items added before are seen now.
-        let told = u64::from(self.told.swap(false, Ordering::AcqRel));
-        let owed = (owed + told).saturating_sub(untold);
+        let notified = u64::from(self.notified.swap(false, Ordering::AcqRel));
+        let owed = (owed + notified).saturating_sub(taken_back);
         self.owed.store(owed, Ordering::Relaxed);
         self.items.take(items)
     }

@@ -124,7 +124,7 @@ fn grace__what_was_taken_away_is_touched_by_no_turn() {
                 theirs.0.leave();
             }
         });
-        shared.0.tell();
+        shared.0.announce();
         shared.0.wait();
         shared.1.with_mut(|it| assert!(!it.is_null()));
         turning.join().unwrap();
@@ -140,7 +140,7 @@ fn grace__turns_are_told_of_all_that_is_taken_away() {
                 let theirs = Arc::clone(&shared);
                 thread::spawn(move || {
                     theirs.1.fetch_add(1, Ordering::Release);
-                    theirs.0.tell();
+                    theirs.0.announce();
                 })
             })
             .collect();
@@ -420,18 +420,18 @@ fn errand__what_is_over_by_itself_is_seen() {
 
 /// The notifications that a reader sleeps on, and takes back.
 #[derive(Default)]
-struct Told {
+struct Notifications {
     times: AtomicUsize,
     notify: Notify,
 }
 
-impl Told {
-    fn tell(&self) {
+impl Notifications {
+    fn notify(&self) {
         self.times.fetch_add(1, Ordering::Release);
         self.notify.notify();
     }
 
-    fn untell(&self) -> u64 {
+    fn take_back(&self) -> u64 {
         self.times.swap(0, Ordering::Acquire) as u64
     }
 
@@ -443,21 +443,21 @@ impl Told {
 }
 
 #[test]
-fn mailbox__no_item_is_slept_through_and_no_telling_is_left() {
+fn mailbox__no_item_is_slept_through_and_no_notification_is_left() {
     // Two items have too many orders to try all.
     let mut few = loom::model::Builder::new();
     few.preemption_bound = Some(3);
     few.check(|| {
-        let shared = Arc::new((Mailbox::default(), Told::default()));
+        let shared = Arc::new((Mailbox::default(), Notifications::default()));
         let theirs = Arc::clone(&shared);
         let putting = thread::spawn(move || {
             for item in 0..2 {
                 if theirs.0.push(item) {
-                    theirs.1.tell();
+                    theirs.1.notify();
                 }
             }
         });
-        let look = || shared.0.take(VecDeque::new(), || shared.1.untell());
+        let look = || shared.0.take(VecDeque::new(), || shared.1.take_back());
         let mut seen = vec![];
         while seen.len() < 2 {
             let found = look();
@@ -470,6 +470,6 @@ fn mailbox__no_item_is_slept_through_and_no_telling_is_left() {
         putting.join().unwrap();
         // Otherwise its descriptor would end every later sleep.
         let left = (0..2).map(|_| look().len()).sum::<usize>();
-        assert_eq!((left, shared.1.untell()), (0, 0));
+        assert_eq!((left, shared.1.take_back()), (0, 0));
     });
 }

@@ -69,11 +69,11 @@ struct Shared {
 struct List {
     completions: VecDeque<(u64, Completion)>,
     /// How many completions at the front keep the descriptor readable.
-    told: usize,
+    notified: usize,
     /// Places reserved for completions that are being moved here.
     held: usize,
     /// Connections that wait for room.
-    starved: Vec<Waker>,
+    waiting_for_room: Vec<Waker>,
 }
 
 impl CompletionQueue {
@@ -93,9 +93,9 @@ impl CompletionQueue {
         })?;
         let list = List {
             completions,
-            told: 0,
+            notified: 0,
             held: 0,
-            starved: vec![],
+            waiting_for_room: vec![],
         };
         Ok(CompletionQueue {
             shared: Arc::new(Shared {
@@ -124,15 +124,15 @@ impl CompletionQueue {
         tag: u64,
         mut next: impl FnMut() -> Option<(Completion, bool)>,
     ) -> (usize, bool) {
-        let (mut count, mut told) = (0, false);
+        let (mut count, mut notified) = (0, false);
         let mut place = Place::hold(self);
         while place.held
             && let Some((completion, wakes)) = next()
         {
-            told |= place.put(tag, completion, wakes);
+            notified |= place.put(tag, completion, wakes);
             count += 1;
         }
-        (count, told)
+        (count, notified)
     }
 
     fn has_room(&self, list: &List) -> bool {
@@ -143,8 +143,8 @@ impl CompletionQueue {
     pub(crate) fn has_room_or_wakes(&self, waker: &Waker) -> bool {
         let mut list = self.list();
         let room = self.has_room(&list);
-        if !room && !list.starved.contains(waker) {
-            list.starved.push(waker.clone());
+        if !room && !list.waiting_for_room.contains(waker) {
+            list.waiting_for_room.push(waker.clone());
         }
         room
     }
@@ -212,12 +212,14 @@ impl CompletionQueue {
 
     /// Updates the counts after the first `count` were removed.
     fn taken(&self, mut list: MutexGuard<'_, List>, count: usize) {
-        if list.told > 0 && list.told <= count {
+        if list.notified > 0 && list.notified <= count {
             let _ = rustix::io::read(&self.shared.event, &mut [0; 8]);
         }
-        list.told = list.told.saturating_sub(count);
+        list.notified = list.notified.saturating_sub(count);
         if count > 0 {
-            list.starved.drain(..).for_each(|waker| waker.wake());
+            list.waiting_for_room
+                .drain(..)
+                .for_each(|waker| waker.wake());
         }
     }
 
@@ -235,7 +237,7 @@ impl CompletionQueue {
         }
         loop {
             let list = self.list();
-            if list.told > 0 {
+            if list.notified > 0 {
                 return Ok(self.take(list));
             }
             drop(list);
@@ -290,15 +292,15 @@ impl<'a> Place<'a> {
         self.held = self.queue.has_room(list);
         list.held += usize::from(self.held);
         let len = list.completions.len();
-        let told = wakes || len == shared.capacity;
-        if told && list.told == 0 {
+        let notified = wakes || len == shared.capacity;
+        if notified && list.notified == 0 {
             // A full counter is readable as well.
             let _ = rustix::io::write(&shared.event, &1u64.to_ne_bytes());
         }
-        if told {
-            list.told = len;
+        if notified {
+            list.notified = len;
         }
-        told
+        notified
     }
 }
 
@@ -308,7 +310,9 @@ impl Drop for Place<'_> {
         if self.held {
             let mut list = self.queue.list();
             list.held -= 1;
-            list.starved.drain(..).for_each(|waker| waker.wake());
+            list.waiting_for_room
+                .drain(..)
+                .for_each(|waker| waker.wake());
         }
     }
 }
@@ -348,17 +352,17 @@ mod tests {
     #[test]
     fn fill__takes_completions_without_the_lock() {
         let queue = CompletionQueue::new(4).expect("a queue");
-        let (tell, told) = mpsc::channel();
+        let (notify, notified) = mpsc::channel();
         // The test does not join this thread, which would hang if the lock were held.
         std::thread::spawn(move || {
             let mut next = [completion()].into_iter();
             let filled = queue.fill(7, || {
-                let _ = tell.send(queue.len());
+                let _ = notify.send(queue.len());
                 Some((next.next()?, true))
             });
             assert_eq!(filled, (1, true));
         });
-        let wait = || told.recv_timeout(Duration::from_secs(20));
+        let wait = || notified.recv_timeout(Duration::from_secs(20));
         assert_eq!((wait(), wait()), (Ok(0), Ok(1)));
     }
 

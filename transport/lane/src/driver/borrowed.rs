@@ -153,7 +153,7 @@ impl<L: Lane> Driver<L> {
             return Err(DriverError::TimedOut(timeout.unwrap_or_default()));
         }
         let completion = self.completions.take(id);
-        self.tell_unread();
+        self.report_unread();
         completion.ok_or_else(|| self.closed_error())
     }
 

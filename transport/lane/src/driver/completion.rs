@@ -84,7 +84,7 @@ pub(super) struct Held {
     pub(super) region: RegionId,
     pub(super) completion: Completion,
     /// Whether to report its end.
-    told: bool,
+    reported: bool,
 }
 
 /// How a request ended.
@@ -169,28 +169,29 @@ impl<L: Lane> Driver<L> {
                 }
             }
         }
-        if self.completions.has_untold() && self.core.announced().is_some() {
+        if self.completions.has_unnotified() && self.core.announced().is_some() {
             // The peer waits for a receive, and memory for it may be in a completion that no wait returned for.
-            self.completions.tell_all();
+            self.completions.notify_all();
         }
-        self.tell_unread();
+        self.report_unread();
     }
 
     /// Sets how many completions were taken and not yet read by the user: the peer waits for such a user as it does for
     /// one that takes none.
     pub fn set_kept(&mut self, kept: usize) {
         self.kept = kept;
-        self.tell_unread();
+        self.report_unread();
     }
 
-    pub(super) fn tell_unread(&mut self) {
-        self.core.set_unread(self.completions.told() + self.kept);
+    pub(super) fn report_unread(&mut self) {
+        self.core
+            .set_unread(self.completions.notified() + self.kept);
     }
 
     /// Takes the next completion that is there already and not deferred.
     pub fn next_completion(&mut self) -> Option<Completion> {
         let next = self.completions.pop()?;
-        self.tell_unread();
+        self.report_unread();
         Some(next)
     }
 
@@ -201,9 +202,9 @@ impl<L: Lane> Driver<L> {
             posted.awaited = true;
             return true;
         }
-        let told = self.completions.tell(id);
-        self.tell_unread();
-        told || self.held.iter().any(|held| held.completion.id == id)
+        let found = self.completions.notify(id);
+        self.report_unread();
+        found || self.held.iter().any(|held| held.completion.id == id)
     }
 
     /// Reports the end of a request that was over when it was posted, unless the user wants no report.
@@ -217,7 +218,7 @@ impl<L: Lane> Driver<L> {
         if info.report.signalled || done.result.is_err() {
             self.completions
                 .push(Completion::of_direct(done, info, memory));
-            self.tell_unread();
+            self.report_unread();
         }
         id
     }
@@ -236,9 +237,9 @@ impl<L: Lane> Driver<L> {
             Some(Ok(_)) if posted.faulted => Err(TransferError::Refused(Reason::MemoryFault)),
             result => result.unwrap_or(Ok(posted.len)),
         };
-        let told = !posted.abandoned && (posted.info.report.signalled || result.is_err());
+        let reported = !posted.abandoned && (posted.info.report.signalled || result.is_err());
         let held = posted.region.filter(|&region| self.lane.holds(region));
-        if !told && held.is_none() {
+        if !reported && held.is_none() {
             return self.controls.give_back(posted.info.control);
         }
         let control = self.take_control(&posted, it.control);
@@ -258,12 +259,12 @@ impl<L: Lane> Driver<L> {
             Some(region) => self.held.push(Held {
                 region,
                 completion,
-                told,
+                reported,
             }),
             None => self.completions.push(completion),
         }
         if posted.awaited {
-            self.completions.tell(it.id);
+            self.completions.notify(it.id);
         }
     }
 
@@ -274,10 +275,10 @@ impl<L: Lane> Driver<L> {
         }
         let lane = &self.lane;
         let released = self.held.extract_if(.., |held| !lane.holds(held.region));
-        let told = released
-            .filter(|held| held.told)
+        let completions = released
+            .filter(|held| held.reported)
             .map(|held| held.completion);
-        told.for_each(|completion| self.completions.push(completion));
+        completions.for_each(|completion| self.completions.push(completion));
     }
 
     /// Takes the received control out of its slot, and frees the slot.

@@ -1,25 +1,25 @@
 //! Queues completions in order until the user takes them, and tracks which ones the user may see.
 //!
 //! ```text
-//!  front  | told: a wait returns | shown: taken by a poll | deferred  |  back
+//!  front  | notified: a wait returns | visible: taken by a poll | deferred  |  back
 //! ```
 //!
-//! A completion that wakes moves itself and all before it to told. A polled one moves them to shown. A silent one is
-//! deferred until one after it is shown.
+//! A completion that wakes makes itself and all before it notified. A polled one makes them visible. A silent one is
+//! deferred until one after it is visible.
 
 use super::Completion;
 use std::collections::VecDeque;
 use zerolane_core::{Delivery, TransferId};
 
-/// The queue. `told <= shown <= list.len()`.
+/// The queue. `notified <= visible <= list.len()`.
 #[derive(Default)]
 pub(super) struct Completions {
     list: VecDeque<Completion>,
     /// The number at the front for which a wait returns.
-    told: usize,
+    notified: usize,
     /// The number at the front that may be taken.
-    shown: usize,
-    /// The connection is over: no later completion can show deferred ones.
+    visible: usize,
+    /// The connection is over: no later completion can make deferred ones visible.
     ended: bool,
 }
 
@@ -30,46 +30,46 @@ impl Completions {
         let polled = completion.delivery == Delivery::Polled;
         self.list.push_back(completion);
         if wakes || self.ended {
-            self.tell_all();
+            self.notify_all();
         } else if polled {
-            self.shown = self.list.len();
+            self.visible = self.list.len();
         }
     }
 
     /// Takes the next one that may be taken.
     pub(super) fn pop(&mut self) -> Option<Completion> {
-        self.shown = self.shown.checked_sub(1)?;
-        self.told = self.told.saturating_sub(1);
+        self.visible = self.visible.checked_sub(1)?;
+        self.notified = self.notified.saturating_sub(1);
         self.list.pop_front()
     }
 
     /// Takes the completion of request `id` out of order.
     pub(super) fn take(&mut self, id: TransferId) -> Option<Completion> {
         let place = self.place(id)?;
-        self.told -= usize::from(place < self.told);
-        self.shown -= usize::from(place < self.shown);
+        self.notified -= usize::from(place < self.notified);
+        self.visible -= usize::from(place < self.visible);
         self.list.remove(place)
     }
 
-    /// Moves the completion of request `id`, and all before it, to told. False if it is not in the queue.
-    pub(super) fn tell(&mut self, id: TransferId) -> bool {
+    /// Makes the completion of request `id`, and all before it, notified. False if it is not in the queue.
+    pub(super) fn notify(&mut self, id: TransferId) -> bool {
         let Some(place) = self.place(id) else {
             return false;
         };
-        self.told = self.told.max(place + 1);
-        self.shown = self.shown.max(self.told);
+        self.notified = self.notified.max(place + 1);
+        self.visible = self.visible.max(self.notified);
         true
     }
 
-    pub(super) fn tell_all(&mut self) {
-        self.told = self.list.len();
-        self.shown = self.told;
+    pub(super) fn notify_all(&mut self) {
+        self.notified = self.list.len();
+        self.visible = self.notified;
     }
 
-    /// Ends the connection: later completions are told at once.
+    /// Ends the connection: later completions are notified at once.
     pub(super) fn end(&mut self) {
         self.ended = true;
-        self.tell_all();
+        self.notify_all();
     }
 
     /// The number in the queue.
@@ -78,18 +78,18 @@ impl Completions {
     }
 
     /// The number for which a wait returns.
-    pub(super) fn told(&self) -> usize {
-        self.told
+    pub(super) fn notified(&self) -> usize {
+        self.notified
     }
 
     /// The number that may be taken.
-    pub(super) fn shown(&self) -> usize {
-        self.shown
+    pub(super) fn visible(&self) -> usize {
+        self.visible
     }
 
     /// Whether there are completions for which no wait returns.
-    pub(super) fn has_untold(&self) -> bool {
-        self.told < self.list.len()
+    pub(super) fn has_unnotified(&self) -> bool {
+        self.notified < self.list.len()
     }
 
     fn place(&self, id: TransferId) -> Option<usize> {

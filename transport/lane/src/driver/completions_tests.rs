@@ -1,4 +1,4 @@
-//! Tests that completions are told, shown and deferred in order.
+//! Tests that completions are notified, visible and deferred in order.
 #![allow(non_snake_case)]
 use super::*;
 use crate::driver::{MessageControl, WorkKind};
@@ -33,28 +33,32 @@ fn taken(queue: &mut Completions) -> Vec<TransferId> {
 use Delivery::{Interrupt, Polled, Silent};
 
 #[test]
-fn push__silent_is_held_back() {
+fn push__silent_is_deferred() {
     let mut queue = queue(&[Silent, Silent]);
-    assert_eq!((queue.told(), queue.shown()), (0, 0));
-    assert!(queue.has_untold());
+    assert_eq!((queue.notified(), queue.visible()), (0, 0));
+    assert!(queue.has_unnotified());
     assert!(taken(&mut queue).is_empty());
 }
 
 #[test]
 fn push__polled_is_shown_with_what_came_before() {
     let mut queue = queue(&[Silent, Polled, Silent]);
-    assert_eq!((queue.told(), queue.shown()), (0, 2));
+    assert_eq!((queue.notified(), queue.visible()), (0, 2));
     assert_eq!(taken(&mut queue), [1, 2]);
 }
 
 #[test]
-fn push__interrupt_tells_of_all_before_it() {
+fn push__interrupt_notifies_all_before_it() {
     let mut queue = queue(&[Silent, Polled, Interrupt, Polled, Silent]);
-    assert_eq!((queue.told(), queue.shown()), (3, 4));
+    assert_eq!((queue.notified(), queue.visible()), (3, 4));
     assert_eq!(queue.pop().map(|it| it.id), Some(1));
-    assert_eq!((queue.told(), queue.shown()), (2, 3), "until it is taken");
+    assert_eq!(
+        (queue.notified(), queue.visible()),
+        (2, 3),
+        "until it is taken"
+    );
     assert_eq!(taken(&mut queue), [2, 3, 4]);
-    assert_eq!((queue.told(), queue.shown()), (0, 0));
+    assert_eq!((queue.notified(), queue.visible()), (0, 0));
 }
 
 #[test]
@@ -64,25 +68,25 @@ fn push__failure_wakes() {
         result: Err(TransferError::Cancelled),
         ..completion(2, Silent)
     });
-    assert_eq!(queue.told(), 2);
+    assert_eq!(queue.notified(), 2);
 }
 
 #[test]
-fn end__tells_of_all_and_of_what_comes() {
+fn end__notifies_all_and_later_ones() {
     let mut queue = queue(&[Silent, Polled]);
     queue.end();
     queue.push(completion(3, Silent));
-    assert_eq!((queue.told(), queue.shown()), (3, 3));
+    assert_eq!((queue.notified(), queue.visible()), (3, 3));
     assert_eq!(taken(&mut queue), [1, 2, 3]);
 }
 
 #[test]
-fn tell__by_number_tells_of_what_came_before() {
+fn notify__by_number_includes_earlier_ones() {
     let mut queue = queue(&[Silent, Silent, Silent]);
-    assert!(!queue.tell(4), "not here");
-    assert!(queue.tell(2));
-    assert_eq!((queue.told(), queue.shown()), (2, 2));
-    assert!(queue.tell(1), "again is nothing");
+    assert!(!queue.notify(4), "not here");
+    assert!(queue.notify(2));
+    assert_eq!((queue.notified(), queue.visible()), (2, 2));
+    assert!(queue.notify(1), "again is nothing");
     assert_eq!(taken(&mut queue), [1, 2]);
 }
 
@@ -90,11 +94,11 @@ fn tell__by_number_tells_of_what_came_before() {
 fn take__out_of_turn_leaves_the_others_as_they_are() {
     let mut queue = queue(&[Interrupt, Polled, Silent, Silent]);
     assert_eq!(queue.take(4).map(|it| it.id), Some(4));
-    assert_eq!((queue.told(), queue.shown()), (1, 2));
+    assert_eq!((queue.notified(), queue.visible()), (1, 2));
     assert_eq!(queue.take(2).map(|it| it.id), Some(2));
-    assert_eq!((queue.told(), queue.shown()), (1, 1));
+    assert_eq!((queue.notified(), queue.visible()), (1, 1));
     assert_eq!(queue.take(1).map(|it| it.id), Some(1));
-    assert_eq!((queue.told(), queue.shown()), (0, 0));
+    assert_eq!((queue.notified(), queue.visible()), (0, 0));
     assert!(queue.take(1).is_none());
-    assert!(queue.has_untold());
+    assert!(queue.has_unnotified());
 }

@@ -371,12 +371,12 @@ impl<L: Lane> Driver<L> {
 
     /// Whether there is a completion that is not deferred.
     pub fn has_completion(&self) -> bool {
-        self.completions.shown() > 0
+        self.completions.visible() > 0
     }
 
     /// Whether there is a completion that wakes, or for which a caller waits: see [`Delivery`](crate::Delivery).
     pub fn has_notice(&self) -> bool {
-        self.completions.told() > 0
+        self.completions.notified() > 0
     }
 
     /// Whether a [`Waker`] was used since the last call.

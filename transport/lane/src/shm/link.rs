@@ -133,7 +133,7 @@ impl Link {
 
     pub(super) fn set_strict(&mut self, strict: bool) {
         self.strict = strict;
-        self.say_reading();
+        self.publish_reading();
     }
 }
 
@@ -177,7 +177,7 @@ impl Link {
     }
 
     /// Wakes the peer if it sleeps and wants to be woken by new records.
-    pub(super) fn tell_written(&self) {
+    pub(super) fn wake_if_asleep(&self) {
         if self.shared.peers_end().claim(ARRIVAL) {
             self.wake();
         }
@@ -310,17 +310,17 @@ impl Link {
             true => Reading::Works(mark),
             false => Reading::Refused,
         };
-        self.say_reading();
+        self.publish_reading();
     }
 
     /// Records that the kernel no longer permits it.
     pub(super) fn stop_reading(&mut self) {
         self.reading = Reading::Refused;
-        self.say_reading();
+        self.publish_reading();
     }
 
     /// Publishes which payload should come by reference, once that is known.
-    fn say_reading(&self) {
+    fn publish_reading(&self) {
         let from = match (self.reading, self.strict) {
             (Reading::Unknown, _) => return,
             (Reading::Works(_), true) => ALL,

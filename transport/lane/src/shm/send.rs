@@ -88,7 +88,7 @@ impl ShmLane {
         SPARE.set(scratch);
         if self.link.written() != written {
             self.sent = Some(turn.now);
-            self.link.tell_written();
+            self.link.wake_if_asleep();
         }
         // An end that announced sleep must be woken by room as well.
         if self.outgoing.is_full() && self.link.is_armed() {

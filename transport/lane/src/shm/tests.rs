@@ -846,7 +846,7 @@ fn hostile__descriptors_that_are_not_what_was_said_are_not_mapped() {
     // A lease of a place that does not exist.
     let link = &mut lane(&mut a).link;
     link.push(Kind::Region, &[&[0xff; 40]]).expect("room");
-    link.tell_written();
+    link.wake_if_asleep();
     drive(&mut a, &mut b, |_, b| b.life() == Life::Closed);
     assert_eq!(b.account().ring_fault, Some(RingFault::Record));
 }
@@ -940,7 +940,7 @@ fn say_lent(a: &mut End, memory: &OwnedFd, (len, inode, writable): (u64, u64, bo
     };
     link.pass(memory.as_fd()).expect("room");
     assert!(link.push(Kind::Region, &[&lent.emit()]).expect("room"));
-    link.tell_written();
+    link.wake_if_asleep();
 }
 
 /// A file of 8192 bytes.

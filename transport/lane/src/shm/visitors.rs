@@ -45,7 +45,7 @@ impl Visitor {
     /// Sends it a datagram. One that finds no room counts as lost: the visitor asks again.
     pub(crate) fn answer(&mut self, bytes: &[u8]) {
         if let Ok(true) = self.link.push(Kind::Datagram, &[bytes]) {
-            self.link.tell_written();
+            self.link.wake_if_asleep();
         }
     }
 

@@ -138,7 +138,7 @@ fn delivery__a_look_finds_polled_and_not_silent() {
 }
 
 #[test]
-fn delivery__silent_is_held_back_until_asked_for_by_number() {
+fn delivery__silent_is_deferred_until_asked_for_by_number() {
     let Some(mut pair) = pair() else { return };
     both(
         &mut pair,
@@ -233,7 +233,7 @@ fn delivery__a_transfer_of_no_bytes_wakes() {
 }
 
 #[test]
-fn delivery__memory_held_back_comes_back_at_the_end() {
+fn delivery__deferred_memory_comes_back_at_the_end() {
     let Some(Pair { mut a, mut b, .. }) = pair() else {
         return;
     };

@@ -63,7 +63,7 @@ impl Arrived {
     }
 
     /// Its control messages, their length in bytes, and its flags.
-    pub(crate) fn told(&self) -> (&[u64; CONTROL / 8], usize, i32) {
+    pub(crate) fn control_and_flags(&self) -> (&[u64; CONTROL / 8], usize, i32) {
         (&self.control, self.control_len, self.flags)
     }
 }

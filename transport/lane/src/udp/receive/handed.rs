@@ -179,7 +179,7 @@ impl Receiver {
         let place = self.buffers.spill.as_mut_ptr();
         self.buffers.iovs.push(super::iovec(place, SPILL));
         self.point_messages(1);
-        let (control, control_len, flags) = arrived.told();
+        let (control, control_len, flags) = arrived.control_and_flags();
         self.buffers.controls[0] = *control;
         let message = &mut self.buffers.messages[0];
         message.msg_len = arrived.bytes().len() as u32;
