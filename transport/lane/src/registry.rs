@@ -4,15 +4,15 @@
 //! generation and the span lies inside it. A closed entry keeps its generation, so that a span of an earlier one finds
 //! nothing.
 //!
-//! Other threads access an entry's memory only by an [errand](crate::errand). The registry calls the errand off before
-//! it hands out an address to write the same bytes, and before it closes the entry.
+//! Other threads access an entry's memory only by a [delegated access](crate::delegated). The registry ends it before it
+//! hands out an address to write the same bytes, and before it closes the entry.
 //!
 //! Exported memory is accessed only within a turn, which a revocation waits for
 //! ([`ExportWindow`](crate::exported::ExportWindow)), and only in the way of `shared`.
 
 use crate::cleanup::{Move, Source};
+use crate::delegated::{self, DelegatedAccess, Recall};
 use crate::digest::Digest;
-use crate::errand::{Errand, Recall, errand};
 use crate::shared::{self, Bounds};
 use crate::{LaneError, Region, exported, fault};
 use std::cell::{Cell, RefCell};
@@ -74,14 +74,14 @@ pub struct Registry {
     /// Memory of the registry itself, which lives as long as its entries.
     own: Vec<Region>,
     /// Accesses by other threads.
-    away: RefCell<Vec<Away>>,
+    delegations: RefCell<Vec<Delegation>>,
     /// Number of write accesses handed out.
     writings: Cell<u64>,
 }
 
 /// Another thread's access to posted memory.
 #[derive(Debug)]
-struct Away {
+struct Delegation {
     span: Span,
     /// Its number, if it writes.
     writes: Option<Writing>,
@@ -92,7 +92,7 @@ struct Away {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Writing(u64);
 
-impl Away {
+impl Delegation {
     /// Whether it writes bytes of `span`.
     fn writes_in(&self, span: Span) -> bool {
         let of = self.span;
@@ -291,29 +291,29 @@ impl Registry {
         Some(alone.into_iter().chain(gathered))
     }
 
-    /// Permits another thread to read `span`. The errand ends by itself, or is called off.
-    pub(crate) fn hand_out(&self, span: Span) -> Errand {
-        self.leave(span, None)
+    /// Permits another thread to read `span`. The access ends by itself, or the registry ends it.
+    pub(crate) fn delegate_read(&self, span: Span) -> DelegatedAccess {
+        self.delegate(span, None)
     }
 
     /// Permits another thread to write `span`, at the address from [`Registry::target`]. The owner must
-    /// [take](Registry::take_written) the result. Until then `span` is away, so that nothing else is put there.
-    pub(crate) fn hand_out_to_write(&self, span: Span) -> (Errand, Writing) {
+    /// [take](Registry::take_written) the result. Until then nothing else is put into `span`.
+    pub(crate) fn delegate_write(&self, span: Span) -> (DelegatedAccess, Writing) {
         let writing = Writing(self.writings.get());
         self.writings.set(writing.0 + 1);
-        (self.leave(span, Some(writing)), writing)
+        (self.delegate(span, Some(writing)), writing)
     }
 
-    fn leave(&self, span: Span, writes: Option<Writing>) -> Errand {
-        let (errand, recall) = errand();
-        let mut away = self.away.borrow_mut();
-        away.retain(|it| it.writes.is_some() || !it.recall.is_over());
-        away.push(Away {
+    fn delegate(&self, span: Span, writes: Option<Writing>) -> DelegatedAccess {
+        let (access, recall) = delegated::delegate();
+        let mut delegations = self.delegations.borrow_mut();
+        delegations.retain(|it| it.writes.is_some() || !it.recall.is_over());
+        delegations.push(Delegation {
             span,
             writes,
             recall,
         });
-        errand
+        access
     }
 
     /// Gives up a write access that will not be [taken](Registry::take_written). On return the thread no longer
@@ -323,23 +323,26 @@ impl Registry {
     }
 
     /// Whether another thread may write bytes of `span`, or wrote bytes that were not taken.
-    fn is_away(&self, span: Span) -> bool {
-        let away = self.away.borrow();
-        away.iter().any(|it| it.writes_in(span))
+    fn has_writer(&self, span: Span) -> bool {
+        let delegations = self.delegations.borrow();
+        delegations.iter().any(|it| it.writes_in(span))
     }
 
     /// Whether no other thread accesses posted memory or will.
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
-        self.away.borrow().iter().all(|it| it.recall.is_over())
+        self.delegations
+            .borrow()
+            .iter()
+            .all(|it| it.recall.is_over())
     }
 
     /// Takes the bytes that another thread reports as written. False if its access was called off, even after the
     /// write, because other bytes are in their place then.
     pub(crate) fn take_written(&self, writing: Writing) -> bool {
-        let mut away = self.away.borrow_mut();
-        let at = away.iter().position(|it| it.writes == Some(writing));
-        at.map(|at| away.swap_remove(at)).is_some()
+        let mut delegations = self.delegations.borrow_mut();
+        let at = delegations.iter().position(|it| it.writes == Some(writing));
+        at.map(|at| delegations.swap_remove(at)).is_some()
     }
 
     /// Ends all accesses of other threads to posted memory before it returns.
@@ -347,12 +350,12 @@ impl Registry {
         self.call_back(|_| true);
     }
 
-    fn call_back(&self, which: impl Fn(&Away) -> bool) {
-        let mut away = self.away.borrow_mut();
-        if away.is_empty() {
+    fn call_back(&self, which: impl Fn(&Delegation) -> bool) {
+        let mut delegations = self.delegations.borrow_mut();
+        if delegations.is_empty() {
             return;
         }
-        for it in away.extract_if(.., |it| which(it)) {
+        for it in delegations.extract_if(.., |it| which(it)) {
             it.recall.call_off();
         }
     }
@@ -369,9 +372,9 @@ impl Registry {
     }
 
     /// The address to write `span` before it is known that its bytes come next: as [`Registry::target`], but not for
-    /// memory that is away, because a wrong prediction would call off an errand.
+    /// memory that another thread writes, because a wrong prediction would end its access.
     pub(crate) fn prediction(&self, span: Span) -> Option<*mut u8> {
-        match self.is_away(span) {
+        match self.has_writer(span) {
             true => None,
             false => self.target(span),
         }
@@ -755,54 +758,54 @@ mod tests {
     fn target__calls_off_what_other_threads_were_to_write_there() {
         let mut bytes = [0; 64];
         let (registry, span) = sixty_four(&mut bytes);
-        let (errand, writing) = registry.hand_out_to_write(span.part(16, 16));
+        let (access, writing) = registry.delegate_write(span.part(16, 16));
         let apart = [span.part(0, 16), span.part(32, 32)];
         for part in apart {
-            assert!(!registry.is_away(part) && registry.target(part).is_some());
+            assert!(!registry.has_writer(part) && registry.target(part).is_some());
         }
-        assert!(registry.is_away(span.part(31, 1)));
+        assert!(registry.has_writer(span.part(31, 1)));
         assert!(registry.target(span.part(8, 9)).is_some());
-        assert!(!errand.begin(), "it was called off");
-        assert!(!registry.is_away(span) && !registry.take_written(writing));
+        assert!(!access.begin(), "it was called off");
+        assert!(!registry.has_writer(span) && !registry.take_written(writing));
         // Two threads may read the same bytes.
-        let errand = registry.hand_out(span);
-        assert!(!registry.is_away(span) && registry.target(span).is_some());
-        assert!(errand.begin());
+        let access = registry.delegate_read(span);
+        assert!(!registry.has_writer(span) && registry.target(span).is_some());
+        assert!(access.begin());
     }
 
-    /// The owner predicts arrivals into memory that is not away. Otherwise it would overwrite bytes that another thread
-    /// has written and not reported.
+    /// The owner predicts arrivals only into memory that no other thread writes. Otherwise it would overwrite bytes
+    /// that another thread has written and not reported.
     #[test]
-    fn is_away__what_was_written_until_it_is_taken() {
+    fn has_writer__what_was_written_until_it_is_taken() {
         let mut bytes = [0; 64];
         let (registry, span) = sixty_four(&mut bytes);
         let written = || {
-            let (errand, writing) = registry.hand_out_to_write(span);
-            assert!(errand.begin());
+            let (access, writing) = registry.delegate_write(span);
+            assert!(access.begin());
             writing
         };
         let writing = written();
-        assert!(registry.is_away(span), "it is over, and not taken");
-        assert!(registry.take_written(writing) && !registry.is_away(span));
+        assert!(registry.has_writer(span), "it is over, and not taken");
+        assert!(registry.take_written(writing) && !registry.has_writer(span));
         assert!(!registry.take_written(writing), "once");
         let writing = written();
         assert!(registry.target(span).is_some(), "for something else");
-        assert!(!registry.take_written(writing) && !registry.is_away(span));
+        assert!(!registry.take_written(writing) && !registry.has_writer(span));
     }
 
     #[test]
     fn target__waits_for_what_another_thread_is_writing_there() {
         let mut bytes = [0; 64];
         let (registry, span) = sixty_four(&mut bytes);
-        let (errand, _) = registry.hand_out_to_write(span);
-        assert!(errand.begin());
+        let (access, _) = registry.delegate_write(span);
+        assert!(access.begin());
         let written = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             let written = &written;
             scope.spawn(move || {
                 std::thread::sleep(std::time::Duration::from_millis(20));
                 written.store(true, std::sync::atomic::Ordering::Relaxed);
-                drop(errand);
+                drop(access);
             });
             assert!(registry.target(span.part(63, 1)).is_some());
             assert!(written.load(std::sync::atomic::Ordering::Relaxed));
@@ -816,15 +819,18 @@ mod tests {
         let mut other = [0; 64];
         // SAFETY: as above.
         let other = unsafe { registry.open(other.as_mut_ptr(), 64, memory(true)) };
-        let errands = [registry.hand_out_to_write(span).0, registry.hand_out(span)];
-        let (others, _) = registry.hand_out_to_write(other);
+        let accesses = [
+            registry.delegate_write(span).0,
+            registry.delegate_read(span),
+        ];
+        let (others, _) = registry.delegate_write(other);
         registry.close(span.region);
-        assert!(errands.iter().all(|it| !it.begin()));
+        assert!(accesses.iter().all(|it| !it.begin()));
         assert!(others.begin(), "another entry's");
         drop(others);
-        let (last, _) = registry.hand_out_to_write(other);
+        let (last, _) = registry.delegate_write(other);
         registry.call_back_all();
-        assert!(!last.begin() && registry.away.borrow().is_empty());
+        assert!(!last.begin() && registry.delegations.borrow().is_empty());
     }
 
     #[test]

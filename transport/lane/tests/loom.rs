@@ -9,10 +9,10 @@ mod sync {
     pub(crate) use loom::thread::yield_now;
 }
 
+#[path = "../src/delegated.rs"]
+mod delegated;
 #[path = "../src/doorbell.rs"]
 mod doorbell;
-#[path = "../src/errand.rs"]
-mod errand;
 #[path = "../src/grace.rs"]
 mod grace;
 // Its own tests run in the lane.
@@ -382,13 +382,13 @@ fn ring__a_record_tells_of_all_that_was_stored_before_it() {
 }
 
 #[test]
-fn errand__what_was_called_off_is_touched_no_more() {
+fn delegated__what_was_called_off_is_touched_no_more() {
     loom::model(|| {
         let memory = Arc::new(UnsafeCell::new(0));
-        let (errand, recall) = errand::errand();
+        let (access, recall) = delegated::delegate();
         let theirs = Arc::clone(&memory);
         let running = thread::spawn(move || {
-            if errand.begin() {
+            if access.begin() {
                 // loom's cell reports if the other thread accesses it, too.
                 theirs.with_mut(|it| assert!(!it.is_null()));
             }
@@ -401,13 +401,13 @@ fn errand__what_was_called_off_is_touched_no_more() {
 }
 
 #[test]
-fn errand__what_is_over_by_itself_is_seen() {
+fn delegated__what_is_over_by_itself_is_seen() {
     loom::model(|| {
         let memory = Arc::new(UnsafeCell::new(0));
-        let (errand, recall) = errand::errand();
+        let (access, recall) = delegated::delegate();
         let theirs = Arc::clone(&memory);
         let running = thread::spawn(move || {
-            assert!(errand.begin(), "nothing called it off");
+            assert!(access.begin(), "nothing called it off");
             theirs.with_mut(|it| assert!(!it.is_null()));
         });
         while !recall.is_over() {

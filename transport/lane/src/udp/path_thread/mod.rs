@@ -13,8 +13,8 @@
 //!  control, and all else    -- Free -->
 //! ```
 //!
-//! Each access to posted memory is an [errand](crate::errand), which ends with the order. The registry calls the errand
-//! off before it lets the memory be used in any other way. Both directions are bounded: by the number of buffers,
+//! Each access to posted memory is a [delegated access](crate::delegated), which ends with the order. The registry ends
+//! it before it lets the memory be used in any other way. Both directions are bounded: by the number of buffers,
 //! [`BUFFERS`], and by the number of bursts that the driver hands over at a time.
 
 mod arrived;
@@ -24,7 +24,7 @@ mod send;
 pub(crate) use arrived::Arrived;
 pub(crate) use send::SendOrder;
 
-use crate::errand::Errand;
+use crate::delegated::DelegatedAccess;
 use crate::mailbox::Mailbox;
 use crate::seal::Opening;
 use crate::{Process, Submissions, Waker, waker};
@@ -55,17 +55,17 @@ pub(crate) enum Order {
 
 /// An order to open a train into its place.
 pub(crate) struct OpenOrder {
-    pub(crate) errand: Errand,
+    pub(crate) access: DelegatedAccess,
     /// The message that holds the train, with all that surrounds it.
     pub(crate) from: Box<Arrived>,
     pub(crate) header: [u8; HEADER_LEN],
     pub(crate) payload: Range<usize>,
     pub(crate) opening: Opening,
-    /// Start of as many bytes as the payload has, which may be written while the errand is in progress.
+    /// Start of as many bytes as the payload has, which may be written while the access is in progress.
     pub(crate) place: *mut u8,
 }
 
-// SAFETY: the place is accessed only as the errand permits, in any thread.
+// SAFETY: the place is accessed only as the access permits, in any thread.
 unsafe impl Send for OpenOrder {}
 
 /// A report of the path's thread.
@@ -191,7 +191,7 @@ impl Drop for PathThread {
         if let Some(thread) = ours {
             self.channel.stop.store(true, Ordering::Release);
             self.channel.waker.wake();
-            // A thread that panicked has ended, and its errands with it.
+            // A thread that panicked has ended, and its accesses with it.
             let _ = thread.join();
         }
     }

@@ -82,7 +82,7 @@ impl<'a> Run<'a> {
 
     fn open(&mut self, order: OpenOrder) {
         let OpenOrder {
-            errand,
+            access,
             from,
             header,
             payload,
@@ -90,13 +90,13 @@ impl<'a> Run<'a> {
             place,
         } = order;
         let source = &from.bytes()[payload];
-        let opened = errand.begin().then(|| {
-            // SAFETY: the errand is in progress, so as many bytes are mapped at the place and may be written: they were
+        let opened = access.begin().then(|| {
+            // SAFETY: the access is in progress, so as many bytes are mapped at the place and may be written: they were
             // granted and not reported. Only the lane accesses them, and within the lane only this thread. The source
             // is a buffer of ours.
             unsafe { opening.open_into(&header, source, place) }
         });
-        drop(errand);
+        drop(access);
         self.free.push(from);
         self.channel.report(Report::Opened(opened));
     }

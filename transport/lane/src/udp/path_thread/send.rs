@@ -1,6 +1,6 @@
 //! Seals a burst in the path's thread and sends it.
 
-use crate::errand::Errand;
+use crate::delegated::DelegatedAccess;
 use crate::seal::{SealNumbers, TRAILER_LEN};
 use crate::udp::send::{AROUND, send_bytes};
 use socket2::Socket;
@@ -13,14 +13,14 @@ const STAGE: usize = 65_536;
 
 /// An order to seal and send a burst.
 pub(crate) struct SendOrder {
-    pub(crate) errand: Errand,
+    pub(crate) access: DelegatedAccess,
     pub(crate) burst: DataBurst,
     pub(crate) numbers: SealNumbers,
-    /// Start of the payload, in one piece, which may be read while the errand is in progress.
+    /// Start of the payload, in one piece, which may be read while the access is in progress.
     pub(crate) payload: *const u8,
 }
 
-// SAFETY: the payload is accessed only as the errand permits, in any thread.
+// SAFETY: the payload is accessed only as the access permits, in any thread.
 unsafe impl Send for SendOrder {}
 
 /// A burst that is sealed and has not left.
@@ -47,11 +47,11 @@ impl Stage {
 
     /// Seals the burst of `order`, unless the order was called off.
     pub(super) fn seal(&mut self, mut order: SendOrder) {
-        if !order.errand.begin() {
+        if !order.access.begin() {
             return;
         }
         let len = order.burst.span.len as usize;
-        // SAFETY: the errand is in progress, so as many bytes are mapped there, and nothing writes them: the memory is
+        // SAFETY: the access is in progress, so as many bytes are mapped there, and nothing writes them: the memory is
         // posted to be sent, and is neither exported nor a mapped file.
         let payload = unsafe { std::slice::from_raw_parts(order.payload, len) };
         // If the cryptography refuses, the burst counts as lost.

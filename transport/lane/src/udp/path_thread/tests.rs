@@ -89,7 +89,7 @@ fn order(opener: &mut Opener, from: Box<Arrived>, memory: &Registry, place: Span
     let bytes = from.bytes();
     let trailer: &Trailer = bytes.last_chunk().expect("a trailer");
     Order::Open(OpenOrder {
-        errand: memory.hand_out_to_write(place).0,
+        access: memory.delegate_write(place).0,
         header: HEADER,
         payload: 0..bytes.len() - TRAILER_LEN,
         opening: opener.hand_out(trailer).expect("new"),
@@ -104,7 +104,7 @@ fn thread__opens_into_the_place_and_nothing_that_was_called_off() {
     let region = Region::anonymous(8192).expect("memory");
     let (start, len) = region.raw();
     let mut memory = Registry::default();
-    // SAFETY: the region outlives the entry, and is read only when no errand is in progress.
+    // SAFETY: the region outlives the entry, and is read only when no access is in progress.
     let whole = unsafe { memory.open(start, len, MEMORY) };
     let mut sealer = Sealer::new(Cipher::Aegis128X2, Zeroizing::new(SECRET)).expect("a key");
     let mut opener = opener();
@@ -211,10 +211,10 @@ fn thread__ends_when_it_is_dropped_asleep_or_not() {
             offset: 0,
             len: 1,
         };
-        let errand = memory.hand_out(span);
+        let access = memory.delegate_read(span);
         let opening = opener().hand_out(&[0; TRAILER_LEN]).expect("new");
         channel.order(Order::Open(OpenOrder {
-            errand,
+            access,
             from: Arrived::empty(),
             header: HEADER,
             payload: 0..0,

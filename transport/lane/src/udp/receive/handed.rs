@@ -23,14 +23,14 @@ pub(super) struct Inbox {
     /// Messages not yet delivered; the first may already be recorded.
     waiting: VecDeque<(Box<Arrived>, Option<Message>)>,
     /// Trains that the thread opens, in order.
-    away: VecDeque<TrainAway>,
+    pending: VecDeque<PendingTrain>,
     /// The results of the first of them: see [`Receiver::on_opened`].
     opened: VecDeque<Option<bool>>,
 }
 
 /// A train that the thread opens.
 #[derive(Debug)]
-struct TrainAway {
+struct PendingTrain {
     number: u64,
     header: Header,
     /// Bytes of each of its datagrams except the last.
@@ -48,14 +48,14 @@ impl std::fmt::Debug for Arrived {
 impl Receiver {
     /// Receives from this thread of the path from now on, or from none. An earlier thread's messages are lost.
     pub(crate) fn begin_thread(&mut self, channel: Option<Arc<Channel>>, memory: &Registry) {
-        for train in self.inbox.take().into_iter().flat_map(|it| it.away) {
+        for train in self.inbox.take().into_iter().flat_map(|it| it.pending) {
             memory.give_up(train.writing);
         }
         self.inbox = channel.map(|channel| {
             Box::new(Inbox {
                 channel,
                 waiting: VecDeque::new(),
-                away: VecDeque::new(),
+                pending: VecDeque::new(),
                 opened: VecDeque::new(),
             })
         });
@@ -77,14 +77,14 @@ impl Receiver {
     }
 
     /// The next train whose result is known.
-    fn next_opened(&mut self) -> Option<(TrainAway, Option<bool>)> {
+    fn next_opened(&mut self) -> Option<(PendingTrain, Option<bool>)> {
         let inbox = self.inbox.as_mut()?;
         let opened = inbox.opened.pop_front()?;
-        Some((inbox.away.pop_front()?, opened))
+        Some((inbox.pending.pop_front()?, opened))
     }
 
     /// Takes the result of a train.
-    fn take_opened(&mut self, train: &TrainAway, opened: Option<bool>, turn: &mut Turn<'_>) {
+    fn take_opened(&mut self, train: &PendingTrain, opened: Option<bool>, turn: &mut Turn<'_>) {
         // Other bytes may have been put in its place since: treat the train as called off.
         let is_there = turn.memory.take_written(train.writing);
         let Some(opened) = opened.filter(|_| is_there) else {
@@ -143,10 +143,10 @@ impl Receiver {
                 self.free(arrived);
                 continue;
             };
-            let Err(arrived) = self.open_away(arrived, message, turn) else {
+            let Err(arrived) = self.open_by_thread(arrived, message, turn) else {
                 continue;
             };
-            if let Some(inbox) = self.inbox.as_mut().filter(|it| !it.away.is_empty()) {
+            if let Some(inbox) = self.inbox.as_mut().filter(|it| !it.pending.is_empty()) {
                 // It came after the trains, and the peer's word about them must not be heard before their bytes are in
                 // place.
                 inbox.waiting.push_front((arrived, Some(message)));
@@ -205,7 +205,7 @@ impl Receiver {
 
     /// Lets the thread open a message into its place, if the message is one whole sealed train for memory that only the
     /// lane accesses. Returns any other message.
-    fn open_away(
+    fn open_by_thread(
         &mut self,
         from: Box<Arrived>,
         message: Message,
@@ -236,8 +236,8 @@ impl Receiver {
         };
         self.trains.expect_headers(false);
         turn.account.rx_data_syscalls += 1;
-        let (errand, writing) = turn.memory.hand_out_to_write(place);
-        inbox.away.push_back(TrainAway {
+        let (access, writing) = turn.memory.delegate_write(place);
+        inbox.pending.push_back(PendingTrain {
             number: opening.number(),
             header,
             datagram: message.segment as u32,
@@ -245,7 +245,7 @@ impl Receiver {
             writing,
         });
         inbox.channel.order(Order::Open(OpenOrder {
-            errand,
+            access,
             payload: 0..place.len as usize,
             header: head,
             opening,

@@ -31,13 +31,13 @@ fn hand_out__of_a_train_that_came_before_calls_nothing_off() {
     let (first, second) = (sealed(), sealed());
     let handed = hand_out(&mut incoming, &memory, place, &first);
     let (opening, _) = handed.expect("new").expect("room");
-    let (errand, writing) = memory.hand_out_to_write(place);
+    let (access, writing) = memory.delegate_write(place);
     for trailer in [&first, &second] {
         let again = hand_out(&mut incoming, &memory, place, trailer);
         assert!(again.expect("new").is_none(), "it waits for the first");
     }
-    assert!(errand.begin(), "it goes on");
-    drop(errand);
+    assert!(access.begin(), "it goes on");
+    drop(access);
     assert!(memory.take_written(writing));
     incoming.opened(opening.number(), true).expect("the peer's");
     let again = hand_out(&mut incoming, &memory, place, &first);

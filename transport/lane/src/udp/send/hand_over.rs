@@ -17,24 +17,27 @@ const MOST: usize = 8;
 pub(super) struct Outbox {
     channel: Arc<Channel>,
     /// Number of bursts.
-    away: usize,
+    pending: usize,
 }
 
 impl Sender {
     /// Sends bursts by this thread of the path from now on, or by none.
     pub(crate) fn begin_thread(&mut self, channel: Option<Arc<Channel>>) {
-        self.outbox = channel.map(|channel| Outbox { channel, away: 0 });
+        self.outbox = channel.map(|channel| Outbox {
+            channel,
+            pending: 0,
+        });
     }
 
     /// Whether the thread will announce room.
     pub(crate) fn waits_for_thread(&self) -> bool {
-        self.outbox.as_ref().is_some_and(|it| it.away > 0)
+        self.outbox.as_ref().is_some_and(|it| it.pending > 0)
     }
 
     /// Hands a burst to the path's thread, or reports that there is no room. `None`: the driver must send it.
     ///
     /// The thread takes sealed bursts whose payload lies in one piece that only the lane accesses: the user gets the
-    /// memory back only after the errand was called off. Exported memory stays mapped for one turn only, and a mapped
+    /// memory back only after the access ended. Exported memory stays mapped for one turn only, and a mapped
     /// file may be gone.
     pub(super) fn hand_over(
         &mut self,
@@ -43,7 +46,7 @@ impl Sender {
     ) -> Option<io::Result<()>> {
         let outbox = self.outbox.as_mut()?;
         let no_room = || Some(Err(io::Error::from_raw_os_error(libc::EAGAIN)));
-        if outbox.away >= MOST {
+        if outbox.pending >= MOST {
             return no_room();
         }
         let order = match &mut self.protection {
@@ -60,7 +63,7 @@ impl Sender {
                 payload
                     .and_then(|payload| Some((payload, stage.sealer_mut().reserve(datagrams)?)))
                     .map(|(payload, numbers)| SendOrder {
-                        errand: turn.memory.hand_out(burst.span),
+                        access: turn.memory.delegate_read(burst.span),
                         burst: *burst,
                         numbers,
                         payload,
@@ -70,9 +73,9 @@ impl Sender {
         };
         let Some(order) = order else {
             // Bursts of a path leave in order: the peer counts overtaken ones as lost.
-            return if outbox.away > 0 { no_room() } else { None };
+            return if outbox.pending > 0 { no_room() } else { None };
         };
-        outbox.away += 1;
+        outbox.pending += 1;
         outbox.channel.order(Order::Send(order));
         self.lendable = false;
         self.count(burst, turn);
@@ -90,7 +93,7 @@ impl Sender {
         turn: &mut Turn<'_>,
     ) -> Result<(), LaneError> {
         if let Some(outbox) = &mut self.outbox {
-            outbox.away = outbox.away.saturating_sub(1);
+            outbox.pending = outbox.pending.saturating_sub(1);
         }
         let Err(error) = &outcome else { return Ok(()) };
         let datagram = crate::udp::socket::path_datagram_now(socket);

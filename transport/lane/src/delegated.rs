@@ -1,9 +1,9 @@
 //! Lends memory to another thread, and takes it back when the owner needs it.
 //!
-//! The owner hands out an [`Errand`] and keeps its [`Recall`]. A thread may access the memory if [`Errand::begin`]
-//! returns true, until it drops the errand. The owner calls the errand off before it uses the memory for anything else.
-//! An errand that has not begun then never begins. The call waits for one in progress, for as long as a burst takes to
-//! seal or open.
+//! The owner hands out a [`DelegatedAccess`] and keeps its [`Recall`]. A thread may access the memory if
+//! [`DelegatedAccess::begin`] returns true, until it drops the access. The owner ends the access before it uses the
+//! memory for anything else. An access that has not begun then never begins. The call waits for one in progress, for as
+//! long as a burst takes to seal or open.
 //!
 //! Uses its own atomics in place of `std`'s, so that loom can try every order of its steps (`tests/loom.rs`).
 
@@ -16,20 +16,20 @@ const OVER: u8 = 2;
 
 /// Permission to access memory, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Errand(Arc<AtomicU8>);
+pub(crate) struct DelegatedAccess(Arc<AtomicU8>);
 
-/// The owner's handle of an errand.
+/// The owner's handle of a delegated access.
 #[derive(Debug)]
 pub(crate) struct Recall(Arc<AtomicU8>);
 
-/// Makes an errand that has not begun.
-pub(crate) fn errand() -> (Errand, Recall) {
+/// Makes a delegated access that has not begun.
+pub(crate) fn delegate() -> (DelegatedAccess, Recall) {
     let state = Arc::new(AtomicU8::new(WAITS));
-    (Errand(Arc::clone(&state)), Recall(state))
+    (DelegatedAccess(Arc::clone(&state)), Recall(state))
 }
 
-impl Errand {
-    /// Begins the access. False if the owner called the errand off.
+impl DelegatedAccess {
+    /// Begins the access. False if the owner ended it first.
     pub(crate) fn begin(&self) -> bool {
         let begun = self
             .0
@@ -38,8 +38,8 @@ impl Errand {
     }
 }
 
-/// Also ends an errand that never began, or whose thread panicked.
-impl Drop for Errand {
+/// Also ends an access that never began, or whose thread panicked.
+impl Drop for DelegatedAccess {
     fn drop(&mut self) {
         self.0.store(OVER, Ordering::Release);
     }
