@@ -340,13 +340,13 @@ fn ring__what_was_given_back_is_never_told() {
         let producing = thread::spawn(move || {
             let mut producer = Producer::default();
             producer.publish(&theirs, ALIGN);
-            producer.void(&theirs);
+            producer.retire(&theirs);
             named.store(0, Ordering::Relaxed);
         });
         let mut consumer = Consumer::default();
         if consumer.available(&way, CAPACITY).unwrap() > 0 {
             let copied = memory.load(Ordering::Relaxed);
-            assert!(consumer.is_void(&way, 0) || copied == 7, "told");
+            assert!(consumer.is_retired(&way, 0) || copied == 7, "told");
         }
         producing.join().unwrap();
     });

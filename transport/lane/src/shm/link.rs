@@ -202,9 +202,9 @@ impl Link {
         self.producer.taken()
     }
 
-    /// Voids all records written so far: the memory that they name returns to its owner.
-    pub(super) fn void(&self) {
-        self.producer.void(self.shared.way_out());
+    /// Retires all records written so far: the memory that they name returns to its owner.
+    pub(super) fn retire(&self) {
+        self.producer.retire(self.shared.way_out());
     }
 
     /// Least length of payload to send by reference, as the peer requested.
@@ -289,9 +289,9 @@ impl Link {
         }
     }
 
-    /// Whether the peer has voided the record at `position`, so that its memory may hold other bytes.
-    pub(super) fn is_void(&self, position: u64) -> bool {
-        self.consumer.is_void(self.shared.way_in(), position)
+    /// Whether the peer has retired the record at `position`, so that its memory may hold other bytes.
+    pub(super) fn is_retired(&self, position: u64) -> bool {
+        self.consumer.is_retired(self.shared.way_in(), position)
     }
 
     /// Finds out whether this end may read the peer's memory, once the peer has published a mark, and publishes the

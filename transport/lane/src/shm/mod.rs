@@ -12,8 +12,8 @@
 //!
 //! Short payload travels in the ring, long payload by reference: the receiver shows the header to the core, copies from
 //! the sender's memory into the final place by one system call, and reports the payload to the core. Memory that a
-//! record names may return to its owner before the receiver has taken the record. The sender voids the record first
-//! ([`ring::Producer::void`]), and the receiver checks for that after each copy, before it reports any of the bytes.
+//! record names may return to its owner before the receiver has taken the record. The sender retires the record first
+//! ([`ring::Producer::retire`]), and the receiver checks for that after each copy, before it reports any of the bytes.
 //!
 //! Nothing is encrypted: a user who can read this memory can read the processes as well. Identities are proven as on
 //! every lane.

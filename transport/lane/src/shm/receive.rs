@@ -73,7 +73,7 @@ impl ShmLane {
         let mut record = SPARE.take();
         let taken = self.take_records(&mut record, turn);
         SPARE.set(record);
-        // Whatever their results, all records were copied, or are void.
+        // Whatever their results, all records were copied, or are retired.
         self.link.release();
         taken
     }
@@ -242,7 +242,7 @@ impl ShmLane {
         turn: &mut Turn<'_>,
         missing: impl FnOnce(&Turn<'_>) -> Option<RegionId>,
     ) -> Result<bool, LaneError> {
-        if self.link.is_void(position) {
+        if self.link.is_retired(position) {
             turn.account.dropped_void += 1;
             return Ok(false);
         }
@@ -254,8 +254,8 @@ impl ShmLane {
         // SAFETY: the targets are open for writing in the Registry, for this turn, and long enough; they are granted
         // and not reported yet, or our own. Others access exported memory atomically only.
         let read = unsafe { self.link.process.read(parts, mark) };
-        // Voided memory may hold any bytes, or not be mapped.
-        if self.link.is_void(position) {
+        // Retired memory may hold any bytes, or not be mapped.
+        if self.link.is_retired(position) {
             turn.account.dropped_void += 1;
             return Ok(false);
         }

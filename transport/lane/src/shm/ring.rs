@@ -1,5 +1,5 @@
-//! Synchronises a ring in memory that two processes share: how far it was written and read, which records are void, and
-//! which end sleeps.
+//! Synchronises a ring in memory that two processes share: how far it was written and read, which records are retired,
+//! and which end sleeps.
 //!
 //! Each process keeps its own count, reads only the other's, once for each use, and checks it: the memory may hold
 //! anything at any time. Uses neither memory nor descriptors, so that loom can try every order of the steps
@@ -51,8 +51,8 @@ pub(crate) struct Way {
 pub(super) struct Produced {
     /// Bytes written in total.
     pub(super) published: AtomicU64,
-    /// Records before this position are void: the memory that they name has returned to its owner.
-    pub(super) void_below: AtomicU64,
+    /// Records before this position are retired: the memory that they name has returned to its owner.
+    pub(super) retired_below: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -122,10 +122,12 @@ impl Producer {
         way.produced.published.store(self.head, Ordering::Release);
     }
 
-    /// Voids the records written so far: the memory that they name must not be used any more. A consumer that copied
-    /// later content of that memory learns of it by [`Consumer::is_void`].
-    pub(crate) fn void(&self, way: &Way) {
-        way.produced.void_below.store(self.head, Ordering::Relaxed);
+    /// Retires the records written so far: the memory that they name must not be used any more. A consumer that copied
+    /// later content of that memory learns of it by [`Consumer::is_retired`].
+    pub(crate) fn retire(&self, way: &Way) {
+        way.produced
+            .retired_below
+            .store(self.head, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 }
@@ -174,11 +176,11 @@ impl Consumer {
         way.consumed.taken.store(self.tail, Ordering::Release);
     }
 
-    /// Whether the record at `position` is void. Check this after each copy of its payload, before the payload is
+    /// Whether the record at `position` is retired. Check this after each copy of its payload, before the payload is
     /// reported.
-    pub(crate) fn is_void(&self, way: &Way, position: u64) -> bool {
+    pub(crate) fn is_retired(&self, way: &Way, position: u64) -> bool {
         fence(Ordering::SeqCst);
-        way.produced.void_below.load(Ordering::Relaxed) > position
+        way.produced.retired_below.load(Ordering::Relaxed) > position
     }
 }
 

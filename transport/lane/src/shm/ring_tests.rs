@@ -1,4 +1,4 @@
-//! Tests that a ring rejects hostile indices and voids records.
+//! Tests that a ring rejects hostile indices and retires records.
 #![allow(non_snake_case)]
 use super::ring::*;
 use std::sync::atomic::Ordering;
@@ -55,14 +55,14 @@ fn has_room__as_much_as_was_taken() {
 }
 
 #[test]
-fn void__what_was_written_before_and_nothing_after() {
+fn retire__what_was_written_before_and_nothing_after() {
     let way = Way::default();
     let (mut producer, consumer) = (Producer::default(), Consumer::default());
     producer.publish(&way, 16);
-    assert!(!consumer.is_void(&way, 0));
-    producer.void(&way);
-    assert!(consumer.is_void(&way, 0) && consumer.is_void(&way, 8));
-    assert!(!consumer.is_void(&way, 16));
+    assert!(!consumer.is_retired(&way, 0));
+    producer.retire(&way);
+    assert!(consumer.is_retired(&way, 0) && consumer.is_retired(&way, 8));
+    assert!(!consumer.is_retired(&way, 16));
 }
 
 /// The bytes that move between the ends for a message of 8 bytes, besides the word that announces it.

@@ -52,8 +52,8 @@ impl Outgoing {
         }
         self.forget_taken(link);
         if self.referenced.iter().any(|(_, it)| *it == region) {
-            // The other records become void as well: the core sends their payload again, as if lost.
-            link.void();
+            // The other records are retired as well: the core sends their payload again, as if lost.
+            link.retire();
             self.referenced.clear();
         }
     }

@@ -16,8 +16,8 @@ use zerolane::{Connection, Endpoint, Error, Options, Region};
 const FILL: u8 = 0xee;
 const AROUND: usize = 4096;
 
-/// Offsets of the rings' words longer than 4 bytes: how far each was written, which part is void, how far it was read,
-/// and the word by which a process tests whether it may read the other.
+/// Offsets of the rings' words longer than 4 bytes: how far each was written, which part is retired, how far it was
+/// read, and the word by which a process tests whether it may read the other.
 const LONG: [u64; 10] = [0, 8, 64, 128, 136, 192, 264, 272, 328, 336];
 /// Those of them that are not indices: they end no connection.
 const NO_INDICES: [u64; 6] = [8, 136, 264, 272, 328, 336];
