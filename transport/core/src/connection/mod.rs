@@ -324,7 +324,7 @@ impl Connection {
 
     /// A datagram, or at least its first 72 bytes, with our key came `from` an address other than the peer's. `nonce`
     /// must be unpredictable.
-    pub fn on_unmatched(
+    pub fn on_new_address(
         &mut self,
         now: Instant,
         from: SocketAddr,
@@ -334,7 +334,7 @@ impl Connection {
         self.cx.enter(now);
         let validation = self
             .session
-            .on_unmatched(&mut self.cx, from, nonce, datagram);
+            .on_new_address(&mut self.cx, from, nonce, datagram);
         if validation == PathValidation::Validated {
             self.on_new_path(now);
         }

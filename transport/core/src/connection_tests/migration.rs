@@ -43,15 +43,15 @@ fn last_of_a(sim: &Sim) -> Vec<u8> {
     of_a.expect("it said something").1.clone()
 }
 
-fn unmatched(sim: &mut Sim, from: SocketAddr, datagram: &[u8]) -> PathValidation {
+fn from_new_address(sim: &mut Sim, from: SocketAddr, datagram: &[u8]) -> PathValidation {
     let now = sim.now();
-    sim.b.c().on_unmatched(now, from, NONCE, datagram)
+    sim.b.c().on_new_address(now, from, NONCE, datagram)
 }
 
 /// A's answer to the question that B sends to `to`.
 fn answer(sim: &mut Sim, to: SocketAddr) -> Vec<u8> {
     let last = last_of_a(sim);
-    let PathValidation::Challenge(question) = unmatched(sim, to, &last) else {
+    let PathValidation::Challenge(question) = from_new_address(sim, to, &last) else {
         panic!("it is silent elsewhere");
     };
     let asked = Packet::parse(question.bytes()).expect("what we send");
@@ -81,7 +81,7 @@ fn stray__of_a_peer_that_is_heard_means_nothing() {
     let (mut sim, _) = streaming();
     let last = last_of_a(&sim);
     assert_eq!(
-        unmatched(&mut sim, address(1), &last),
+        from_new_address(&mut sim, address(1), &last),
         PathValidation::Ignored
     );
 }
@@ -96,16 +96,16 @@ fn stray__without_the_key_means_nothing() {
         let mut forged = last.clone();
         forged[at] ^= 1;
         assert_eq!(
-            unmatched(&mut sim, address(1), &forged),
+            from_new_address(&mut sim, address(1), &forged),
             PathValidation::Ignored
         );
     }
     assert_eq!(
-        unmatched(&mut sim, address(1), &last[..20]),
+        from_new_address(&mut sim, address(1), &last[..20]),
         PathValidation::Ignored
     );
     assert!(matches!(
-        unmatched(&mut sim, address(1), &last),
+        from_new_address(&mut sim, address(1), &last),
         PathValidation::Challenge(_)
     ));
 }
@@ -118,21 +118,21 @@ fn stray__is_believed_when_it_answers_from_there() {
     let answer = answer(&mut sim, address(1));
     // One question at a time, and only the questioned address can answer it.
     assert_eq!(
-        unmatched(&mut sim, address(2), &answer),
+        from_new_address(&mut sim, address(2), &answer),
         PathValidation::Ignored
     );
     let mut guessed = answer.clone();
     guessed[27] ^= 1;
     assert_eq!(
-        unmatched(&mut sim, address(1), &guessed),
+        from_new_address(&mut sim, address(1), &guessed),
         PathValidation::Ignored
     );
     assert_eq!(
-        unmatched(&mut sim, address(1), &answer),
+        from_new_address(&mut sim, address(1), &answer),
         PathValidation::Validated
     );
     assert_eq!(
-        unmatched(&mut sim, address(1), &answer),
+        from_new_address(&mut sim, address(1), &answer),
         PathValidation::Ignored,
         "once"
     );
@@ -142,23 +142,23 @@ fn stray__is_believed_when_it_answers_from_there() {
 }
 
 #[test]
-fn unmatched__of_an_address_that_does_not_answer_does_not_keep_others_out() {
+fn new_address__that_does_not_answer_does_not_keep_others_out() {
     let (mut sim, _) = streaming();
     sim.net.link_mut(Side::A).set_up(false);
     sim.run_for(200 * MS);
     let last = last_of_a(&sim);
     assert!(matches!(
-        unmatched(&mut sim, address(1), &last),
+        from_new_address(&mut sim, address(1), &last),
         PathValidation::Challenge(_)
     ));
     sim.run_for(200 * MS);
     let answer = answer(&mut sim, address(2));
     assert_eq!(
-        unmatched(&mut sim, address(1), &answer),
+        from_new_address(&mut sim, address(1), &answer),
         PathValidation::Ignored
     );
     assert_eq!(
-        unmatched(&mut sim, address(2), &answer),
+        from_new_address(&mut sim, address(2), &answer),
         PathValidation::Validated
     );
 }

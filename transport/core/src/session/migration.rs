@@ -1,7 +1,7 @@
 //! Validates a new address of the peer when datagrams come from one: a NAT rebound, or a machine moved.
 //!
 //! Ports and keys identify a connection, not addresses. The lane passes a datagram with this connection's key from
-//! another address to [`Connection::on_unmatched`](crate::Connection::on_unmatched). The address is believed if the
+//! another address to [`Connection::on_new_address`](crate::Connection::on_new_address). The address is believed if the
 //! peer is silent at the old one, and the host there knows the connection's ports and keys and a nonce that was sent
 //! only there. The lane does any further authentication first: it opens protected datagrams before it passes them in.
 
@@ -43,7 +43,7 @@ impl Session {
     }
 
     /// A datagram with our key came `from` an address other than the peer's.
-    pub(crate) fn on_unmatched(
+    pub(crate) fn on_new_address(
         &mut self,
         cx: &mut Context,
         from: SocketAddr,

@@ -53,7 +53,8 @@ pub use xdp::{NoXdp, XdpCounters};
 use crate::initiate::initiate;
 use crate::links::{FirstPath, FirstPeer, Links};
 use crate::udp::{
-    self, Envelope, LONGEST_SLEEP, MAX_MESSAGES, Receiver, Seat, Sender, SharedPort, Unmatched,
+    self, Envelope, LONGEST_SLEEP, MAX_MESSAGES, NewAddresses, PortSlot, Receiver, Sender,
+    SharedPort,
 };
 use crate::{
     Account, Driver, Lane, LaneError, LaneKind, Options, PathAddresses, Turn, Waker, poll,
@@ -90,12 +91,12 @@ pub struct EthernetLane {
     station: Station,
     sender: Sender,
     receiver: Receiver,
-    seat: Seat,
+    port_slot: PortSlot,
     strict: bool,
     /// The paths besides this one, if there may be any.
     links: Option<Box<Links>>,
     /// Where questions for paths over UDP arrive, if the peer may ask.
-    unmatched: Option<Unmatched>,
+    new_addresses: Option<NewAddresses>,
     /// The identity that the peer proved.
     peer_key: Option<PublicKey>,
 }
@@ -124,12 +125,12 @@ impl Bypass {
 }
 
 impl EthernetLane {
-    /// A lane of `socket`, which receives frames with the key of `seat`, from `local` to `peer`.
+    /// A lane of `socket`, which receives frames with the key of `port_slot`, from `local` to `peer`.
     fn new(
         socket: Socket,
         (local, own): (Station, Hardware),
         (peer, hardware): (Station, Hardware),
-        seat: Seat,
+        port_slot: PortSlot,
         options: &Options,
     ) -> io::Result<EthernetLane> {
         udp::prepare(&socket, options.receive_buffer);
@@ -145,13 +146,13 @@ impl EthernetLane {
         let slot = queues.as_ref().map(|it| it.slot());
         let bypass = queues.map(|it| Bypass::new(it, &socket)).transpose()?;
         let seal = options.security.seal_len();
-        let grants = device.map(|it| it.direct(seat.key(), (local, hardware), slot, seal));
+        let grants = device.map(|it| it.direct(port_slot.key(), (local, hardware), slot, seal));
         let grants = grants.transpose()?.flatten();
         let outgoing = OutgoingFrames::new(interface, hardware, grants);
         let incoming = IncomingFrames::new(interface, (own, hardware), MAX_MESSAGES);
         Ok(EthernetLane {
             links: Links::new(&socket, options, true)?,
-            unmatched: None,
+            new_addresses: None,
             sender: Sender::new(&socket, Some(outgoing), options),
             receiver: Receiver::new(&socket, Envelope::Frame(Box::new(incoming)), options),
             socket,
@@ -160,7 +161,7 @@ impl EthernetLane {
             local: local.address(),
             peer: peer.address(),
             station: peer,
-            seat,
+            port_slot,
             strict: options.strict,
             peer_key: None,
         })
@@ -187,10 +188,16 @@ impl EthernetLane {
             port: service,
             ..peer
         };
-        let seat = |port: &Arc<SharedPort>| port.seat(key, peer.address());
-        let lane = EthernetLane::new(socket, (local, own), (peer, hardware), seat(port), options)?;
+        let register = |port: &Arc<SharedPort>| port.register(key, peer.address());
+        let lane = EthernetLane::new(
+            socket,
+            (local, own),
+            (peer, hardware),
+            register(port),
+            options,
+        )?;
         Ok(EthernetLane {
-            unmatched: udp_port.map(|it| Unmatched::of(seat(it))),
+            new_addresses: udp_port.map(|it| NewAddresses::of(register(it))),
             ..lane
         })
     }
@@ -304,7 +311,7 @@ impl EthernetLane {
 
     /// The key by which the peer addresses this end.
     pub fn key(&self) -> u32 {
-        self.seat.key()
+        self.port_slot.key()
     }
 
     /// Adds a path as soon as the connection is open. False if [`Options`] did not ask for several.
@@ -356,14 +363,14 @@ impl Lane for EthernetLane {
         let first = FirstPath {
             socket: &self.socket,
             peer: FirstPeer::Ethernet(self.station),
-            key: self.seat.key(),
-            unmatched: self.unmatched.as_mut(),
+            key: self.port_slot.key(),
+            new_addresses: self.new_addresses.as_mut(),
         };
         links.tend(first, turn);
-        if let Some(unmatched) = &mut self.unmatched
+        if let Some(new_addresses) = &mut self.new_addresses
             && !turn.core.awaits_paths()
         {
-            unmatched.close();
+            new_addresses.close();
         }
         Ok(others? || received)
     }
@@ -390,7 +397,7 @@ impl Lane for EthernetLane {
 
     fn longest_sleep(&self) -> Option<Duration> {
         // Other connections read the UDP port, too.
-        self.unmatched.is_some().then_some(LONGEST_SLEEP)
+        self.new_addresses.is_some().then_some(LONGEST_SLEEP)
     }
 
     fn holds(&self, region: RegionId) -> bool {
@@ -437,8 +444,8 @@ pub(crate) fn connect_as<L: Lane>(
         ..peer
     };
     let port = Arc::new(SharedPort::unattended(local.address()));
-    let seat = port.seat(entropy.key, peer.address());
-    let lane = EthernetLane::new(socket, (local, own), (peer, hardware), seat, options)?;
+    let port_slot = port.register(entropy.key, peer.address());
+    let lane = EthernetLane::new(socket, (local, own), (peer, hardware), port_slot, options)?;
     let config = Config {
         service_port: peer.port,
         ..lane.config(options)

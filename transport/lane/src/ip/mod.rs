@@ -23,7 +23,7 @@ pub use error::NoIp118;
 pub(crate) use port::{answer, attend, receive};
 
 use crate::initiate::initiate;
-use crate::udp::{self, PacketAddresses, Receiver, Seat, Sender, SharedPort};
+use crate::udp::{self, PacketAddresses, PortSlot, Receiver, Sender, SharedPort};
 use crate::{Account, Driver, Lane, LaneError, LaneKind, Options, Turn, Waker, poll};
 use socket2::Socket;
 use std::io;
@@ -42,19 +42,20 @@ pub struct IpLane {
     peer: SocketAddr,
     sender: Sender,
     receiver: Receiver,
-    seat: Seat,
+    port_slot: PortSlot,
     strict: bool,
     /// The identity that the peer proved.
     peer_key: Option<PublicKey>,
 }
 
 impl IpLane {
-    /// A lane of `socket`, which is connected from `local` to `peer` and receives datagrams with the key of `seat`.
+    /// A lane of `socket`, which is connected from `local` to `peer` and receives datagrams with the key of
+    /// `port_slot`.
     fn new(
         socket: Socket,
         local: SocketAddr,
         peer: SocketAddr,
-        seat: Seat,
+        port_slot: PortSlot,
         options: &Options,
     ) -> IpLane {
         udp::prepare(&socket, options.receive_buffer);
@@ -64,7 +65,7 @@ impl IpLane {
             socket,
             local,
             peer,
-            seat,
+            port_slot,
             strict: options.strict,
             peer_key: None,
         }
@@ -86,8 +87,8 @@ impl IpLane {
         let filter = filter::of_connection(peer, key, asked);
         let socket = socket::connected(Some(local), peer, &filter)?;
         let local = socket::local(&socket, service)?;
-        let seat = port.seat(key, peer);
-        Ok(IpLane::new(socket, local, peer, seat, options))
+        let port_slot = port.register(key, peer);
+        Ok(IpLane::new(socket, local, peer, port_slot, options))
     }
 
     /// The core's configuration for the socket.
@@ -123,7 +124,7 @@ impl IpLane {
 
     /// The key by which the peer addresses this end.
     pub fn key(&self) -> u32 {
-        self.seat.key()
+        self.port_slot.key()
     }
 
     /// The socket, to wait on together with others.
@@ -197,8 +198,8 @@ pub(crate) fn connect_as<L: Lane>(
     let socket = socket::connected(None, peer, &filter)?;
     let local = socket::local(&socket, entropy.port)?;
     let port = Arc::new(SharedPort::unattended(local));
-    let seat = port.seat(entropy.key, peer);
-    let lane = IpLane::new(socket, local, peer, seat, options);
+    let port_slot = port.register(entropy.key, peer);
+    let lane = IpLane::new(socket, local, peer, port_slot, options);
     let config = Config {
         service_port: peer.port(),
         ..lane.config(options)

@@ -155,8 +155,8 @@ impl Asker {
     ) -> Result<PathSocket, NoPath> {
         match *self {
             Asker::Packet(addresses) => {
-                let unmatched = first.unmatched.as_ref().ok_or(NoPath::Refused(0))?;
-                let socket = unmatched.join(addresses, receive_buffer)?;
+                let new_addresses = first.new_addresses.as_ref().ok_or(NoPath::Refused(0))?;
+                let socket = new_addresses.join(addresses, receive_buffer)?;
                 Ok(PathSocket::of_udp(socket, addresses.peer))
             }
             Asker::Frame(station) => {

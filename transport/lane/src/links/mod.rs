@@ -25,7 +25,7 @@ mod secrets;
 pub(crate) use ends::FirstPeer;
 
 use crate::ethernet::{Ear, Station, leave_to};
-use crate::udp::{Envelope, PathThread, Receiver, Sender, Unmatched, protect};
+use crate::udp::{Envelope, NewAddresses, PathThread, Receiver, Sender, protect};
 use crate::{Account, LaneError, NoPath, Options, PathAddresses, PathThreads, Registry, Turn};
 use ends::{Asker, PathSocket};
 use link::Link;
@@ -54,7 +54,7 @@ pub(crate) struct FirstPath<'a> {
     /// This end's key of the connection.
     pub(crate) key: u32,
     /// Where questions for paths over UDP arrive, if the peer may ask.
-    pub(crate) unmatched: Option<&'a mut Unmatched>,
+    pub(crate) new_addresses: Option<&'a mut NewAddresses>,
 }
 
 /// The paths of a connection that may have several.
@@ -305,7 +305,7 @@ impl Links {
             self.ear = None;
             return;
         }
-        let by_udp = first.unmatched.as_mut().map(|it| it.take());
+        let by_udp = first.new_addresses.as_mut().map(|it| it.take());
         for (bytes, addresses) in by_udp.and_then(Result::ok).unwrap_or_default() {
             self.on_question(bytes, Asker::Packet(addresses), first, turn);
         }

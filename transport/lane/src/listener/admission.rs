@@ -233,9 +233,9 @@ impl Listener {
                 }
                 let mut local = peer;
                 local.set_port(self.port.local().port());
-                let seat = self.port.seat(key, peer);
+                let port_slot = self.port.register(key, peer);
                 let ends = Ends { local, peer };
-                let lane = ShmLane::accepted(*visitor, ends, seat, &self.options);
+                let lane = ShmLane::accepted(*visitor, ends, port_slot, &self.options);
                 AnyLane::SharedMemory(lane, None)
             })),
         }

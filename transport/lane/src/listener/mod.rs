@@ -376,9 +376,13 @@ impl Listener {
 
     /// The keys of connections for which datagrams came from other addresses than their peers' since the last call: the
     /// peer may have moved, or adds a path. See [`AnyLane::look_for_peer`].
-    pub fn unmatched(&self) -> Vec<u32> {
-        let mut keys = self.port.unmatched();
-        keys.extend(self.udp_port().into_iter().flat_map(|it| it.unmatched()));
+    pub fn keys_at_new_addresses(&self) -> Vec<u32> {
+        let mut keys = self.port.keys_at_new_addresses();
+        keys.extend(
+            self.udp_port()
+                .into_iter()
+                .flat_map(|it| it.keys_at_new_addresses()),
+        );
         keys
     }
 

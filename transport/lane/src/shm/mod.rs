@@ -39,7 +39,7 @@ pub(crate) use visitors::{Arrived, Visitor, Visitors};
 
 use crate::initiate::initiate;
 use crate::sync;
-use crate::udp::Seat;
+use crate::udp::PortSlot;
 use crate::{
     Account, Driver, Exporting, Lane, LaneError, LaneKind, Options, RemoteAccess, Turn, Waker, poll,
 };
@@ -82,7 +82,7 @@ pub struct ShmLane {
     local: SocketAddr,
     key: u32,
     /// Its place among the connections of a listener.
-    seat: Option<Seat>,
+    port_slot: Option<PortSlot>,
     fault: Option<RingFault>,
     /// When something was last sent.
     sent: Option<Instant>,
@@ -112,7 +112,7 @@ impl ShmLane {
             peer: ends.peer,
             local: ends.local,
             key,
-            seat: None,
+            port_slot: None,
             fault: None,
             sent: None,
             next_look: Instant::ZERO,
@@ -121,12 +121,17 @@ impl ShmLane {
         }
     }
 
-    /// A lane for a visitor that a listener admits and that has a seat.
-    pub(crate) fn accepted(visitor: Visitor, ends: Ends, seat: Seat, options: &Options) -> ShmLane {
+    /// A lane for a visitor that a listener admits and that has a slot of the port.
+    pub(crate) fn accepted(
+        visitor: Visitor,
+        ends: Ends,
+        port_slot: PortSlot,
+        options: &Options,
+    ) -> ShmLane {
         let mut link = visitor.into_link();
         link.set_strict(options.strict);
-        let mut lane = ShmLane::new(link, ends, seat.key(), options);
-        lane.seat = Some(seat);
+        let mut lane = ShmLane::new(link, ends, port_slot.key(), options);
+        lane.port_slot = Some(port_slot);
         lane
     }
 

@@ -14,11 +14,11 @@
 //! own address is gone, or the system would now choose another, this end reconnects its socket, unless the user bound
 //! it to that address.
 
+use super::new_addresses::NewAddresses;
 use super::port::{SHOWN, SharedPort};
 use super::receive::Receiver;
 use super::send::Sender;
 use super::socket;
-use super::unmatched::Unmatched;
 use crate::Turn;
 use socket2::{SockAddr, Socket};
 use std::io;
@@ -43,7 +43,7 @@ type Ends<'a> = (&'a mut Sender, &'a mut Receiver);
 #[derive(Debug)]
 pub(crate) struct PeerMigration {
     /// The unconnected socket, and the key by which it recognises the peer.
-    unmatched: Unmatched,
+    new_addresses: NewAddresses,
     /// Whether the system chooses this end's address.
     free: bool,
     /// When to check the unconnected socket next, and the interval after that.
@@ -63,7 +63,7 @@ impl PeerMigration {
         peer: SocketAddr,
     ) -> PeerMigration {
         PeerMigration {
-            unmatched: Unmatched::of(port.seat(key, peer)),
+            new_addresses: NewAddresses::of(port.register(key, peer)),
             free: local.ip().is_unspecified(),
             next_look: Instant::ZERO,
             interval: LOOK_INTERVAL,
@@ -72,12 +72,12 @@ impl PeerMigration {
     }
 
     pub(crate) fn key(&self) -> u32 {
-        self.unmatched.seat().key()
+        self.new_addresses.slot().key()
     }
 
     /// The datagrams that came from other addresses than the peer's.
-    pub(super) fn unmatched(&mut self) -> &mut Unmatched {
-        &mut self.unmatched
+    pub(super) fn new_addresses(&mut self) -> &mut NewAddresses {
+        &mut self.new_addresses
     }
 
     /// Makes the next [`PeerMigration::look`] check a silent peer at once.
@@ -112,7 +112,7 @@ impl PeerMigration {
         if !turn.core.is_peer_silent(turn.now) {
             self.interval = LOOK_INTERVAL;
             if !turn.core.awaits_paths() {
-                self.unmatched.close();
+                self.new_addresses.close();
             }
             return None;
         }
@@ -141,7 +141,7 @@ impl PeerMigration {
         if turn.now < self.next_look {
             return None;
         }
-        let received = self.unmatched.take().unwrap_or_default();
+        let received = self.new_addresses.take().unwrap_or_default();
         // A datagram found calls for an answer, which comes the same way.
         self.interval = match received.is_empty() {
             true => (self.interval * 2).min(MAX_LOOK_INTERVAL),
@@ -172,7 +172,7 @@ impl PeerMigration {
         if !renewed {
             return None;
         }
-        if port_of(socket).is_ok_and(|port| port != self.unmatched.seat().port().local().port())
+        if port_of(socket).is_ok_and(|port| port != self.new_addresses.slot().port().local().port())
             && let Ok(roam) = PeerMigration::of_socket(socket, self.key(), peer)
         {
             *self = roam;
@@ -210,7 +210,7 @@ fn is_peers(
         return false;
     }
     let nonce = u32::from_ne_bytes(nonce);
-    match turn.core.on_unmatched(turn.now, from, nonce, opened) {
+    match turn.core.on_new_address(turn.now, from, nonce, opened) {
         PathValidation::Ignored => false,
         PathValidation::Challenge(question) => {
             sender.send_elsewhere(socket, &question, from);

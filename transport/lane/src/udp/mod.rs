@@ -2,6 +2,7 @@
 
 mod adopted;
 mod migration;
+mod new_addresses;
 mod packet_info;
 mod passed;
 mod path_thread;
@@ -11,15 +12,15 @@ mod receive;
 mod send;
 mod socket;
 mod system;
-mod unmatched;
 mod zerocopy;
 
 pub(crate) use migration::{LONGEST_SLEEP, PeerMigration};
+pub(crate) use new_addresses::NewAddresses;
 pub(crate) use packet_info::{PacketAddresses, receive as receive_packet, show_called};
 pub use passed::passed_sockets;
 pub(crate) use path_thread::{Order, PathThread, Report};
 pub use port::Ports;
-pub(crate) use port::{SHOWN, Seat, SharedPort};
+pub(crate) use port::{PortSlot, SHOWN, SharedPort};
 pub(crate) use protect::protect;
 pub(crate) use receive::{Envelope, IPV4_HEADER, MAX_MESSAGES, Receiver};
 pub(crate) use send::Sender;
@@ -27,7 +28,6 @@ pub(crate) use socket::{
     Share, any_address, bind, encapsulation, forbid_fragmentation, path_datagram, prepare,
     receive_buffer,
 };
-pub(crate) use unmatched::Unmatched;
 
 use crate::initiate::initiate;
 use crate::links::{FirstPath, FirstPeer, Links};
@@ -171,7 +171,7 @@ impl Lane for UdpLane {
                     socket: &self.socket,
                     peer: FirstPeer::Udp(self.peer),
                     key: self.migration.key(),
-                    unmatched: Some(self.migration.unmatched()),
+                    new_addresses: Some(self.migration.new_addresses()),
                 };
                 links.tend(first, turn);
                 Ok(others? || received)

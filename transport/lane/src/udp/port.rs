@@ -52,12 +52,12 @@ struct PortState {
     socket: Weak<Socket>,
     /// Existing connections by key.
     known: HashMap<u32, KnownConnection>,
-    /// Keys of connections with new datagrams since [`SharedPort::unmatched`].
+    /// Keys of connections with new datagrams since [`SharedPort::keys_at_new_addresses`].
     news: Vec<u32>,
     /// The listener's datagrams, if there is a listener.
     others: Option<Others>,
-    /// Seats assigned so far.
-    seats: u64,
+    /// Slots assigned so far.
+    registered: u64,
     /// Datagrams dropped because of [`MAX_KEPT`].
     dropped: u64,
 }
@@ -72,11 +72,11 @@ struct Others {
 
 #[derive(Debug)]
 struct KnownConnection {
-    /// Number of its seat.
-    seat: u64,
+    /// Number of its slot.
+    number: u64,
     /// Its peer's first address.
     origin: Origin,
-    unmatched: VecDeque<Received>,
+    datagrams: VecDeque<Received>,
     /// Whether it is in `news`.
     is_news: bool,
 }
@@ -167,11 +167,11 @@ impl SharedPort {
         Ok(socket)
     }
 
-    /// A place among [`SharedPort::connections`] for the connection with key `key` at this end, whose peer is at
+    /// Reserves a place among [`SharedPort::connections`] for the connection with key `key` at this end, whose peer is at
     /// `peer`.
-    pub(crate) fn seat(self: &Arc<SharedPort>, key: u32, peer: SocketAddr) -> Seat {
+    pub(crate) fn register(self: &Arc<SharedPort>, key: u32, peer: SocketAddr) -> PortSlot {
         let number = self.expect(key, peer);
-        Seat {
+        PortSlot {
             port: Arc::clone(self),
             key,
             number,
@@ -199,25 +199,25 @@ impl SharedPort {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records the connection with key `key`, whose peer is at `peer`. Returns the number of its seat.
+    /// Records the connection with key `key`, whose peer is at `peer`. Returns the number of its slot.
     fn expect(&self, key: u32, peer: SocketAddr) -> u64 {
         let mut kept = self.kept();
-        kept.seats += 1;
-        let seat = kept.seats;
+        kept.registered += 1;
+        let number = kept.registered;
         let known = KnownConnection {
-            seat,
+            number,
             origin: Origin::of(peer.ip()),
-            unmatched: VecDeque::new(),
+            datagrams: VecDeque::new(),
             is_news: false,
         };
         kept.known.insert(key, known);
-        seat
+        number
     }
 
-    /// Removes the connection of that seat. A later one with the same key stays.
-    fn forget(&self, key: u32, seat: u64) {
+    /// Removes the connection of that slot. A later one with the same key stays.
+    fn forget(&self, key: u32, number: u64) {
         let mut kept = self.kept();
-        if kept.known.get(&key).is_some_and(|it| it.seat == seat) {
+        if kept.known.get(&key).is_some_and(|it| it.number == number) {
             kept.known.remove(&key);
             kept.news.retain(|it| *it != key);
         }
@@ -257,14 +257,14 @@ impl SharedPort {
 
     /// The keys of connections for which datagrams came from other addresses than their peers' since the last call, and
     /// that did not take them.
-    pub(crate) fn unmatched(&self) -> Vec<u32> {
+    pub(crate) fn keys_at_new_addresses(&self) -> Vec<u32> {
         let mut kept = self.kept();
         let PortState { known, news, .. } = &mut *kept;
         let mut found = std::mem::take(news);
         found.retain(|key| {
             known.get_mut(key).is_some_and(|it| {
                 it.is_news = false;
-                !it.unmatched.is_empty()
+                !it.datagrams.is_empty()
             })
         });
         found
@@ -301,7 +301,7 @@ impl SharedPort {
         let mut kept = self.kept();
         kept.known
             .get_mut(&key)
-            .map(|it| std::mem::take(&mut it.unmatched))
+            .map(|it| std::mem::take(&mut it.datagrams))
             .unwrap_or_default()
     }
 
@@ -326,14 +326,14 @@ impl SharedPort {
 
 /// A place among the connections of a port, which is freed when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct PortSlot {
     port: Arc<SharedPort>,
     key: u32,
     number: u64,
     process: Process,
 }
 
-impl Seat {
+impl PortSlot {
     pub(crate) fn port(&self) -> &Arc<SharedPort> {
         &self.port
     }
@@ -343,7 +343,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for PortSlot {
     fn drop(&mut self) {
         // In a child of fork, a lock that another thread held is never released.
         if self.process.is_current() {
@@ -364,12 +364,12 @@ impl PortState {
         if !std::mem::replace(&mut connection.is_news, true) {
             self.news.push(key);
         }
-        let unmatched = &mut connection.unmatched;
-        if unmatched.len() >= MAX_KEPT {
-            unmatched.pop_front();
+        let datagrams = &mut connection.datagrams;
+        if datagrams.len() >= MAX_KEPT {
+            datagrams.pop_front();
             self.dropped += 1;
         }
-        unmatched.push_back(received);
+        datagrams.push_back(received);
         None
     }
 
@@ -438,13 +438,13 @@ mod tests {
             assert!(kept.sort(datagram(7)).is_none());
         }
         assert_eq!(
-            (kept.known[&7].unmatched.len(), kept.dropped),
+            (kept.known[&7].datagrams.len(), kept.dropped),
             (MAX_KEPT, 3)
         );
     }
 
     #[test]
-    fn unmatched__is_told_once_for_what_came() {
+    fn keys_at_new_addresses__name_a_connection_once() {
         let port = SharedPort::unattended(([127, 0, 0, 1], 0).into());
         for key in [7, 8, 9] {
             port.expect(key, PEER.into());
@@ -453,25 +453,28 @@ mod tests {
             assert!(port.kept().sort(datagram(key)).is_none());
         }
         port.forget(9, 3);
-        assert_eq!(port.unmatched(), [7, 8]);
-        assert!(port.unmatched().is_empty(), "nothing came since");
+        assert_eq!(port.keys_at_new_addresses(), [7, 8]);
+        assert!(
+            port.keys_at_new_addresses().is_empty(),
+            "nothing came since"
+        );
         // It was not taken yet, and another one came.
         assert!(port.kept().sort(datagram(7)).is_none());
-        assert_eq!(port.unmatched(), [7]);
+        assert_eq!(port.keys_at_new_addresses(), [7]);
         let socket = port.listen().expect("a port");
         assert!(port.kept().sort(datagram(8)).is_none());
         assert_eq!(port.of(8, &socket).len(), 2);
-        assert!(port.unmatched().is_empty(), "it was looked at");
+        assert!(port.keys_at_new_addresses().is_empty(), "it was looked at");
     }
 
     #[test]
     fn forget__leaves_the_key_to_the_connection_that_has_it_since() {
         let port = Arc::new(SharedPort::unattended(([127, 0, 0, 1], 0).into()));
-        let (first, second) = (port.seat(7, PEER.into()), port.seat(7, PEER.into()));
+        let (first, second) = (port.register(7, PEER.into()), port.register(7, PEER.into()));
         assert!(port.is_taken(7) && !port.is_taken(8));
         drop(first);
         assert!(port.kept().sort(datagram(7)).is_none(), "the second's");
-        assert_eq!(port.unmatched(), [7]);
+        assert_eq!(port.keys_at_new_addresses(), [7]);
         drop(second);
         assert!(!port.is_taken(7));
         assert!(port.kept().sort(datagram(7)).is_some(), "nobody's");
@@ -487,7 +490,7 @@ mod tests {
             sender.send_to(&datagram(7).0, port.local()).expect("sent");
         }
         assert!(port.read_some(&socket), "there is one more");
-        assert_eq!(port.kept().known[&7].unmatched.len(), READ_AT_A_TIME);
+        assert_eq!(port.kept().known[&7].datagrams.len(), READ_AT_A_TIME);
         assert!(!port.read_some(&socket));
         let socket_is_empty = receive(&socket).expect("read").is_none();
         assert!(socket_is_empty && port.dropped() == 1, "the oldest");

@@ -57,7 +57,7 @@ impl Worker {
                 }
             }
         }
-        let moved = listening.endpoint.listener_mut().unmatched();
+        let moved = listening.endpoint.listener_mut().keys_at_new_addresses();
         if failed.is_none() && more {
             self.ready.push(key, &mut listening.queued);
         }

@@ -2,7 +2,7 @@
 //! peer's.
 
 use super::packet_info::PacketAddresses;
-use super::port::{Received, Seat};
+use super::port::{PortSlot, Received};
 use socket2::{SockAddr, Socket};
 use std::collections::VecDeque;
 use std::io;
@@ -10,20 +10,20 @@ use std::sync::Arc;
 
 /// Where a connection receives such datagrams, and the key that identifies them.
 #[derive(Debug)]
-pub(crate) struct Unmatched {
-    seat: Seat,
+pub(crate) struct NewAddresses {
+    slot: PortSlot,
     /// Held while such datagrams may arrive.
     socket: Option<Arc<Socket>>,
 }
 
-impl Unmatched {
-    /// For the connection that has `seat`.
-    pub(crate) fn of(seat: Seat) -> Unmatched {
-        Unmatched { seat, socket: None }
+impl NewAddresses {
+    /// For the connection that has `slot`.
+    pub(crate) fn of(slot: PortSlot) -> NewAddresses {
+        NewAddresses { slot, socket: None }
     }
 
-    pub(super) fn seat(&self) -> &Seat {
-        &self.seat
+    pub(super) fn slot(&self) -> &PortSlot {
+        &self.slot
     }
 
     /// Takes the datagrams that arrived since the last call.
@@ -33,9 +33,9 @@ impl Unmatched {
     pub(crate) fn take(&mut self) -> io::Result<VecDeque<Received>> {
         let socket = match self.socket.take() {
             Some(socket) => socket,
-            None => self.seat.port().listen()?,
+            None => self.slot.port().listen()?,
         };
-        let received = self.seat.port().of(self.seat.key(), &socket);
+        let received = self.slot.port().of(self.slot.key(), &socket);
         self.socket = Some(socket);
         Ok(received)
     }
@@ -54,7 +54,7 @@ impl Unmatched {
         addresses: PacketAddresses,
         receive_buffer: usize,
     ) -> io::Result<Socket> {
-        let port = self.seat.port();
+        let port = self.slot.port();
         let local = addresses.called(port.local()).unwrap_or(port.local());
         let socket = port.join(local, receive_buffer)?;
         socket.connect(&SockAddr::from(addresses.peer))?;
