@@ -132,7 +132,7 @@ impl AnyLane {
 
     /// Whether [`AnyLane::socket`] does not report arrivals, because this end told its peer that it is awake. The
     /// caller must then poll [`has_arrived`](AnyLane::has_arrived).
-    pub fn is_awake(&self) -> bool {
+    pub fn is_polled(&self) -> bool {
         match self {
             AnyLane::Udp(..) | AnyLane::Ethernet(_) | AnyLane::Ip118(_) => false,
             AnyLane::SharedMemory(it, _) => !it.is_armed(),

@@ -242,7 +242,7 @@ impl<L: Lane> Driver<L> {
     ///
     /// # Errors
     /// As [`Driver::turn`].
-    pub fn turn_unread(&mut self) -> Result<(), DriverError> {
+    pub fn turn_without_input(&mut self) -> Result<(), DriverError> {
         let now = self.clock.now();
         if self.core.is_peer_silent(now) {
             return self.turn().map(drop);
@@ -258,7 +258,7 @@ impl<L: Lane> Driver<L> {
     ///
     /// # Errors
     /// As [`Driver::turn`].
-    pub fn rest(&mut self) -> Result<(), DriverError> {
+    pub fn flush_before_sleep(&mut self) -> Result<(), DriverError> {
         self.core.confirm_now();
         self.flush()
     }

@@ -126,7 +126,7 @@ impl<L: Lane> Driver<L> {
             }
             let since = idle_since.take().unwrap_or(now);
             // So the peer learns of completed work without waiting for this end to wake up.
-            self.rest()?;
+            self.flush_before_sleep()?;
             // Sending may fail, and end a request or the connection.
             if over(self) {
                 return self.flush_owed();

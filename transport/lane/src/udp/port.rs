@@ -167,8 +167,8 @@ impl SharedPort {
         Ok(socket)
     }
 
-    /// Reserves a place among [`SharedPort::connections`] for the connection with key `key` at this end, whose peer is at
-    /// `peer`.
+    /// Reserves a place among [`SharedPort::connections`] for the connection with key `key` at this end, whose peer is
+    /// at `peer`.
     pub(crate) fn register(self: &Arc<SharedPort>, key: u32, peer: SocketAddr) -> PortSlot {
         let number = self.expect(key, peer);
         PortSlot {

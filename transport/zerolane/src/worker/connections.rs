@@ -27,7 +27,7 @@ impl Worker {
             true => self.turn_undecided(key),
             false => match readable {
                 true => link.connection.driver.turn().map(drop),
-                false => link.connection.driver.turn_unread(),
+                false => link.connection.driver.turn_without_input(),
             },
         };
         self.settle(key, turned.err());
@@ -61,8 +61,8 @@ impl Worker {
             }
         }
         let drained = deliver(link, id, &mut self.events);
-        if !drained && !std::mem::replace(&mut link.starved, true) {
-            self.starved.push(key);
+        if !drained && !std::mem::replace(&mut link.event_backlog, true) {
+            self.event_backlog.push(key);
         }
         tell_announced(link, id, &mut self.events);
         link.claims.tell_arrivals(&link.connection);
@@ -96,15 +96,15 @@ impl Worker {
         if link.connection.driver.has_more() {
             link.readable = true;
             self.ready.push(key, &mut link.queued);
-        } else if !std::mem::replace(&mut link.untimed, true) {
-            self.untimed.push(key);
+        } else if !std::mem::replace(&mut link.timer_stale, true) {
+            self.timer_stale.push(key);
         }
-        if link.connection.driver.has_moved() && !std::mem::replace(&mut link.restless, true) {
-            self.restless.push(key);
+        if link.connection.driver.has_moved() && !std::mem::replace(&mut link.pending_flush, true) {
+            self.pending_flush.push(key);
         }
-        let awake = link.connection.driver.lane().is_awake();
-        if awake && !std::mem::replace(&mut link.awake, true) {
-            self.awake.push(key);
+        let polling = link.connection.driver.lane().is_polled();
+        if polling && !std::mem::replace(&mut link.polling, true) {
+            self.polling.push(key);
         }
         let writable = link.connection.wants_write();
         if writable != link.writable {

@@ -32,16 +32,16 @@ pub(super) struct Link {
     pub(super) queued: bool,
     /// Whether something may have arrived. If not, it was posted to, or a timer is due.
     pub(super) readable: bool,
-    /// Whether it is in the worker's `restless`: it may owe packets.
-    pub(super) restless: bool,
-    /// Whether it is in the worker's `awake`: its descriptor does not show arrivals.
-    pub(super) awake: bool,
-    /// Whether it is in the worker's `starved`: there was no room for its completions.
-    pub(super) starved: bool,
+    /// Whether it is in the worker's `pending_flush`: it may owe packets.
+    pub(super) pending_flush: bool,
+    /// Whether it is in the worker's `polling`: its descriptor does not show arrivals.
+    pub(super) polling: bool,
+    /// Whether it is in the worker's `event_backlog`: there was no room for its completions.
+    pub(super) event_backlog: bool,
     /// Whether its socket is watched for room to send.
     pub(super) writable: bool,
-    /// Whether it is in the worker's `untimed`: its next timer is not in the heap yet.
-    pub(super) untimed: bool,
+    /// Whether it is in the worker's `timer_stale`: its next timer is not in the heap yet.
+    pub(super) timer_stale: bool,
     /// Its earliest timer in the heap.
     pub(super) armed: Option<Instant>,
     /// The user was told of a Transfer without a receive.
@@ -64,11 +64,11 @@ impl Link {
             stage: Stage::Open,
             queued: false,
             readable: true,
-            restless: false,
-            awake: false,
-            starved: false,
+            pending_flush: false,
+            polling: false,
+            event_backlog: false,
             writable: false,
-            untimed: false,
+            timer_stale: false,
             armed: None,
             announced: false,
             claims: Claims::default(),

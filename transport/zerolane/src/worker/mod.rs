@@ -225,13 +225,13 @@ pub struct Worker {
     /// Calls of [`Worker::progress`] since the descriptors were checked.
     unlooked: u32,
     /// Connections that may owe packets before this end sleeps.
-    restless: Vec<Key>,
+    pending_flush: Vec<Key>,
     /// Connections in shared memory that told their peers not to wake this end, and are polled.
-    awake: Vec<Key>,
+    polling: Vec<Key>,
     /// Connections that were advanced and whose next timer was not computed yet.
-    untimed: Vec<Key>,
+    timer_stale: Vec<Key>,
     /// Connections with completions for which the event queue had no room.
-    starved: Vec<Key>,
+    event_backlog: Vec<Key>,
     events: VecDeque<Event>,
     inbox: Arc<Inbox>,
     /// The endpoints among `slots`.
@@ -260,10 +260,10 @@ impl Worker {
             over: HashMap::new(),
             ready: Ready::default(),
             unlooked: 0,
-            restless: Vec::new(),
-            awake: Vec::new(),
-            untimed: Vec::new(),
-            starved: Vec::new(),
+            pending_flush: Vec::new(),
+            polling: Vec::new(),
+            timer_stale: Vec::new(),
+            event_backlog: Vec::new(),
             events: VecDeque::new(),
             inbox: Arc::new(Inbox {
                 submissions: Submissions::default(),
@@ -449,9 +449,9 @@ impl Worker {
         let event = self.events.pop_front();
         if self.events.len() < MAX_EVENTS / 2 {
             // There is room now for completions that had none.
-            for key in self.starved.drain(..) {
+            for key in self.event_backlog.drain(..) {
                 if let Some(Slot::Connection(link)) = self.slots.get_mut(key) {
-                    link.starved = false;
+                    link.event_backlog = false;
                     self.ready.push(key, &mut link.queued);
                 }
             }

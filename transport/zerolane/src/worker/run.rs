@@ -55,7 +55,7 @@ impl Worker {
             self.look()?;
         }
         self.unlooked += 1;
-        self.look_at_awake();
+        self.look_at_polled();
         self.fire_timers();
         let turns = self.ready.len().min(TURNS);
         for _ in 0..turns {
@@ -141,8 +141,8 @@ impl Worker {
     }
 
     fn arm_until(&mut self, deadline: Option<Instant>) -> Result<bool> {
-        self.rest();
-        self.arm_awake();
+        self.flush_before_sleep();
+        self.arm_polled();
         // Packets sent before a sleep may close the last connection of a worker that was stopped.
         if self.has_more() || !self.events.is_empty() || self.is_over() {
             return Ok(false);
@@ -165,14 +165,14 @@ impl Worker {
             return Some(Duration::ZERO);
         }
         let now = Instant::now();
-        let untimed = self
-            .untimed
+        let timer_stale = self
+            .timer_stale
             .iter()
             .filter_map(|&key| match self.slots.get(key) {
                 Some(Slot::Connection(link)) => link.next_due(now),
                 _ => None,
             });
-        let next = self.timers.next().into_iter().chain(untimed).min();
+        let next = self.timers.next().into_iter().chain(timer_stale).min();
         next.map(|at| at.saturating_duration_since(now))
     }
 
@@ -214,12 +214,12 @@ impl Worker {
     }
 
     /// Queues connections in shared memory that have input, without a system call.
-    fn look_at_awake(&mut self) {
+    fn look_at_polled(&mut self) {
         self.find_arrived(|lane| (lane.has_arrived(), true));
     }
 
     /// Makes peers in shared memory wake this end from now on. Queues connections that have input already.
-    fn arm_awake(&mut self) {
+    fn arm_polled(&mut self) {
         self.find_arrived(|lane| {
             let arrived = lane.longest_sleep() == Some(Duration::ZERO);
             (arrived, arrived)
@@ -229,12 +229,12 @@ impl Worker {
     /// Asks each polled lane whether something has arrived, and whether it stays polled.
     fn find_arrived(&mut self, ask: impl Fn(&AnyLane) -> (bool, bool)) {
         let Worker {
-            awake,
+            polling,
             slots,
             ready,
             ..
         } = self;
-        awake.retain(|&key| {
+        polling.retain(|&key| {
             let Some(Slot::Connection(link)) = slots.get_mut(key) else {
                 return false;
             };
@@ -243,7 +243,7 @@ impl Worker {
                 link.readable = true;
                 ready.push(key, &mut link.queued);
             }
-            link.awake = stays;
+            link.polling = stays;
             stays
         });
     }
@@ -251,11 +251,11 @@ impl Worker {
     /// Sets the timers of connections that were advanced. This happens late, because a program that answers at once has
     /// its connections advanced again, which makes most of their earlier timers obsolete.
     fn set_timers(&mut self, now: Instant) {
-        for key in self.untimed.drain(..) {
+        for key in self.timer_stale.drain(..) {
             let Some(Slot::Connection(link)) = self.slots.get_mut(key) else {
                 continue;
             };
-            link.untimed = false;
+            link.timer_stale = false;
             // It will be advanced anyway.
             if link.queued {
                 continue;
@@ -267,7 +267,7 @@ impl Worker {
     }
 
     fn fire_timers(&mut self) {
-        if self.timers.next().is_none() && self.untimed.is_empty() {
+        if self.timers.next().is_none() && self.timer_stale.is_empty() {
             return;
         }
         let now = Instant::now();
@@ -297,16 +297,16 @@ impl Worker {
     }
 
     /// Sends packets that connections hold back to combine them with later ones, because this end is about to sleep.
-    fn rest(&mut self) {
-        let mut restless = std::mem::take(&mut self.restless);
-        for key in restless.drain(..) {
+    fn flush_before_sleep(&mut self) {
+        let mut pending_flush = std::mem::take(&mut self.pending_flush);
+        for key in pending_flush.drain(..) {
             let Some(Slot::Connection(link)) = self.slots.get_mut(key) else {
                 continue;
             };
-            link.restless = false;
-            let rested = link.connection.driver.rest();
-            self.settle(key, rested.err());
+            link.pending_flush = false;
+            let flushed = link.connection.driver.flush_before_sleep();
+            self.settle(key, flushed.err());
         }
-        self.restless = restless;
+        self.pending_flush = pending_flush;
     }
 }

@@ -102,7 +102,7 @@ fn icmp__that_is_forged_ends_nothing() {
             post(&mut a, &mut b, &bytes);
             forge(&hosts, ports, report);
             await_error(&a);
-            let sent = a.turn_unread();
+            let sent = a.turn_without_input();
             sent.unwrap_or_else(|it| panic!("{report:?}: {it}"));
             drive(&mut a, &mut b, |_, b| b.has_completion());
             verify(b.next_completion(), &bytes);
