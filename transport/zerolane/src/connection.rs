@@ -49,9 +49,9 @@ pub struct Connection {
     /// The queue that receives the completions, and this connection's tag in it.
     queue: Option<(CompletionQueue, u64)>,
     /// Completions that the program took and has not processed: see [`Connection::set_kept`].
-    kept: usize,
+    unread_external: usize,
     /// Completions that a worker keeps for handles.
-    unasked: usize,
+    unread_of_handles: usize,
 }
 
 impl Connection {
@@ -90,8 +90,8 @@ impl Connection {
             idle_timeout: options.idle_timeout,
             vectored: Vectored::default(),
             queue: None,
-            kept: 0,
-            unasked: 0,
+            unread_external: 0,
+            unread_of_handles: 0,
         }
     }
 
@@ -511,20 +511,21 @@ impl Connection {
     /// # Ok::<(), zerolane::Error>(())
     /// ```
     pub fn set_kept(&mut self, kept: usize) {
-        self.kept = kept;
-        self.tell_kept();
+        self.unread_external = kept;
+        self.report_unread();
     }
 
     /// Sets how many completions a worker keeps for handles, in addition to [`Connection::set_kept`].
-    pub(crate) fn set_unasked(&mut self, unasked: usize) {
-        self.unasked = unasked;
-        self.tell_kept();
+    pub(crate) fn set_unread_of_handles(&mut self, unread: usize) {
+        self.unread_of_handles = unread;
+        self.report_unread();
     }
 
-    fn tell_kept(&mut self) {
+    fn report_unread(&mut self) {
         // The core needs no larger count.
-        let kept = self.kept.saturating_add(self.unasked);
-        self.driver.set_kept(kept.min(limits::MAX_UNREAD));
+        let unread = self.unread_external.saturating_add(self.unread_of_handles);
+        self.driver
+            .set_unread_external(unread.min(limits::MAX_UNREAD));
     }
 
     /// Cancels a posted Transfer: it completes with [`TransferError::Cancelled`], and its memory is no longer accessed.

@@ -178,14 +178,14 @@ impl<L: Lane> Driver<L> {
 
     /// Sets how many completions were taken and not yet read by the user: the peer waits for such a user as it does for
     /// one that takes none.
-    pub fn set_kept(&mut self, kept: usize) {
-        self.kept = kept;
+    pub fn set_unread_external(&mut self, unread: usize) {
+        self.unread_external = unread;
         self.report_unread();
     }
 
     pub(super) fn report_unread(&mut self) {
         self.core
-            .set_unread(self.completions.notified() + self.kept);
+            .set_unread(self.completions.notified() + self.unread_external);
     }
 
     /// Takes the next completion that is there already and not deferred.

@@ -67,7 +67,7 @@ pub struct Driver<L: Lane> {
     controls: Controls,
     completions: Completions,
     /// Completions that were taken and not yet read by the user.
-    kept: usize,
+    unread_external: usize,
     /// Completions whose memory the lane still holds.
     held: Vec<Held>,
     account: Account,
@@ -186,7 +186,7 @@ impl<L: Lane> Driver<L> {
             copied_at: None,
             controls: Controls::default(),
             completions: Completions::default(),
-            kept: 0,
+            unread_external: 0,
             held: Vec::new(),
             account: Account::default(),
             clock,

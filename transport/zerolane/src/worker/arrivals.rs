@@ -32,7 +32,7 @@ impl Arrivals {
     }
 
     /// Answers the waits that are satisfied.
-    pub(super) fn tell(&mut self, connection: &Connection, standing: impl Fn(u64) -> Standing) {
+    pub(super) fn report(&mut self, connection: &Connection, standing: impl Fn(u64) -> Standing) {
         if let Some(length) = connection.driver.announced() {
             for claim in self.announced.drain(..) {
                 claim.answer_or_drop(Ok(length));

@@ -176,7 +176,7 @@ impl Claims {
     }
 
     /// How many received items wait for a handle to ask for them.
-    pub(super) fn unasked(&self) -> usize {
+    pub(super) fn unread(&self) -> usize {
         self.kept.len() + self.immediates.len()
     }
 
@@ -323,12 +323,12 @@ impl Claims {
     }
 
     /// Answers waits for parts of requests.
-    pub(super) fn tell_arrivals(&mut self, connection: &Connection) {
+    pub(super) fn report_arrivals(&mut self, connection: &Connection) {
         if self.arrivals.is_empty() {
             return;
         }
         let mut arrivals = std::mem::take(&mut self.arrivals);
-        arrivals.tell(connection, |number| self.standing(number));
+        arrivals.report(connection, |number| self.standing(number));
         self.arrivals = arrivals;
     }
 

@@ -64,8 +64,8 @@ impl Worker {
         if !drained && !std::mem::replace(&mut link.event_backlog, true) {
             self.event_backlog.push(key);
         }
-        tell_announced(link, id, &mut self.events);
-        link.claims.tell_arrivals(&link.connection);
+        report_announced(link, id, &mut self.events);
+        link.claims.report_arrivals(&link.connection);
         let next = match error {
             // The lane failed.
             Some(error) => {
@@ -124,9 +124,9 @@ fn deliver(
     events: &mut std::collections::VecDeque<Event>,
 ) -> bool {
     // Data on its way from the driver to the handles is counted in neither, so until then the count is the maximum.
-    link.connection.set_unasked(limits::MAX_UNREAD);
+    link.connection.set_unread_of_handles(limits::MAX_UNREAD);
     let drained = give_out(link, id, events);
-    link.tell_unasked();
+    link.report_unread();
     drained
 }
 
@@ -157,7 +157,7 @@ fn give_out(
 }
 
 /// Reports once a Transfer that no receive matches.
-fn tell_announced(
+fn report_announced(
     link: &mut Link,
     id: ConnectionId,
     events: &mut std::collections::VecDeque<Event>,

@@ -424,7 +424,7 @@ impl Worker {
     /// Updates the count of kept data after a handle asked for some, so that the peer may continue.
     pub(super) fn note_asked(&mut self, id: ConnectionId) {
         if let Some(Slot::Connection(link)) = self.slots.get_mut(id.0) {
-            link.tell_unasked();
+            link.report_unread();
             self.ready.push(id.0, &mut link.queued);
         }
     }

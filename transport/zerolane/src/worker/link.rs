@@ -76,8 +76,8 @@ impl Link {
     }
 
     /// Makes the peer wait while much received data is kept for handles.
-    pub(super) fn tell_unasked(&mut self) {
-        self.connection.set_unasked(self.claims.unasked());
+    pub(super) fn report_unread(&mut self) {
+        self.connection.set_unread_of_handles(self.claims.unread());
     }
 
     pub(super) fn is_open(&self) -> bool {

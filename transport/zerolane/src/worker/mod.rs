@@ -344,7 +344,7 @@ impl Worker {
         }
         match self.slots.remove(connection.0)? {
             Slot::Connection(mut link) => {
-                link.connection.set_unasked(0);
+                link.connection.set_unread_of_handles(0);
                 Some(link.connection)
             }
             Slot::Endpoint(_) => None,

@@ -103,7 +103,7 @@ impl ConnectionHandle {
                 && let Some(arrivals) = link.claims.arrivals()
             {
                 keep(arrivals, claim);
-                link.claims.tell_arrivals(&link.connection);
+                link.claims.report_arrivals(&link.connection);
             }
         });
         pending
