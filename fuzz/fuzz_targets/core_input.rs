@@ -396,10 +396,10 @@ impl Input<'_> {
         u64::from(u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
     }
 
-    /// A datagram to `side`, with the right ports and key unless `stranger`.
-    fn datagram(&mut self, side: usize, len: usize, stranger: bool) -> Vec<u8> {
+    /// A datagram to `side`, with the right ports and key unless `unauthenticated`.
+    fn datagram(&mut self, side: usize, len: usize, unauthenticated: bool) -> Vec<u8> {
         let mut bytes = self.bytes(len);
-        if len >= 14 && !stranger {
+        if len >= 14 && !unauthenticated {
             bytes[4..6].copy_from_slice(&PORTS[side].to_be_bytes());
             bytes[6..8].copy_from_slice(&PORTS[1 - side].to_be_bytes());
             bytes[8..12].copy_from_slice(&KEYS[side].to_be_bytes());

@@ -81,7 +81,9 @@ fuzz_target!(|input: &[u8]| {
                 session = given.or(session);
             }
             Reply::Admit(admitted) => {
-                let session = session.as_ref().expect("let in a stranger");
+                let session = session
+                    .as_ref()
+                    .expect("an unauthenticated peer was admitted");
                 assert!(session.send == admitted.session.receive);
                 assert!(session.receive == admitted.session.send);
             }

@@ -145,7 +145,7 @@ pub trait ServerObserver: Sync {
 
     /// What unauthenticated peers have caused so far, by the counters of the endpoint: reported several times a second.
     /// `gate` is `None` with plain connections.
-    fn strangers(&self, gate: Option<&GateCounters>, listener: &ListenerCounters) {
+    fn unauthenticated(&self, gate: Option<&GateCounters>, listener: &ListenerCounters) {
         let _ = (gate, listener);
     }
 
@@ -211,9 +211,9 @@ impl<A: ServerObserver, B: ServerObserver> ServerObserver for (A, B) {
         self.1.asked(peer, verb, paths);
     }
 
-    fn strangers(&self, gate: Option<&GateCounters>, listener: &ListenerCounters) {
-        self.0.strangers(gate, listener);
-        self.1.strangers(gate, listener);
+    fn unauthenticated(&self, gate: Option<&GateCounters>, listener: &ListenerCounters) {
+        self.0.unauthenticated(gate, listener);
+        self.1.unauthenticated(gate, listener);
     }
 
     fn advanced(&self, peer: &Peer, bytes: u64) {

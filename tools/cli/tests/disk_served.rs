@@ -123,8 +123,8 @@ fn disk_info__of_a_disk_that_there_is_not_fails_with_words() {
     assert_eq!(failed.status.code(), Some(1));
     let words = String::from_utf8(failed.stderr).unwrap();
     assert!(words.contains("LOGICAL UNIT NOT SUPPORTED"), "{words}");
-    let stranger = tempfile::tempdir().unwrap();
-    let refused = output(stranger.path(), &["disk", "ls", &lab.host]);
+    let unlisted = tempfile::tempdir().unwrap();
+    let refused = output(unlisted.path(), &["disk", "ls", &lab.host]);
     assert_eq!(refused.status.code(), Some(6), "{refused:?}");
 }
 

@@ -87,7 +87,7 @@ impl Program {
 
     /// Continues with a message of an unauthenticated peer for `service`, which is a Request_Connection or a message of
     /// the key exchange; else skips `skip` instructions after these six.
-    pub(crate) fn expect_stranger(&mut self, service: u16, skip: u8) -> &mut Program {
+    pub(crate) fn expect_unauthenticated(&mut self, service: u16, skip: u8) -> &mut Program {
         self.expect_code_of([Op::RequestConnection as u8, HANDSHAKE_CODE], skip + 2)
             .load(LOAD_HALF, D_PORT)
             .expect(service.into(), skip)
@@ -95,7 +95,7 @@ impl Program {
 
     /// Does the same for messages from `port`; else skips `skip` instructions after these eight.
     pub(crate) fn expect_asked(&mut self, (service, port): (u16, u16), skip: u8) -> &mut Program {
-        self.expect_stranger(service, skip + 2)
+        self.expect_unauthenticated(service, skip + 2)
             .load(LOAD_HALF, S_PORT)
             .expect(port.into(), skip)
     }

@@ -13,8 +13,8 @@ fn unsplit__joins_only_what_was_cut_there() {
     let mut middle = head.split_off(10);
     let tail = middle.split_off(10);
     let tail = head.unsplit(tail).expect_err("the middle is missing");
-    let stranger = middle.unsplit(counting(10)).expect_err("other memory");
-    assert_eq!(stranger[..], (0..10).collect::<Vec<u8>>());
+    let refused = middle.unsplit(counting(10)).expect_err("other memory");
+    assert_eq!(refused[..], (0..10).collect::<Vec<u8>>());
     let head = tail_first(head, middle, tail);
     assert_eq!(head[..], (0..30).collect::<Vec<u8>>());
 }

@@ -166,7 +166,7 @@ fn all_clients(address: SocketAddr, clients: usize, calls: usize) -> Outcome<()>
         while let Some(event) = worker.next_event() {
             match event {
                 Event::Connected { connection } => {
-                    let client = all.get_mut(&connection).ok_or("a stranger")?;
+                    let client = all.get_mut(&connection).ok_or("an unknown connection")?;
                     client.call(&mut worker, connection, Region::anonymous(8)?)?;
                     connect(&mut worker, &mut all)?;
                 }
@@ -174,7 +174,7 @@ fn all_clients(address: SocketAddr, clients: usize, calls: usize) -> Outcome<()>
                     connection,
                     completion,
                 } if completion.kind == WorkKind::MessageReceived => {
-                    let client = all.get_mut(&connection).ok_or("a stranger")?;
+                    let client = all.get_mut(&connection).ok_or("an unknown connection")?;
                     let name = completion.control;
                     completion.result?;
                     let place = completion.into_region();
@@ -190,7 +190,7 @@ fn all_clients(address: SocketAddr, clients: usize, calls: usize) -> Outcome<()>
                     }
                 }
                 Event::Closed { connection, reason } => {
-                    let client = all.remove(&connection).ok_or("a stranger")?;
+                    let client = all.remove(&connection).ok_or("an unknown connection")?;
                     if client.made < calls {
                         return Err(reason.into());
                     }

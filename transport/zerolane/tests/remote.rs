@@ -667,9 +667,9 @@ fn refusals(options: &Options) {
         Reason::OutOfBounds
     );
     bytes[1] ^= 0x40;
-    let stranger = RegionKey::from_bytes(bytes).unwrap();
+    let unknown = RegionKey::from_bytes(bytes).unwrap();
     assert_eq!(
-        refused(connection.get(&stranger, 0, &mut [0])),
+        refused(connection.get(&unknown, 0, &mut [0])),
         Reason::Unknown
     );
     assert_eq!(

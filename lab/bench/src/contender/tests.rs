@@ -231,14 +231,14 @@ fn laps__zerolane_tells_what_sealed_them() {
 }
 
 #[test]
-fn laps__a_stranger_is_not_the_sender() {
+fn laps__another_token_is_not_the_sender() {
     for name in [Name::Tcp, Name::Unix, Name::Zerolane] {
         let right = job(name, Work::Laps(LAPS));
-        let stranger = Job {
+        let other = Job {
             token: 78,
             ..right.clone()
         };
-        let (sent, received) = ends(&[&stranger, &right], &right, None);
+        let (sent, received) = ends(&[&other, &right], &right, None);
         assert!(sent[0].is_err() && sent[1].is_ok(), "{name:?}: {sent:?}");
         assert_eq!(received.unwrap()[0].bytes, LAPS.bytes());
     }

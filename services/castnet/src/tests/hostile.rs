@@ -287,7 +287,7 @@ fn callers__that_offer_what_cannot_be_or_garbage_do_not_end_a_host() {
 }
 
 #[test]
-fn stranger__that_does_not_know_the_group_is_no_peer() {
+fn unauthenticated__without_the_group_is_no_peer() {
     let group = Group::new();
     let source = group.file("source", &content(3, 500_000));
     let (address, thread) = invited(|mut source, membership, secret, port| {

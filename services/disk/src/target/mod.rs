@@ -341,8 +341,8 @@ impl Server {
                 let share = self.shares.entry(initiator.clone()).or_default();
                 share.connections += 1;
                 self.peers.insert(id, Peer::new(address, initiator, access));
-                let strangers = self.of_same(id, |stage| matches!(stage, Stage::New));
-                if strangers > self.initiator_connections {
+                let new = self.of_same(id, |stage| matches!(stage, Stage::New));
+                if new > self.initiator_connections {
                     self.leave(id, CROWDED);
                 }
             }

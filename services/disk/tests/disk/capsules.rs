@@ -33,7 +33,7 @@ fn write(lba: u64, blocks: u64) -> Command {
 }
 
 fn with_capsules(address: std::net::SocketAddr) -> Raw {
-    let mut raw = Raw::stranger(address, &support::of(&support::identity()));
+    let mut raw = Raw::connect(address, &support::of(&support::identity()));
     raw.log_in_with(7, CAPSULE_BYTES);
     raw.settle();
     raw
@@ -142,7 +142,7 @@ fn capsules__data_that_is_not_as_long_as_its_command_takes_is_refused_and_nothin
 fn capsules__without_room_for_it_data_ends_its_connection() {
     let ends = |capsule_bytes, bytes: u64| {
         let served = Served::new(vec![memory(DISK)]);
-        let mut raw = Raw::stranger(served.address, &support::of(&support::identity()));
+        let mut raw = Raw::connect(served.address, &support::of(&support::identity()));
         raw.log_in_with(7, capsule_bytes);
         raw.settle();
         let unit = raw.unit(&write(0, bytes / 512), 0, bytes);
@@ -171,7 +171,7 @@ fn capsules__are_as_long_as_both_ends_say() {
             ..Settings::default()
         };
         let served = Served::with(vec![memory(DISK)], settings, Default::default());
-        let mut raw = Raw::stranger(served.address, &support::of(&support::identity()));
+        let mut raw = Raw::connect(served.address, &support::of(&support::identity()));
         let answer = raw.log_in_with(7, theirs);
         let (login, key) = message::parse_target_login(&answer).unwrap();
         assert_eq!(login.capsule_bytes, agreed, "{own} and {theirs}");

@@ -17,20 +17,20 @@ const DISK: u64 = 1 << 20;
 
 /// A target, an honest queue whose disk is full of ones, and what a hostile one does that logged in.
 fn is_cut_off(offence: Offence, act: impl FnOnce(&mut Raw)) {
-    with_stranger(offence, |raw| {
+    with_connected(offence, |raw| {
         raw.log_in(7);
         raw.settle();
         act(raw);
     });
 }
 
-fn with_stranger(offence: Offence, act: impl FnOnce(&mut Raw)) {
+fn with_connected(offence: Offence, act: impl FnOnce(&mut Raw)) {
     let (unit, behind) = (memory(DISK), memory(DISK));
     let stores = [Arc::clone(&unit.store), Arc::clone(&behind.store)];
     let served = Served::new(vec![unit, behind]);
     let honest: Queue = support::open(served.address, 0, Options::default());
     support::write(&honest, 0, &vec![1; DISK as usize]).unwrap();
-    let mut raw = Raw::stranger(served.address, &support::of(&support::identity()));
+    let mut raw = Raw::connect(served.address, &support::of(&support::identity()));
     act(&mut raw);
     raw.wait_until_cut_off();
     assert_eq!(
@@ -55,7 +55,7 @@ fn hostile__messages_that_are_none() {
 
 #[test]
 fn hostile__commands_before_the_login_and_a_second_login() {
-    with_stranger(Offence::Login, |raw| {
+    with_connected(Offence::Login, |raw| {
         let unit = raw.unit(&Command::TestUnitReady, 0, 0);
         raw.post(&unit);
     });
@@ -67,7 +67,7 @@ fn hostile__commands_before_the_login_and_a_second_login() {
 
 #[test]
 fn hostile__a_status_region_that_is_too_small() {
-    with_stranger(Offence::StatusRegion, |raw| {
+    with_connected(Offence::StatusRegion, |raw| {
         let mut login = login(8);
         login.slots = SLOTS + 1;
         let bytes = message::login(&login, &raw.status_key);

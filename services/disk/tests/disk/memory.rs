@@ -161,7 +161,7 @@ fn memory__and_connections_of_an_initiator_are_bounded() {
     let served = Served::with(vec![memory(DISK)], settings(), zerolane::Options::default());
     let identity = support::identity();
     let mut own: Vec<Raw> = (0..3).map(|_| open(&served, &identity)).collect();
-    let mut more = Raw::stranger(served.address, &support::of(&identity));
+    let mut more = Raw::connect(served.address, &support::of(&identity));
     more.send(&message::login(
         &super::support::raw::login(99),
         &more.status_key,

@@ -65,7 +65,7 @@ fn patience__without_a_login_ends() {
         login_patience: Duration::from_millis(300),
         ..Settings::default()
     });
-    let raw = Raw::stranger(served.address, &support::of(&support::identity()));
+    let raw = Raw::connect(served.address, &support::of(&support::identity()));
     raw.wait_until_cut_off();
     assert_eq!(served.end(), [(Offence::Silence, 1)].into());
 }
@@ -92,7 +92,7 @@ fn patience__with_data_that_does_not_come_ends() {
 #[test]
 fn patience__with_statuses_that_are_not_taken_ends() {
     let served = served(Settings::default());
-    let mut raw = Raw::stranger(served.address, &support::of(&support::identity()));
+    let mut raw = Raw::connect(served.address, &support::of(&support::identity()));
     raw.send(&message::login(&login(7), &raw.status_key));
     let is_cut_off = |it: &News| matches!(it, News::CutOff(_, Offence::Full));
     let deadline = Instant::now() + Duration::from_secs(20);

@@ -77,7 +77,7 @@ fn rights__a_unit_that_there_is_not_cannot_be_opened() {
 
 #[test]
 fn rights__a_key_sees_its_units_and_writes_if_it_may() {
-    let (reader, writer, stranger) = (
+    let (reader, writer, unlisted) = (
         support::identity(),
         support::identity(),
         support::identity(),
@@ -86,7 +86,7 @@ fn rights__a_key_sees_its_units_and_writes_if_it_may() {
         "{} read regions=disk1\n{} read-write\n{} read-write below=files\n",
         reader.public(),
         writer.public(),
-        stranger.public()
+        unlisted.public()
     );
     let (served, _directory) = served_to(&list, vec![memory(DISK), memory(DISK / 2)]);
     let units = |of: &Arc<Identity>| {
@@ -97,7 +97,7 @@ fn rights__a_key_sees_its_units_and_writes_if_it_may() {
     };
     assert_eq!(units(&reader), [(1, DISK / 2, true)]);
     assert_eq!(units(&writer), [(0, DISK, false), (1, DISK / 2, false)]);
-    assert_eq!(units(&stranger), []);
+    assert_eq!(units(&unlisted), []);
     let open = |of: &Arc<Identity>, lun| {
         let dial = support::dial(served.address, support::of(of));
         Queue::open(dial, support::lun(lun), initiator::Options::default())

@@ -130,7 +130,7 @@ impl Invitation {
                 Some(connection) => break connection,
                 None if endpoint.is_spent() => {
                     return Err(match endpoint.gate_counters() {
-                        Some(strangers) if strangers.admitted > 0 => Error::ClientLost,
+                        Some(gate) if gate.admitted > 0 => Error::ClientLost,
                         _ => Error::CodeGuessed,
                     });
                 }

@@ -227,11 +227,8 @@ fn Invitation__gives_nothing_but_what_it_offers() {
         let read_only = client.put_stream(std::io::stdin(), b"new", &options, &());
         assert!(matches!(read_only, Err(Error::Refused(Refusal::ReadOnly))));
         // Only the sender knows its key.
-        let stranger = client.clone().with_transport(Options::default());
-        let stranger = stranger.list(&[Vec::new()], ListOptions::default(), |_| panic!("listed"));
-        assert!(
-            matches!(stranger, Err(Error::Connect { .. })),
-            "{stranger:?}"
-        );
+        let plain = client.clone().with_transport(Options::default());
+        let listed = plain.list(&[Vec::new()], ListOptions::default(), |_| panic!("listed"));
+        assert!(matches!(listed, Err(Error::Connect { .. })), "{listed:?}");
     });
 }

@@ -267,13 +267,13 @@ impl Server {
         thread::scope(|scope| {
             while !stop.requested() {
                 stop.wait_beside(endpoint.as_fd(), ACCEPT_WAIT);
-                let accepted = endpoint.accept(Some(STRANGERS))?;
+                let accepted = endpoint.accept(Some(UNAUTHENTICATED_WAIT))?;
                 // Also when the new client is the first to use the new list: its request is reported after that.
                 if let Some(news) = access.news() {
                     observer.list_changed(news);
                     guests.check(access);
                 }
-                observer.strangers(endpoint.gate_counters(), &endpoint.counters());
+                observer.unauthenticated(endpoint.gate_counters(), &endpoint.counters());
                 observer.queued(queues.queued());
                 tell_wrong_codes(endpoint, &mut told, observer);
                 tell_not_let_in(endpoint, observer);
@@ -388,7 +388,7 @@ fn in_words(addresses: &[SocketAddr]) -> String {
 /// How long the accept loop waits before it checks the list of keys and the counters.
 const ACCEPT_WAIT: Duration = Duration::from_millis(100);
 /// How long it processes consecutive unauthenticated peers before that.
-const STRANGERS: Duration = Duration::from_millis(1);
+const UNAUTHENTICATED_WAIT: Duration = Duration::from_millis(1);
 /// Time for a refused client to receive the reason: no other client is accepted meanwhile.
 const TURN_AWAY: Duration = Duration::from_millis(200);
 
@@ -404,7 +404,7 @@ fn tell_wrong_codes(endpoint: &Endpoint, told: &mut u32, observer: &dyn ServerOb
 /// The result of a code that admits no more clients.
 fn how_spent(endpoint: &Endpoint, served: bool) -> Result<(), Error> {
     match endpoint.gate_counters() {
-        Some(strangers) if strangers.admitted == 0 => Err(Error::CodeGuessed),
+        Some(gate) if gate.admitted == 0 => Err(Error::CodeGuessed),
         _ if !served => Err(Error::ClientLost),
         _ => Ok(()),
     }

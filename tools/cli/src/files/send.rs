@@ -157,7 +157,7 @@ impl ServerObserver for Sending {
         self.note(|_| {});
     }
 
-    fn strangers(&self, _: Option<&GateCounters>, _: &ListenerCounters) {
+    fn unauthenticated(&self, _: Option<&GateCounters>, _: &ListenerCounters) {
         let outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
         if outcome.last.elapsed() > self.patience {
             self.stop.request();

@@ -21,7 +21,7 @@ fn config_file(lab: &Lab) -> PathBuf {
 
 #[test]
 fn config__a_host_by_another_name_and_its_key() {
-    let (lab, home) = strangers(&["--anyone"]);
+    let (lab, home) = server_of_another_user(&["--anyone"]);
     fs::write(lab.share("a"), b"theirs").unwrap();
     let (name, port) = lab.address.split_once(':').unwrap();
     let known = tempfile::tempdir().unwrap();

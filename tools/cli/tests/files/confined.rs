@@ -40,7 +40,7 @@ fn is_root() -> bool {
 
 #[test]
 fn serve__confines_itself() {
-    let (lab, home) = strangers(&[]);
+    let (lab, home) = server_of_another_user(&[]);
     fs::write(lab.share("a"), b"theirs").unwrap();
     let list = home.path().join("allowed_keys");
     fs::write(&list, format!("{} read\n", own_key())).unwrap();
@@ -56,7 +56,7 @@ fn serve__binds_then_gives_up_root_and_reads_its_list_again() {
     if !is_root() {
         return;
     }
-    let (lab, home) = strangers(&["--user", "nobody"]);
+    let (lab, home) = server_of_another_user(&["--user", "nobody"]);
     let pid = lab.server.as_ref().unwrap().0.id();
     assert_nobodys(pid, 0);
     fs::write(lab.share("a"), b"theirs").unwrap();
@@ -84,7 +84,7 @@ fn serve__at_a_port_of_roots() {
     if !is_root() {
         return;
     }
-    let (mut lab, home) = strangers(&["--anyone"]);
+    let (mut lab, home) = server_of_another_user(&["--anyone"]);
     lab.server = None;
     fs::write(lab.share("a"), b"theirs").unwrap();
     let mut program = zerolane();

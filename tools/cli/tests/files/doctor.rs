@@ -81,7 +81,7 @@ fn doctor__finds_keys_that_are_not_used_and_says_what_mends_them() {
 #[test]
 fn doctor__tells_a_host_that_answers_from_one_where_nothing_listens() {
     let home = tempfile::tempdir().unwrap();
-    let (lab, _home) = strangers(&[]);
+    let (lab, _home) = server_of_another_user(&[]);
     let (code, all) = findings(home.path(), &[&lab.address]);
     assert_eq!(code, 0, "{all:?}");
     let udp = found(&all, "UDP to");

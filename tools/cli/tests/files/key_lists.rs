@@ -128,7 +128,7 @@ fn keys__a_name_reaches_no_terminal_as_it_is() {
 #[test]
 fn keys__a_server_that_has_a_new_key_is_forgotten_by_the_command_that_is_named() {
     let client = tempfile::tempdir().unwrap();
-    let (mut lab, _home) = strangers(&["--anyone"]);
+    let (mut lab, _home) = server_of_another_user(&["--anyone"]);
     let address = lab.address.clone();
     let ls = |lab: &Lab| {
         let mut command = zerolane();
@@ -161,7 +161,7 @@ fn keys__a_server_that_has_a_new_key_is_forgotten_by_the_command_that_is_named()
 
 #[test]
 fn keys__added_by_command_a_client_is_let_in() {
-    let (lab, home) = strangers(&[]);
+    let (lab, home) = server_of_another_user(&[]);
     fs::write(lab.share("a"), b"theirs").unwrap();
     let own = own_key();
     fail(

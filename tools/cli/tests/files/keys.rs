@@ -9,7 +9,7 @@ use super::lab::*;
 
 #[test]
 fn keys__a_client_not_on_the_list_is_told_what_to_do() {
-    let (lab, home) = strangers(&[]);
+    let (lab, home) = server_of_another_user(&[]);
     fs::write(lab.share("a"), b"theirs").unwrap();
     let own = own_key();
     let hint = format!("'{own} read'");
@@ -33,7 +33,7 @@ fn keys__a_client_not_on_the_list_is_told_what_to_do() {
 
 #[test]
 fn keys__where_none_can_be_kept_is_one_for_this_time() {
-    let (lab, home) = strangers(&["--anyone"]);
+    let (lab, home) = server_of_another_user(&["--anyone"]);
     fs::write(lab.local("a"), b"a").unwrap();
     let mut id = zerolane();
     id.arg("id").env("ZEROLANE_HOME", home.path());
@@ -73,7 +73,7 @@ fn keys__where_none_can_be_kept_is_one_for_this_time() {
 #[test]
 fn keys__a_server_is_remembered_and_another_in_its_place_refused() {
     let client = tempfile::tempdir().unwrap();
-    let (mut lab, _home) = strangers(&["--anyone"]);
+    let (mut lab, _home) = server_of_another_user(&["--anyone"]);
     let port = lab.address.clone();
     let ls = |lab: &Lab| {
         let mut command = zerolane();
@@ -164,7 +164,7 @@ fn keys__made_once_and_never_overwritten() {
 
 #[test]
 fn keys__that_may_less_are_told_what() {
-    let (lab, home) = strangers(&[]);
+    let (lab, home) = server_of_another_user(&[]);
     fs::write(lab.local("a"), b"a").unwrap();
     let own = own_key();
     let list = home.path().join("allowed_keys");

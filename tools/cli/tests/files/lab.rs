@@ -197,7 +197,7 @@ pub(crate) fn names(path: &Path) -> Vec<String> {
     names
 }
 /// A lab whose server belongs to another user, with its own keys.
-pub(crate) fn strangers(options: &[&str]) -> (Lab, tempfile::TempDir) {
+pub(crate) fn server_of_another_user(options: &[&str]) -> (Lab, tempfile::TempDir) {
     let home = tempfile::tempdir().unwrap();
     fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = || {

@@ -21,7 +21,7 @@ struct Logged {
 
 impl Logged {
     fn new(options: &[&str], listen: &str) -> Logged {
-        let (mut lab, home) = strangers(&[]);
+        let (mut lab, home) = server_of_another_user(&[]);
         let mut serve = zerolane();
         serve
             .env("ZEROLANE_HOME", home.path())

@@ -272,7 +272,7 @@ fn cp__gives_up_or_is_interrupted_when_the_server_stays_away() {
 
 #[test]
 fn cp__does_not_go_on_with_another_server_or_as_one_refused() {
-    let (mut lab, home) = strangers(&["--anyone"]);
+    let (mut lab, home) = server_of_another_user(&["--anyone"]);
     fs::write(lab.local("large"), content(1, LARGE)).unwrap();
     let share = lab.share("");
     let known = tempfile::tempdir().unwrap();

@@ -267,7 +267,7 @@ fn changes__want_the_right_to_write() {
     }
     assert_eq!(names(&lab.share("")), ["d", "f", "out"]);
 
-    let (lab, home) = strangers(&[]);
+    let (lab, home) = server_of_another_user(&[]);
     fs::create_dir_all(lab.share("in/d")).unwrap();
     let list = home.path().join("allowed_keys");
     fs::write(&list, format!("{} read\n", own_key())).unwrap();

@@ -62,11 +62,11 @@ fn connect__profile_matrix() {
 /// An unauthenticated peer cannot choose the profile without congestion control, unless this end asked for it.
 #[test]
 fn listen__refuses_classic_unless_it_was_asked_for() {
-    let mut stranger = request(1, 1);
-    if let Operation::RequestConnection(it) = &mut stranger.operation {
+    let mut classic = request(1, 1);
+    if let Operation::RequestConnection(it) = &mut classic.operation {
         it.capabilities.profiles = CLASSIC;
     }
-    let (_, verdict) = rejection(&stranger);
+    let (_, verdict) = rejection(&classic);
     let ConnectionVerdict::Reject {
         reason,
         version_min,
@@ -85,7 +85,7 @@ fn listen__refuses_classic_unless_it_was_asked_for() {
         reason.to_string(),
         "rejected: no profile in common (both ends must ask for classic)"
     );
-    let asked_for = listen(Instant::ZERO, speaking(BOTH), entropy(), &stranger);
+    let asked_for = listen(Instant::ZERO, speaking(BOTH), entropy(), &classic);
     assert_eq!(asked_for.expect("accepted").profile(), Profile::Classic);
 }
 
@@ -193,7 +193,7 @@ fn listen__rejects_in_words_a_version_it_does_not_speak() {
     assert_eq!(reason, Reason::VersionMismatch);
     assert_eq!(
         packet.route.d_key, 4711,
-        "with the stranger's key, so that it believes it"
+        "with the forged peer's key, so that it believes it"
     );
     let reason = CloseReason::Rejected {
         reason,

@@ -161,7 +161,7 @@ fn take(
         let Some(arrived) = socket::receive(socket)? else {
             break;
         };
-        let socket::Strange::Discovery(frame, from) = arrived else {
+        let socket::ListenerFrame::Discovery(frame, from) = arrived else {
             continue;
         };
         let Some(answer) = answer_to(question, &frame) else {

@@ -32,7 +32,11 @@ pub(super) fn of_nobody() -> Vec<SockFilter> {
 pub(super) fn of_listener(service: u16) -> Vec<SockFilter> {
     let mut program = Program::of_datagrams();
     expect_discovery(&mut program, DiscoveryKind::Question, 1).show(ALL);
-    program.expect_stranger(service, 1).show(ALL).show(0).take()
+    program
+        .expect_unauthenticated(service, 1)
+        .show(ALL)
+        .show(0)
+        .take()
 }
 
 /// Accepts answers to a question with this nonce.

@@ -46,7 +46,7 @@ pub(crate) use frames::{IncomingFrames, OutgoingFrames};
 pub use named::{resolve, resolve_host};
 pub(crate) use path::{Ear, EthernetPath, leave_to};
 pub(crate) use port::{Attended, attend};
-pub(crate) use socket::{Strange, is_gone, receive, send};
+pub(crate) use socket::{ListenerFrame, is_gone, receive, send};
 pub use statistics::driver_statistics;
 pub use xdp::{NoXdp, XdpCounters};
 

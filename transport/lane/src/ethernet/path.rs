@@ -4,7 +4,7 @@
 //! socket. The peer's first question comes before that socket exists: an [`Ear`] receives it, at any interface.
 
 use super::address::{Hardware, Station};
-use super::socket::Strange;
+use super::socket::ListenerFrame;
 use super::{IncomingFrames, NoEthernet, OutgoingFrames, filter, socket};
 use crate::udp::{MAX_MESSAGES, prepare};
 use socket2::{SockFilter, Socket};
@@ -96,8 +96,8 @@ impl Ear {
     pub(crate) fn next(&self) -> io::Result<Option<Heard>> {
         let received = socket::receive(&self.0)?;
         Ok(received.map(|it| match it {
-            Strange::Datagram(bytes, from) => Some((bytes, from)),
-            Strange::Discovery(..) | Strange::Foreign => None,
+            ListenerFrame::Datagram(bytes, from) => Some((bytes, from)),
+            ListenerFrame::Discovery(..) | ListenerFrame::Foreign => None,
         }))
     }
 }

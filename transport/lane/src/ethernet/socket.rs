@@ -170,7 +170,7 @@ pub(crate) fn is_gone(socket: &Socket, interface: u32) -> bool {
 }
 
 /// A frame for a listener.
-pub(crate) enum Strange {
+pub(crate) enum ListenerFrame {
     /// A datagram, and its sender.
     Datagram(Vec<u8>, Station),
     /// A well-formed question for a name, or an answer to one, and its sender.
@@ -183,7 +183,7 @@ pub(crate) enum Strange {
 ///
 /// # Errors
 /// Those of the socket.
-pub(crate) fn receive(socket: &Socket) -> io::Result<Option<Strange>> {
+pub(crate) fn receive(socket: &Socket) -> io::Result<Option<ListenerFrame>> {
     let mut buffer = Vec::with_capacity(SHOWN);
     let (len, from) = match socket.recv_from(buffer.spare_capacity_mut()) {
         Ok(received) => received,
@@ -199,12 +199,12 @@ pub(crate) fn receive(socket: &Socket) -> io::Result<Option<Strange>> {
             .and_then(|it| of_one(&it))
             .filter(|_| Discovery::parse(&buffer).is_ok());
         return Ok(Some(match from {
-            Some(from) => Strange::Discovery(buffer, from),
-            None => Strange::Foreign,
+            Some(from) => ListenerFrame::Discovery(buffer, from),
+            None => ListenerFrame::Foreign,
         }));
     }
     let Some(from) = name.filter(is_ours) else {
-        return Ok(Some(Strange::Foreign));
+        return Ok(Some(ListenerFrame::Foreign));
     };
     match padded(&buffer) {
         Ok(None) => {}
@@ -212,17 +212,17 @@ pub(crate) fn receive(socket: &Socket) -> io::Result<Option<Strange>> {
             buffer[0] = first;
             buffer.truncate(len);
         }
-        Err(_) => return Ok(Some(Strange::Foreign)),
+        Err(_) => return Ok(Some(ListenerFrame::Foreign)),
     }
     let Some(port) = buffer.get(S_PORT).and_then(|it| it.try_into().ok()) else {
-        return Ok(Some(Strange::Foreign));
+        return Ok(Some(ListenerFrame::Foreign));
     };
     let station = Station {
         interface: from.sll_ifindex.cast_unsigned(),
         hardware: Some(hardware_of(&from)),
         port: u16::from_be_bytes(port),
     };
-    Ok(Some(Strange::Datagram(buffer, station)))
+    Ok(Some(ListenerFrame::Datagram(buffer, station)))
 }
 
 /// Sends a datagram to an unauthenticated peer.

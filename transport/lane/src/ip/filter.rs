@@ -21,7 +21,7 @@ pub(super) fn of_nobody() -> Vec<SockFilter> {
 /// Accepts requests to the listener at `local`.
 pub(super) fn of_listener(local: SocketAddr) -> Vec<SockFilter> {
     let mut program = program(local);
-    let asked = program.expect_stranger(local.port(), 1);
+    let asked = program.expect_unauthenticated(local.port(), 1);
     asked.show(ALL).show(0).take()
 }
 

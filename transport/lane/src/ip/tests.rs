@@ -207,7 +207,7 @@ fn forged__packets_are_counted_and_change_nothing() {
 }
 
 #[test]
-fn strangers__that_ask_wrongly_are_counted_and_refused() {
+fn unauthenticated__wrong_requests_are_counted_and_refused() {
     let Some(hosts) = hosts(1500) else {
         return;
     };

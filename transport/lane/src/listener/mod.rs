@@ -13,7 +13,7 @@ pub use untrusted::Untrusted;
 
 use crate::claim::Claim;
 use crate::clock::Clock;
-use crate::ethernet::{self, Answering, Attended, Ear, NoEthernet, Station, Strange};
+use crate::ethernet::{self, Answering, Attended, Ear, ListenerFrame, NoEthernet, Station};
 use crate::ip;
 use crate::shm::{Arrived, NoSharedMemory};
 use crate::udp::SharedPort;
@@ -310,26 +310,28 @@ impl Listener {
         self.visitors_first = !visitors_first;
         let found = match visitors_first {
             true => self.next_visitor()?,
-            false => self.next_stranger()?,
+            false => self.next_unauthenticated()?,
         };
         match (found, visitors_first) {
-            (Accept::Nothing, true) => self.next_stranger(),
+            (Accept::Nothing, true) => self.next_unauthenticated(),
             (Accept::Nothing, false) => self.next_visitor(),
             (found, _) => Ok(found),
         }
     }
 
     /// Handles the next datagram of an unauthenticated peer.
-    fn next_stranger(&mut self) -> io::Result<Accept> {
+    fn next_unauthenticated(&mut self) -> io::Result<Accept> {
         let Some((datagram, mut caller)) = self.next_datagram()? else {
             return Ok(self.sort_udp());
         };
         if self.options.lane == LaneChoice::SharedMemory {
             self.counters.refused += 1;
-            return Ok(Accept::Stranger);
+            return Ok(Accept::Unauthenticated);
         }
         let driver = self.consider(&datagram, &mut caller)?;
-        Ok(driver.map_or(Accept::Stranger, |it| Accept::Connection(Box::new(it))))
+        Ok(driver.map_or(Accept::Unauthenticated, |it| {
+            Accept::Connection(Box::new(it))
+        }))
     }
 
     /// Sorts UDP datagrams for paths of connections. No unauthenticated peer is admitted there.
@@ -337,7 +339,7 @@ impl Listener {
         match self.udp_paths.as_ref().is_some_and(UdpPaths::sort) {
             true => {
                 self.counters.refused += 1;
-                Accept::Stranger
+                Accept::Unauthenticated
             }
             false => Accept::Nothing,
         }
@@ -363,7 +365,7 @@ impl Listener {
         };
         let (datagram, visitor) = match arrived {
             Arrived::Nothing => return Ok(Accept::Nothing),
-            Arrived::Other => return Ok(Accept::Stranger),
+            Arrived::Other => return Ok(Accept::Unauthenticated),
             Arrived::Datagram(datagram, visitor) => (datagram, visitor),
         };
         let mut caller = Caller::Visitor(Some(visitor));
@@ -371,7 +373,9 @@ impl Listener {
         if let (Caller::Visitor(Some(visitor)), Some(host)) = (caller, &mut self.host) {
             host.keep(*visitor);
         }
-        Ok(driver.map_or(Accept::Stranger, |it| Accept::Connection(Box::new(it))))
+        Ok(driver.map_or(Accept::Unauthenticated, |it| {
+            Accept::Connection(Box::new(it))
+        }))
     }
 
     /// The keys of connections for which datagrams came from other addresses than their peers' since the last call: the
@@ -390,15 +394,15 @@ impl Listener {
     fn next_datagram(&mut self) -> io::Result<Option<(Vec<u8>, Caller)>> {
         let next = match &mut self.door {
             Door::Ethernet(_, answering) => ethernet::receive(&self.socket).map(|it| match it? {
-                Strange::Discovery(frame, from) => {
+                ListenerFrame::Discovery(frame, from) => {
                     if let Some(answer) = answering.answer(&frame, Instant::now()) {
                         // A host that does not get the answer asks again.
                         let _ = ethernet::send(&self.socket, &answer, from);
                     }
                     None
                 }
-                Strange::Datagram(bytes, from) => Some((bytes, Caller::Frame(from))),
-                Strange::Foreign => {
+                ListenerFrame::Datagram(bytes, from) => Some((bytes, Caller::Frame(from))),
+                ListenerFrame::Foreign => {
                     self.counters.refused += 1;
                     None
                 }
@@ -433,7 +437,7 @@ pub enum Accept {
     /// A connection. Its answer leaves with the driver's first call.
     Connection(Box<Driver<AnyLane>>),
     /// A datagram of a peer that is not a connection, or not yet.
-    Stranger,
+    Unauthenticated,
     /// Nothing, or datagrams for connections.
     Nothing,
 }

@@ -525,7 +525,10 @@ fn listen__for_shared_memory_alone_hears_nobody_by_udp() {
         crate::Accept::Nothing => None,
         other => Some(other),
     });
-    assert!(matches!(heard, Some(crate::Accept::Stranger)), "{heard:?}");
+    assert!(
+        matches!(heard, Some(crate::Accept::Unauthenticated)),
+        "{heard:?}"
+    );
     assert_eq!(listener.counters().refused, 1);
 }
 

@@ -132,7 +132,7 @@ fn undecided__what_was_let_in_stays() {
     for _ in 0..10 {
         assert!(matches!(
             listener.try_accept().expect("looking"),
-            crate::Accept::Stranger | crate::Accept::Nothing
+            crate::Accept::Unauthenticated | crate::Accept::Nothing
         ));
     }
     a.turn().expect("asking");

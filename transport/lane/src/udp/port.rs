@@ -574,7 +574,10 @@ mod tests {
         // While a connection's peer is silent.
         port.leave();
         let (fallback, (_, again)) = (socket, attend(local).expect("no listener"));
-        assert!(Arc::ptr_eq(&fallback, &again), "strangers are not divided");
+        assert!(
+            Arc::ptr_eq(&fallback, &again),
+            "unauthenticated peers are not divided"
+        );
     }
 
     #[test]
@@ -584,12 +587,12 @@ mod tests {
         let local = first.local_addr().expect("bound").as_socket().expect("IP");
         first.connect(&SocketAddr::from(PEER).into()).expect("UDP");
         let port = SharedPort::unattended(local);
-        let stranger = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
-        stranger.connect(local).expect("UDP");
+        let sender = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+        sender.connect(local).expect("UDP");
         let refused = || {
             // The second call reports the error of the first one.
-            let _ = stranger.send(&[0; 40]);
-            stranger.send(&[0; 40]).is_err()
+            let _ = sender.send(&[0; 40]);
+            sender.send(&[0; 40]).is_err()
         };
         assert!(refused(), "only the peer is heard");
         port.expect(0, PEER.into());

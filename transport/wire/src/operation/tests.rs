@@ -79,7 +79,7 @@ fn parse__wrong_checksum() {
 }
 
 #[test]
-fn request_connection__stranger() {
+fn request_connection__options_must_be_the_magic() {
     assert!(control(request(), magic()).is_ok());
     let error = control(request(), Some([0; OPTIONS_LEN])).unwrap_err();
     assert_eq!(error, ParseError::new(Field::Options, Problem::Mismatch));

@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use zerolane_lane::Accept;
 
 /// Datagrams of unauthenticated peers processed at a time.
-const STRANGERS: usize = 32;
+const MAX_UNAUTHENTICATED: usize = 32;
 
 #[derive(Debug)]
 pub(super) struct Listening {
@@ -41,12 +41,12 @@ impl Worker {
         let mut accepted = Vec::new();
         let mut failed = None;
         let mut more = true;
-        for _ in 0..STRANGERS {
+        for _ in 0..MAX_UNAUTHENTICATED {
             match listening.endpoint.listener_mut().try_accept() {
                 Ok(Accept::Connection(driver)) => {
                     accepted.push(listening.endpoint.accepted(*driver));
                 }
-                Ok(Accept::Stranger) => {}
+                Ok(Accept::Unauthenticated) => {}
                 Ok(Accept::Nothing) => {
                     more = false;
                     break;

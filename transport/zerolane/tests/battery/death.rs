@@ -150,12 +150,12 @@ fn is_rejected(accepting: Options, connecting: Options) {
 }
 
 #[test]
-fn accept__times_out_and_ignores_strangers() {
+fn accept__times_out_and_ignores_unauthenticated_datagrams() {
     let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default()).expect("bind");
-    let stranger = UdpSocket::bind("127.0.0.1:0").expect("bind");
+    let unauthenticated = UdpSocket::bind("127.0.0.1:0").expect("bind");
     for len in [0, 1, 39, 40, 72, 73, 1400] {
         let bytes = vec![len as u8; len];
-        stranger
+        unauthenticated
             .send_to(&bytes, endpoint.local_addr())
             .expect("sent");
     }

@@ -188,17 +188,17 @@ fn noise(round: u64) -> Vec<u8> {
 const ROUNDS: u64 = 2000;
 
 #[test]
-fn strangers__at_the_listening_port_change_nothing() {
+fn unauthenticated__at_the_listening_port_change_nothing() {
     let pair = Path::LoopbackV4.connect(&Options::default());
     let mut pair = pair.expect("always permitted");
     let (to_a, to_b) = (pair.b.peer_addr(), pair.a.peer_addr());
-    let stranger = UdpSocket::bind("127.0.0.1:0").expect("bind");
+    let unauthenticated = UdpSocket::bind("127.0.0.1:0").expect("bind");
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for round in 0..ROUNDS {
                 for to in [to_a, to_b] {
                     // Sometimes refused: no socket accepts datagrams of unauthenticated peers there any more.
-                    let _ = stranger.send_to(&noise(round), to);
+                    let _ = unauthenticated.send_to(&noise(round), to);
                 }
             }
         });
@@ -261,7 +261,7 @@ fn forge_all(from: SocketAddr, to: SocketAddr) {
 }
 
 #[test]
-fn strangers__with_the_peers_address_change_nothing() {
+fn unauthenticated__with_the_peers_address_change_nothing() {
     let Some(mut pair) = Path::Veth(1500).connect(&Options::default()) else {
         return;
     };

@@ -63,17 +63,17 @@ fn is_asked(security: &Security, silence: Duration) -> bool {
     assert_eq!(receiver.recv_into(&mut buffer).unwrap(), BYTES);
 
     cut.store(true, Ordering::Relaxed);
-    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
-    stranger.set_nonblocking(true).unwrap();
+    let unauthenticated = UdpSocket::bind("127.0.0.1:0").unwrap();
+    unauthenticated.set_nonblocking(true).unwrap();
     let (mut answer, mut asked) = ([0; 2048], false);
     let end = Instant::now() + silence;
     while Instant::now() < end && !asked {
         for &route in heard.lock().unwrap().iter() {
-            let _ = stranger.send_to(&keep_alive(route), endpoint.local_addr());
+            let _ = unauthenticated.send_to(&keep_alive(route), endpoint.local_addr());
         }
         std::thread::sleep(Duration::from_millis(5));
         assert!(receiver.poll().unwrap().is_none());
-        asked = stranger.recv_from(&mut answer).is_ok();
+        asked = unauthenticated.recv_from(&mut answer).is_ok();
     }
     cut.store(false, Ordering::Relaxed);
     assert_eq!(receiver.recv_into(&mut buffer).unwrap(), BYTES);

@@ -42,9 +42,9 @@ const PART: usize = MTU as usize - 28;
 /// Where the sender's key stands in a Hello: makes it another exchange.
 const KEY: std::ops::Range<usize> = 36..40;
 
-/// Strangers are from this network.
-const STRANGERS: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 0);
-const STRANGERS_PREFIX_LEN: u8 = 16;
+/// The forged addresses are of this network.
+const FORGED_NETWORK: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 0);
+const FORGED_PREFIX_LEN: u8 = 16;
 
 /// What the attacker does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,9 +58,9 @@ pub(super) enum Attack {
 }
 
 /// Gives the server a route to the forged addresses, where no host listens.
-pub(super) fn route_strangers(hosts: &Topology) -> Result<()> {
+pub(super) fn route_forged(hosts: &Topology) -> Result<()> {
     let kernel = hosts.b().rtnetlink()?;
-    Ok(kernel.add_route(STRANGERS, STRANGERS_PREFIX_LEN, hosts.a().ipv4())?)
+    Ok(kernel.add_route(FORGED_NETWORK, FORGED_PREFIX_LEN, hosts.a().ipv4())?)
 }
 
 /// Somebody beside the client, on its wire.
@@ -153,9 +153,9 @@ impl Attacker {
 
     /// The Hello of an unauthenticated peer, on the path of `real`.
     fn hello_of(&self, real: &Datagram, number: u64) -> Vec<u8> {
-        let stranger = Ipv4Addr::from_bits(STRANGERS.to_bits() + number as u32 % 65_536);
+        let forged = Ipv4Addr::from_bits(FORGED_NETWORK.to_bits() + number as u32 % 65_536);
         let mut packet = Datagram {
-            from: SocketAddrV4::new(stranger, 1024 + (number % 60_000) as u16),
+            from: SocketAddrV4::new(forged, 1024 + (number % 60_000) as u16),
             payload: self.hello.clone(),
             ..*real
         };

@@ -129,7 +129,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<SiegeReport> {
     lab::sweep();
     let hosts = Topology::pair("siege", MTU)?;
     args.offloads.apply(&hosts)?;
-    attack::route_strangers(&hosts)?;
+    attack::route_forged(&hosts)?;
     let shared = Shared::default();
     let phases = thread::scope(|scope| -> Result<Vec<Phase>> {
         // Whatever happens, the ends stop.

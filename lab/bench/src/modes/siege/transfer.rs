@@ -157,8 +157,8 @@ pub(super) fn serve(on: Ipv4Addr, shared: &Shared, tell: &Sender<SocketAddr>) ->
 /// What a server's accepting thread does.
 fn keep_gate(mut endpoint: Endpoint, shared: &Shared) -> Result<()> {
     while !shared.is_stopped() {
-        let stranger = endpoint.accept(Some(Duration::from_millis(20)))?;
-        ensure!(stranger.is_none(), "a stranger got in");
+        let admitted = endpoint.accept(Some(Duration::from_millis(20)))?;
+        ensure!(admitted.is_none(), "an unauthenticated peer was admitted");
         if let Some(counters) = endpoint.gate_counters() {
             shared.change(|seen| {
                 seen.retried = counters.retried;

@@ -63,7 +63,7 @@ pub fn write(lba: u64, blocks: u64) -> Command {
 
 impl Raw {
     /// Connected, and no more.
-    pub fn stranger(address: SocketAddr, options: &Options) -> Raw {
+    pub fn connect(address: SocketAddr, options: &Options) -> Raw {
         let mut connection = Connection::connect(address, options).unwrap();
         let export = |connection: &mut Connection, bytes| {
             let region = Region::anonymous(bytes).unwrap();
@@ -86,7 +86,7 @@ impl Raw {
 
     /// Logged in.
     pub fn open(address: SocketAddr, options: &Options) -> Raw {
-        let mut raw = Raw::stranger(address, options);
+        let mut raw = Raw::connect(address, options);
         raw.log_in(1 + fastrand::u64(..));
         raw
     }

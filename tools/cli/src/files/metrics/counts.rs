@@ -181,12 +181,12 @@ impl Counts {
             "Files that were not copied.",
             self.files_failed,
         );
-        self.strangers(&mut text);
+        self.unauthenticated(&mut text);
         self.transport(&mut text);
         text.0
     }
 
-    fn strangers(&self, text: &mut Text) {
+    fn unauthenticated(&self, text: &mut Text) {
         let gate = &self.gate;
         text.counter(
             "handshakes",

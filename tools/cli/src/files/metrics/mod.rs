@@ -65,7 +65,7 @@ impl ServerObserver for Metrics {
         state.counts.asked(verb);
     }
 
-    fn strangers(&self, gate: Option<&GateCounters>, listener: &ListenerCounters) {
+    fn unauthenticated(&self, gate: Option<&GateCounters>, listener: &ListenerCounters) {
         let counts = &mut self.state().counts;
         counts.gate = gate.copied().unwrap_or_default();
         counts.listener = *listener;

@@ -48,7 +48,7 @@ impl Sshd {
             user,
             server: None,
         };
-        for key in ["host", "client", "stranger"] {
+        for key in ["host", "client", "unlisted"] {
             let mut make = Command::new("ssh-keygen");
             make.args(["-q", "-t", "ed25519", "-N", "", "-f"])
                 .arg(sshd.path(key));
@@ -213,10 +213,10 @@ fn sshd__that_refuses_or_is_another_host() {
     let Some(sshd) = Sshd::start("") else { return };
     let get = |ssh: &str| sshd.zerolane(&["cp", &sshd.there("a"), "local/"], ssh);
     let ssh = sshd.ssh("-o BatchMode=yes");
-    let stranger = ssh.replace("/client'", "/stranger'");
-    fail(get(&stranger), 3, "Permission denied (publickey)");
-    fail(get(&stranger), 3, "no login at 127.0.0.1: ssh failed");
-    let other = fs::read_to_string(sshd.path("stranger.pub")).unwrap();
+    let unlisted = ssh.replace("/client'", "/unlisted'");
+    fail(get(&unlisted), 3, "Permission denied (publickey)");
+    fail(get(&unlisted), 3, "no login at 127.0.0.1: ssh failed");
+    let other = fs::read_to_string(sshd.path("unlisted.pub")).unwrap();
     let known = format!("[127.0.0.1]:{} {other}", sshd.port);
     fs::write(sshd.path("known"), known).unwrap();
     fail(get(&ssh), 3, "REMOTE HOST IDENTIFICATION HAS CHANGED");

@@ -207,7 +207,7 @@ fn sync__dry_run_changes_nothing() {
 
 #[test]
 fn sync__a_key_that_may_only_read_changes_nothing_there() {
-    let (lab, home) = strangers(&[]);
+    let (lab, home) = server_of_another_user(&[]);
     for (place, name) in [(lab.share("t"), "kept"), (lab.local("a"), "new")] {
         fs::create_dir(&place).unwrap();
         fs::write(place.join(name), name).unwrap();

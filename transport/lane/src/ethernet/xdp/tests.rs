@@ -127,7 +127,7 @@ fn forged__frames_are_dropped_in_the_driver_by_reason() {
             tagged.splice(12..12, [0x81, 0x00, 0, number]);
             tagged
         };
-        let stranger = Header {
+        let unauthenticated = Header {
             d_port: 9,
             ..Header::new(Op::RequestConnection)
         };
@@ -142,7 +142,9 @@ fn forged__frames_are_dropped_in_the_driver_by_reason() {
         };
         let cases: [(&str, Vec<u8>, Counter); 15] = [
             ("key", changed(|it| it.d_key ^= 1), |it| it.unknown_key),
-            ("port of a listener", with(stranger), |it| it.unknown_port),
+            ("port of a listener", with(unauthenticated), |it| {
+                it.unknown_port
+            }),
             ("no key", frame(to, from, &[0x78; 11]), |it| it.truncated),
             ("half a header", sent[..AROUND + 39].to_vec(), |it| {
                 it.truncated
@@ -285,7 +287,7 @@ fn flood__of_what_was_not_granted_comes_no_further_than_the_driver() {
             hardware(b.lane().local_addr().expect("one")),
             hardware(b.lane().peer_addr()),
         );
-        let stranger = frame(
+        let unauthenticated = frame(
             to,
             [2, 9, 9, 9, 9, 9],
             &[&header.emit()[..], &[7; 20]].concat(),
@@ -314,7 +316,7 @@ fn flood__of_what_was_not_granted_comes_no_further_than_the_driver() {
                             std::thread::sleep(Duration::from_micros(50));
                             continue;
                         }
-                        for frame in [&forged, &stranger] {
+                        for frame in [&forged, &unauthenticated] {
                             generator.send(frame, BATCH).expect("sent");
                             sent += u64::from(BATCH);
                         }
