@@ -11,10 +11,10 @@ use zerolane_block::sst::Outcome;
 use zerolane_block::{Lun, Status};
 
 use super::Options;
+use super::driver_slot::{Drive, Over, Shared, refuse};
 use super::error::{Error, Wrong};
 use super::link::{Dial, Ended, Link, result};
 use super::request::{Direction, Done, Effect, Part, Request};
-use super::seat::{Drive, Over, Shared, refuse};
 use super::unit::Unit;
 use crate::limits::{MAX_REPEATS, PAUSE};
 use crate::message::{Data, Place};

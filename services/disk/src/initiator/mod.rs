@@ -20,22 +20,22 @@
 //! | `unit` | describes a unit |
 //! | `request` | requests, and the commands that they consist of |
 //! | `drive` | tracks requests, and polls the connection once |
-//! | `seat` | decides which thread drives |
-//! | `pilot` | a seat for a thread that also watches its own descriptors |
+//! | `driver_slot` | decides which thread drives |
+//! | `pilot` | a driver slot for a thread that also watches its own descriptors |
 
 mod drive;
+mod driver_slot;
 mod error;
 mod extents;
 mod link;
 mod pilot;
 mod request;
-mod seat;
 mod unit;
 
 pub use error::{Error, Wrong};
 pub use extents::Extent;
 pub use link::Dial;
-pub use pilot::Seat;
+pub use pilot::DriverSlot;
 pub use request::{Done, Request};
 pub use unit::Unit;
 
@@ -48,8 +48,8 @@ use zerolane::security::random;
 use zerolane_block::Lun;
 
 use drive::Driver;
+use driver_slot::{Call, Over, Shared};
 use link::Link;
-use seat::{Call, Over, Shared};
 
 /// Options of a queue.
 #[derive(Clone, Debug)]

@@ -114,8 +114,8 @@ impl Server {
     /// Admits the initiators that no longer wait for old work.
     pub(super) fn admit(&mut self) {
         let waits = |it: &super::Peer| {
-            let mut ghosts = self.ghosts.values();
-            ghosts.any(|ghost| ghost.session == it.session)
+            let mut draining = self.draining.values();
+            draining.any(|old| old.session == it.session)
         };
         let ready = self.peers.iter().filter_map(|(&id, it)| match it.stage {
             Stage::Waiting(login, status) if !waits(it) => Some((id, login, status)),

@@ -44,7 +44,7 @@ use crate::limits::{
 use buffers::Buffers;
 use losses::Losses;
 use memory::Share;
-use peer::{Flight, Ghost, Peer, Stage};
+use peer::{Draining, Flight, Peer, Stage};
 use pool::{Done, Pool};
 use steps::ABORTED;
 
@@ -134,9 +134,9 @@ pub struct Server {
     peers: HashMap<ConnectionId, Peer>,
     shares: HashMap<Initiator, Share>,
     /// Initiators with work that waits for memory.
-    hungry: Vec<Initiator>,
+    waiting_for_memory: Vec<Initiator>,
     nexuses: HashMap<NexusId, ConnectionId>,
-    ghosts: HashMap<ConnectionId, Ghost>,
+    draining: HashMap<ConnectionId, Draining>,
     pool: Pool,
     /// Work that needed no other thread.
     at_once: Vec<Done>,
@@ -171,9 +171,9 @@ impl Server {
             data_patience: settings.data_patience,
             peers: HashMap::new(),
             shares: HashMap::new(),
-            hungry: Vec::new(),
+            waiting_for_memory: Vec::new(),
             nexuses: HashMap::new(),
-            ghosts: HashMap::new(),
+            draining: HashMap::new(),
             pool,
             at_once: Vec::new(),
             buffers: Buffers::default(),
@@ -302,7 +302,7 @@ impl Server {
         loop {
             self.take_steps();
             self.take_done();
-            if !self.feed() {
+            if !self.start_waiting() {
                 return Ok(());
             }
         }
@@ -437,8 +437,8 @@ impl Server {
             self.engine.done(task, Err(ABORTED));
         }
         if at_work > 0 {
-            let ghost = Ghost { session, at_work };
-            self.ghosts.insert(id, ghost);
+            let old = Draining { session, at_work };
+            self.draining.insert(id, old);
         }
         self.admit();
     }

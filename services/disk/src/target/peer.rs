@@ -155,7 +155,7 @@ pub(super) struct Peer {
 
 /// Work of an initiator that is gone.
 #[derive(Debug)]
-pub(super) struct Ghost {
+pub(super) struct Draining {
     pub(super) session: u64,
     pub(super) at_work: usize,
 }

@@ -215,23 +215,25 @@ impl Server {
         });
         self.use_memory(&initiator);
         let share = self.shares.get(&initiator);
-        if share.is_some_and(|it| !it.waiting.is_empty()) && !self.hungry.contains(&initiator) {
-            self.hungry.push(initiator);
+        if share.is_some_and(|it| !it.waiting.is_empty())
+            && !self.waiting_for_memory.contains(&initiator)
+        {
+            self.waiting_for_memory.push(initiator);
         }
         Ok(())
     }
 
     /// Starts work that waited for memory which others have since released. False if none could start.
-    pub(super) fn feed(&mut self) -> bool {
-        let mut fed = false;
-        for initiator in std::mem::take(&mut self.hungry) {
-            fed |= self.use_memory(&initiator);
+    pub(super) fn start_waiting(&mut self) -> bool {
+        let mut started = false;
+        for initiator in std::mem::take(&mut self.waiting_for_memory) {
+            started |= self.use_memory(&initiator);
             let share = self.shares.get(&initiator);
             if share.is_some_and(|it| !it.waiting.is_empty()) {
-                self.hungry.push(initiator);
+                self.waiting_for_memory.push(initiator);
             }
         }
-        fed
+        started
     }
 
     /// Starts waiting work as far as memory allows; false if none could start.
@@ -359,7 +361,7 @@ impl Server {
         let Some(peer) = self.peers.get_mut(&owner) else {
             self.buffers.give(memory);
             self.engine.done(task, outcome);
-            return self.lay(owner);
+            return self.finish_draining_job(owner);
         };
         peer.at_work -= 1;
         let member = peer.member();
@@ -387,13 +389,13 @@ impl Server {
     }
 
     /// One piece of work less of an initiator that is gone.
-    fn lay(&mut self, owner: ConnectionId) {
-        let Some(ghost) = self.ghosts.get_mut(&owner) else {
+    fn finish_draining_job(&mut self, owner: ConnectionId) {
+        let Some(old) = self.draining.get_mut(&owner) else {
             return;
         };
-        ghost.at_work -= 1;
-        if ghost.at_work == 0 {
-            self.ghosts.remove(&owner);
+        old.at_work -= 1;
+        if old.at_work == 0 {
+            self.draining.remove(&owner);
             self.admit();
         }
     }

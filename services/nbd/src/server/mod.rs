@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use zerolane_disk::initiator::{Queue, Seat};
+use zerolane_disk::initiator::{DriverSlot, Queue};
 
 use crate::limits::MAX_CLIENTS;
 use crate::session::{Export, Offence};
@@ -121,7 +121,7 @@ impl Server {
             queue,
             export,
             tell,
-            seat: None,
+            driver_slot: None,
             clients: BTreeMap::new(),
             next: 0,
             no_room: false,
@@ -149,7 +149,7 @@ struct Serving<'a, T> {
     queue: &'a Queue,
     export: Export,
     tell: T,
-    seat: Option<Seat<'a>>,
+    driver_slot: Option<DriverSlot<'a>>,
     clients: BTreeMap<ClientId, Client>,
     next: ClientId,
     /// A waiting client could not be accepted, for lack of descriptors or memory. Until the next look the listener is
@@ -187,7 +187,7 @@ impl<T: FnMut(News)> Serving<'_, T> {
                 if is_readable(self.stop)? {
                     return Ok(());
                 }
-                self.bury();
+                self.remove_closed();
                 // Also while clients give no time to sleep.
                 self.accept()?;
             }
@@ -205,7 +205,8 @@ impl<T: FnMut(News)> Serving<'_, T> {
                 continue;
             }
             idle_since = None;
-            if self.seat.is_none() && self.queue.failure().is_some() && !self.work.is_busy() {
+            if self.driver_slot.is_none() && self.queue.failure().is_some() && !self.work.is_busy()
+            {
                 return Ok(());
             }
             match self.sleep()? {
@@ -226,14 +227,14 @@ impl<T: FnMut(News)> Serving<'_, T> {
     fn turn(&mut self) -> bool {
         // Check waiting clients less often than the disk, which brings their answers.
         let mut moved = self.idle_turns.is_multiple_of(READ_EVERY) && self.read();
-        if self.seat.is_none() {
-            self.seat = self.queue.sit();
+        if self.driver_slot.is_none() {
+            self.driver_slot = self.queue.take_driver_slot();
         }
-        if let Some(seat) = &mut self.seat {
-            if seat.turn() {
-                moved |= seat.next_timeout() == Some(Duration::ZERO);
+        if let Some(driver_slot) = &mut self.driver_slot {
+            if driver_slot.turn() {
+                moved |= driver_slot.next_timeout() == Some(Duration::ZERO);
             } else {
-                self.seat = None;
+                self.driver_slot = None;
             }
         }
         self.work.proceed(&mut self.pool);
@@ -258,7 +259,7 @@ impl<T: FnMut(News)> Serving<'_, T> {
         };
         let ended = |client: &mut Client| client.end().is_some() && client.is_idle();
         if self.clients.values_mut().any(ended) {
-            self.bury();
+            self.remove_closed();
         }
         moved
     }
@@ -330,7 +331,7 @@ impl<T: FnMut(News)> Serving<'_, T> {
     }
 
     /// Forgets clients that are gone, and nothing of which is in progress.
-    fn bury(&mut self) {
+    fn remove_closed(&mut self) {
         let tell = &mut self.tell;
         self.clients.retain(|_, client| {
             let news = match client.end() {
@@ -373,7 +374,7 @@ impl<T: FnMut(News)> Serving<'_, T> {
     fn sleep(&mut self) -> io::Result<Woken> {
         // After a sleep, check first what ended it.
         (self.has_written, self.idle_turns) = (false, 0);
-        let mut longest = match self.seat {
+        let mut longest = match self.driver_slot {
             None => Some(BROKEN),
             // The disk's host may not answer, or there is room for a client again.
             Some(_) if self.work.is_busy() || self.no_room => Some(LOOK),
@@ -384,15 +385,15 @@ impl<T: FnMut(News)> Serving<'_, T> {
         arriving.set(PollFlags::IN, !self.no_room);
         polls.push(PollFd::new(self.listener, arriving));
         polls.push(PollFd::from_borrowed_fd(self.stop, PollFlags::IN));
-        if let Some(seat) = &mut self.seat {
-            let next = seat.next_timeout();
+        if let Some(driver_slot) = &mut self.driver_slot {
+            let next = driver_slot.next_timeout();
             // Of a connection that moved something and has nothing in progress, what is left is readable, or not urgent.
             let next = match next {
                 Some(Duration::ZERO) if !self.work.is_busy() => Some(REST),
                 next => next,
             };
             longest = [longest, next].into_iter().flatten().min();
-            if let Some((descriptor, writable)) = seat.watched() {
+            if let Some((descriptor, writable)) = driver_slot.watched() {
                 let out = if writable {
                     PollFlags::OUT
                 } else {

@@ -1,9 +1,9 @@
 //! Decides which thread drives the connection.
 //!
-//! A thread that waits for a request drives for all while it waits, so a lone request needs no other thread and no wake-up.
-//! Other waiting threads sleep until their request completes or the seat is free. While no thread waits, the queue's own
-//! thread drives. It stays out for a while after each other driver, because the next usually comes soon. Only this thread
-//! reconnects.
+//! A thread that waits for a request drives for all while it waits, so a lone request needs no other thread and no
+//! wake-up. Other waiting threads sleep until their request completes or the driver slot is free. While no thread waits,
+//! the queue's own thread drives. It stays out for a while after each other driver, because the next usually comes soon.
+//! Only this thread reconnects.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -113,8 +113,8 @@ impl Call {
         self.news.notify_one();
     }
 
-    /// Makes its thread drive. False if the call is complete.
-    fn summon(&self) -> bool {
+    /// Wakes its thread to drive. False if the call is complete.
+    fn wake_to_drive(&self) -> bool {
         let mut state = self.state();
         let waits = matches!(*state, State::Waiting | State::Called);
         if waits {
@@ -153,7 +153,7 @@ impl Call {
     }
 }
 
-/// New requests, and the seat of the driving thread.
+/// New requests, and the driver slot of the driving thread.
 pub(super) struct Inbox<D> {
     pub(super) requests: VecDeque<(Request, Over)>,
     /// Why there will be no more; the queue was closed, or has failed.
@@ -173,7 +173,7 @@ pub(super) struct Inbox<D> {
     left: Instant,
     /// The queue's own thread must drive now.
     is_urgent: bool,
-    /// A [`Seat`](super::Seat) is taken, or is about to be: the thread of the queue only connects again.
+    /// A [`DriverSlot`](super::DriverSlot) is taken, or is about to be: the thread of the queue only connects again.
     is_reserved: bool,
 }
 
@@ -202,16 +202,16 @@ pub(super) struct Shared<D> {
     pub(super) repeats: AtomicU64,
 }
 
-/// A thread that drives. Dropped, it leaves the seat to another; by a panic amid a turn, it ends the queue.
-pub(super) struct Seated<'a, D: Drive> {
+/// A thread that drives. Dropped, it leaves the driver slot to another; by a panic amid a turn, it ends the queue.
+pub(super) struct Driving<'a, D: Drive> {
     shared: &'a Shared<D>,
     driver: Option<Box<D>>,
     is_turning: bool,
 }
 
-impl<'a, D: Drive> Seated<'a, D> {
-    fn new(shared: &'a Shared<D>, driver: Box<D>) -> Seated<'a, D> {
-        Seated {
+impl<'a, D: Drive> Driving<'a, D> {
+    fn new(shared: &'a Shared<D>, driver: Box<D>) -> Driving<'a, D> {
+        Driving {
             shared,
             driver: Some(driver),
             is_turning: false,
@@ -245,7 +245,7 @@ impl<'a, D: Drive> Seated<'a, D> {
     }
 }
 
-impl<D: Drive> Drop for Seated<'_, D> {
+impl<D: Drive> Drop for Driving<'_, D> {
     fn drop(&mut self) {
         if let Some(driver) = self.driver.take() {
             match self.is_turning {
@@ -313,7 +313,7 @@ impl<D: Drive> Shared<D> {
                 return self.wait(&call);
             }
         }
-        self.sit_or_sleep(inbox, &call);
+        self.drive_or_sleep(inbox, &call);
         self.wait(&call)
     }
 
@@ -323,17 +323,17 @@ impl<D: Drive> Shared<D> {
             if let Some(done) = call.take() {
                 return done;
             }
-            self.sit_or_sleep(self.inbox(), call);
+            self.drive_or_sleep(self.inbox(), call);
         }
     }
 
     /// Drives until `call` completes or the connection breaks. If another thread drives, sleeps until that completes
-    /// the call or leaves the seat.
-    fn sit_or_sleep(&self, mut inbox: MutexGuard<'_, Inbox<D>>, call: &Arc<Call>) {
+    /// the call or leaves the driver slot.
+    fn drive_or_sleep(&self, mut inbox: MutexGuard<'_, Inbox<D>>, call: &Arc<Call>) {
         if let Some(driver) = inbox.take_driver() {
             drop(inbox);
-            let mut seated = Seated::new(self, driver);
-            while !call.is_over() && seated.turn() {}
+            let mut driving = Driving::new(self, driver);
+            while !call.is_over() && driving.turn() {}
             return;
         }
         let number = inbox.enlist(call);
@@ -342,9 +342,9 @@ impl<D: Drive> Shared<D> {
         self.inbox().callers.remove(&number);
     }
 
-    /// The seat, if there is a connection and no other thread drives it. If one does, it leaves at the end of its
-    /// turn; from here on the thread of the queue only connects again, until [`Shared::release`].
-    pub(super) fn reserve(&self) -> Option<Seated<'_, D>> {
+    /// The driver slot, if there is a connection and no other thread drives it. If one does, it leaves at the end of
+    /// its turn; from here on the thread of the queue only connects again, until [`Shared::release`].
+    pub(super) fn reserve(&self) -> Option<Driving<'_, D>> {
         let mut inbox = self.inbox();
         inbox.is_reserved = true;
         let Some(driver) = inbox.take_driver() else {
@@ -352,7 +352,7 @@ impl<D: Drive> Shared<D> {
             return None;
         };
         drop(inbox);
-        Some(Seated::new(self, driver))
+        Some(Driving::new(self, driver))
     }
 
     /// The thread of the queue drives again when no other does.
@@ -371,7 +371,7 @@ impl<D: Drive> Shared<D> {
         if has_link {
             // Of those that are over only their threads do not know it yet.
             let mut callers = inbox.callers.values();
-            if callers.any(|it| it.summon()) {
+            if callers.any(|it| it.wake_to_drive()) {
                 return;
             }
         }
@@ -399,16 +399,16 @@ impl<D: Drive> Shared<D> {
     /// Runs the queue's own thread: it drives when no caller does, and reconnects, until the queue closes.
     pub(super) fn attend(&self, first: Box<D>) {
         let mut next = Some(first);
-        while let Some(driver) = next.take().or_else(|| self.await_seat()) {
-            let mut seated = Seated::new(self, driver);
+        while let Some(driver) = next.take().or_else(|| self.await_slot()) {
+            let mut driving = Driving::new(self, driver);
             // A driver that a caller left without a connection is mended first: no caller takes it before.
-            while seated.is_broken() || self.is_wanted() {
-                if seated.turn() {
+            while driving.is_broken() || self.is_wanted() {
+                if driving.turn() {
                     continue;
                 }
-                if !seated.turn_by(D::mend) {
+                if !driving.turn_by(D::mend) {
                     // All that was asked for has failed, and nothing more can be.
-                    seated.driver = None;
+                    driving.driver = None;
                     return;
                 }
             }
@@ -416,7 +416,7 @@ impl<D: Drive> Shared<D> {
     }
 
     /// Waits until the driver is there, and no caller will take it. `None`: it is gone.
-    fn await_seat(&self) -> Option<Box<D>> {
+    fn await_slot(&self) -> Option<Box<D>> {
         let mut inbox = self.inbox();
         while !inbox.is_gone {
             let has_ended = inbox.end.is_some();
@@ -488,5 +488,5 @@ fn wake<D>(inbox: MutexGuard<'_, Inbox<D>>) {
 }
 
 #[cfg(test)]
-#[path = "seat_tests.rs"]
+#[path = "driver_slot_tests.rs"]
 mod tests;

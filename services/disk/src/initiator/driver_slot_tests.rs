@@ -1,4 +1,4 @@
-//! Tests that the seat is handed on, and that a broken connection is repaired.
+//! Tests that the driver slot is handed on, and that a broken connection is repaired.
 #![allow(non_snake_case)]
 
 use std::sync::Weak;
@@ -124,7 +124,7 @@ fn callers(shared: &Arc<Shared<Driver>>, threads: usize, requests: usize) -> Rec
 
 /// A caller that drives finds it broken while others sleep: none of those can mend it.
 #[test]
-fn seat__a_connection_that_breaks_while_callers_wait_is_mended() {
+fn driver_slot__a_connection_that_breaks_while_callers_wait_is_mended() {
     let (shared, orders, thread) = driven(7);
     let over = callers(&shared, 8, 500);
     for number in 0..8 {
@@ -137,7 +137,7 @@ fn seat__a_connection_that_breaks_while_callers_wait_is_mended() {
 }
 
 #[test]
-fn seat__is_handed_on_and_what_none_waits_for_is_driven() {
+fn driver_slot__is_handed_on_and_what_none_waits_for_is_driven() {
     let (shared, _orders, thread) = driven(0);
     let over = callers(&shared, 4, 2000);
     let (told, ended) = channel();
@@ -158,24 +158,27 @@ fn seat__is_handed_on_and_what_none_waits_for_is_driven() {
     thread.join().unwrap();
 }
 
-/// The seat, once its owner has asked for it often enough.
-fn reserved(shared: &Shared<Driver>) -> Seated<'_, Driver> {
+/// The driver slot, once its owner has asked for it often enough.
+fn reserved(shared: &Shared<Driver>) -> Driving<'_, Driver> {
     let until = Instant::now() + PATIENCE;
     loop {
-        if let Some(seated) = shared.reserve() {
-            return seated;
+        if let Some(driving) = shared.reserve() {
+            return driving;
         }
-        assert!(Instant::now() < until, "another thread keeps the seat");
+        assert!(
+            Instant::now() < until,
+            "another thread keeps the driver slot"
+        );
         thread::sleep(Duration::from_micros(200));
     }
 }
 
 /// Of a connection that breaks at every seventh turn: the queue's thread mends it, and does nothing else.
 #[test]
-fn seat__that_is_reserved_is_left_to_its_owner() {
+fn driver_slot__that_is_reserved_is_left_to_its_owner() {
     let (shared, orders, thread) = driven(7);
     let (told, ended) = channel();
-    let mut seated = Some(reserved(&shared));
+    let mut slot = Some(reserved(&shared));
     for number in 0..1000 {
         let told = told.clone();
         shared.submit(
@@ -183,17 +186,17 @@ fn seat__that_is_reserved_is_left_to_its_owner() {
             Over::new(move |_| told.send(number).unwrap_or(())),
         );
         // No other thread drives: what is asked for is over when the owner turns, and not before.
-        assert!(seated.is_none() || ended.try_recv().is_err());
+        assert!(slot.is_none() || ended.try_recv().is_err());
         let mut over = false;
         while !over {
-            let seat = seated.get_or_insert_with(|| reserved(&shared));
-            if !seat.turn() {
-                seated = None;
+            let driving = slot.get_or_insert_with(|| reserved(&shared));
+            if !driving.turn() {
+                slot = None;
             }
             over = ended.try_recv().is_ok_and(|it| it == number);
         }
     }
-    drop(seated.take());
+    drop(slot.take());
     assert!(orders.mended.load(Ordering::Relaxed) > 100);
     // From here on the queue's thread drives.
     shared.release();
