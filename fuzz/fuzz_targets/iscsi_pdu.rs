@@ -12,7 +12,7 @@ use zerolane_iscsi::text;
 
 const NAME: &str = "iqn.2026-11.zerolane:fuzz";
 
-/// A login with the keys that let most be sent unasked.
+/// A login with the keys that allow most unsolicited data.
 fn login() -> Vec<u8> {
     let mut data = Vec::new();
     for (key, value) in [

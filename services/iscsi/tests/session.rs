@@ -127,7 +127,7 @@ fn session__data_is_asked_for_in_bursts_and_written() {
 }
 
 #[test]
-fn session__data_may_come_unasked_up_to_the_first_burst() {
+fn session__unsolicited_data_may_come_up_to_the_first_burst() {
     let mut rig = Rig::new(portal(BYTES));
     let mut initiator = rig.login(1, &FREE);
     initiator.ready(&mut rig);
@@ -160,7 +160,7 @@ fn session__data_may_come_unasked_up_to_the_first_burst() {
 }
 
 #[test]
-fn session__a_command_that_fails_waits_for_its_unasked_data() {
+fn session__a_command_that_fails_waits_for_its_unsolicited_data() {
     let mut rig = Rig::new(portal(BYTES));
     let mut initiator = rig.login(1, &FREE);
     initiator.ready(&mut rig);

@@ -252,8 +252,8 @@ impl Portal {
             return Ok(());
         };
         let settings = session.settings;
-        let is_unasked = !(data.is_empty() || write && settings.immediate_data);
-        if is_unasked || !last && (!write || settings.initial_r2t) {
+        let is_unsolicited = !(data.is_empty() || write && settings.immediate_data);
+        if is_unsolicited || !last && (!write || settings.initial_r2t) {
             return Err(Offence::Data);
         }
         let data_out = if write { expected } else { 0 };

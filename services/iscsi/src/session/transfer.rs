@@ -62,7 +62,7 @@ pub(crate) struct Transfer {
     /// The data received so far.
     data: Vec<u8>,
     /// The number of the next unsolicited PDU, while more follow.
-    unasked: Option<u32>,
+    unsolicited: Option<u32>,
     bursts: VecDeque<Burst>,
     /// Up to where data was asked for.
     asked: usize,
@@ -100,7 +100,7 @@ impl Transfer {
             expected,
             first_burst,
             data,
-            unasked: comes_more.then_some(0),
+            unsolicited: comes_more.then_some(0),
             bursts: VecDeque::new(),
             asked: 0,
             requests: 0,
@@ -113,9 +113,9 @@ impl Transfer {
         })
     }
 
-    /// Data comes unasked.
+    /// Unsolicited data comes.
     pub(crate) fn is_open(&self) -> bool {
-        self.unasked.is_some()
+        self.unsolicited.is_some()
     }
 
     /// The initiator owes data.
@@ -193,9 +193,9 @@ impl Transfer {
         last: bool,
         data: &[u8],
     ) -> Result<(), Offence> {
-        let is_unasked = transfer_tag == NO_TAG;
-        let expected = match (is_unasked, self.bursts.front()) {
-            (true, _) => self.unasked,
+        let is_unsolicited = transfer_tag == NO_TAG;
+        let expected = match (is_unsolicited, self.bursts.front()) {
+            (true, _) => self.unsolicited,
             (false, Some(burst)) if burst.tag == transfer_tag || self.is_spoilt => {
                 Some(burst.number)
             }
@@ -204,8 +204,8 @@ impl Transfer {
         self.is_spoilt |= number != expected.ok_or(Offence::Data)?;
         if self.is_spoilt {
             // None of it is kept, so its contents do not matter.
-            match is_unasked {
-                true if last => self.unasked = None,
+            match is_unsolicited {
+                true if last => self.unsolicited = None,
                 false if last => self.bursts.retain(|it| it.tag != transfer_tag),
                 _ => {}
             }
@@ -215,11 +215,11 @@ impl Transfer {
         if offset as usize != self.data.len() {
             return Err(Offence::Data);
         }
-        if is_unasked {
+        if is_unsolicited {
             if end > self.first_burst.min(self.expected) {
                 return Err(Offence::Data);
             }
-            self.unasked = (!last).then_some(number.wrapping_add(1));
+            self.unsolicited = (!last).then_some(number.wrapping_add(1));
         } else {
             let burst = self.bursts.front_mut().ok_or(Offence::Data)?;
             if end > burst.end || last != (end == burst.end) {

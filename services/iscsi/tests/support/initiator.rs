@@ -152,7 +152,7 @@ impl Initiator {
         self.open_command(rig, tag, cdb, lengths, data, true);
     }
 
-    /// The same; unless it is `last`, data comes behind it unasked.
+    /// The same; unless it is `last`, unsolicited data follows it.
     pub fn open_command(
         &mut self,
         rig: &mut Rig,
