@@ -34,7 +34,7 @@ pub const MESSAGES_PER_BEAT: u32 = 2048;
 
 /// Unrequested, useless chunks that a peer may send before it is disconnected; each requested one makes up for one. A
 /// cancelled request may cross its chunk.
-pub const MAX_UNASKED: u32 = 64;
+pub const MAX_UNSOLICITED: u32 = 64;
 
 /// Members of a cast. The coordinator holds some hundred bytes of each.
 pub const MAX_MEMBERS: usize = 1 << 17;

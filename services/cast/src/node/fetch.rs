@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::control::count_by_stripe;
 use super::{Link, Node};
 use crate::bitmap::Bitmap;
-use crate::limits::{HASHES_PER_MESSAGE, MAX_UNASKED};
+use crate::limits::{HASHES_PER_MESSAGE, MAX_UNSOLICITED};
 use crate::manifest::{Hash, Header, Manifest};
 use crate::message::{Contact, Fault, Message, NodeId};
 use crate::options::Action;
@@ -201,7 +201,7 @@ impl Node {
     }
 
     /// Marks the requests to a lost peer as missing again.
-    pub(super) fn unasked(&mut self, of: NodeId) {
+    pub(super) fn mark_missing(&mut self, of: NodeId) {
         let all = self.fetch.asked.iter().filter(|(_, it)| it.of == of);
         for chunk in all.map(|(chunk, _)| *chunk).collect::<Vec<_>>() {
             self.fetch.unask(chunk);
@@ -339,7 +339,7 @@ impl Node {
         self.counters.chunks_received += 1;
         if self.verified.contains(chunk) {
             self.counters.chunks_doubled += 1;
-            return self.count_unasked(from);
+            return self.count_unsolicited(from);
         }
         if !right {
             self.counters.chunks_wrong += 1;
@@ -350,14 +350,14 @@ impl Node {
         match self.fetch.unask(chunk) {
             Some(asked) if asked == from => {
                 let peer = self.peers.get_mut(&from).expect("it is connected");
-                peer.unasked = peer.unasked.saturating_sub(1);
+                peer.unsolicited = peer.unsolicited.saturating_sub(1);
             }
             Some(asked) => self.send(asked, Message::Cancel(vec![chunk])),
             // A request that was taken back while its chunk was on the way.
             None if self.manifest.is_some() && chunk < self.verified.len() && self.make_room() => {}
             None => {
-                self.counters.chunks_unasked += 1;
-                return self.count_unasked(from);
+                self.counters.chunks_unsolicited += 1;
+                return self.count_unsolicited(from);
             }
         }
         self.verified.insert(chunk);
@@ -421,10 +421,10 @@ impl Node {
 
     /// Counts an unrequested chunk that is dropped because it is present already or has no room. A peer that sends many
     /// more of these than requested ones is disconnected.
-    fn count_unasked(&mut self, from: NodeId) -> bool {
+    fn count_unsolicited(&mut self, from: NodeId) -> bool {
         let peer = self.peers.get_mut(&from).expect("it is connected");
-        peer.unasked += 1;
-        if peer.unasked > MAX_UNASKED {
+        peer.unsolicited += 1;
+        if peer.unsolicited > MAX_UNSOLICITED {
             self.blame(from, Fault::Flood);
             self.settle();
         }

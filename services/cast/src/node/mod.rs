@@ -54,7 +54,7 @@ pub struct Counters {
     /// Received chunks that were present already.
     pub chunks_doubled: u64,
     /// Received chunks without a request.
-    pub chunks_unasked: u64,
+    pub chunks_unsolicited: u64,
     /// Received chunks with a wrong digest.
     pub chunks_wrong: u64,
     /// Sent chunks.
@@ -117,7 +117,7 @@ struct Peer {
     heard: Duration,
     said: Duration,
     messages: u32,
-    unasked: u32,
+    unsolicited: u32,
     /// Its announcement, if it came before this node knew the content.
     early_hello: Option<Message>,
     /// The first digest that it waits for.
@@ -344,7 +344,7 @@ impl Node {
             // The other end reconnected before this end noticed the loss. Everything in flight is lost.
             let before = self.peers.remove(&id).unwrap_or_default();
             self.unserve(id, before);
-            self.unasked(id);
+            self.mark_missing(id);
             self.lose_hashes(id);
         }
         let peer = self.peers.entry(id).or_default();
@@ -495,7 +495,7 @@ impl Node {
             return;
         };
         self.unserve(id, peer);
-        self.unasked(id);
+        self.mark_missing(id);
         self.fetch.helpers.remove(&id);
         self.lose_hashes(id);
         if let Some(coordinator) = &mut self.coordinator {
