@@ -53,7 +53,7 @@ impl Receiver {
         let UnbufferedStatus {
             mut discard, state, ..
         } = self.tls.process_tls_records(here);
-        let (mut brought, mut hungry) = (0, false);
+        let (mut brought, mut needs_input) = (0, false);
         match state? {
             ConnectionState::ReadTraffic(mut traffic) => {
                 while let Some(record) = traffic.next_record() {
@@ -75,13 +75,13 @@ impl Receiver {
                 self.outgoing.clear();
                 data.done();
             }
-            ConnectionState::BlockedHandshake => hungry = true,
+            ConnectionState::BlockedHandshake => needs_input = true,
             // The handshake is over: there is only payload to wait for, if any is wanted.
-            ConnectionState::WriteTraffic(_) => hungry = !place.is_empty(),
+            ConnectionState::WriteTraffic(_) => needs_input = !place.is_empty(),
             other => bail!("TLS ended in the middle: {other:?}"),
         }
         self.start += discard;
-        if hungry {
+        if needs_input {
             self.receive_some()?;
         }
         Ok(brought)

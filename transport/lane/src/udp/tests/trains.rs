@@ -116,7 +116,7 @@ fn trains__of_large_datagrams() {
 }
 
 #[test]
-fn trains__not_without_merging_nor_in_plain_strictness_nor_unasked() {
+fn trains__not_without_merging_nor_in_plain_strictness_nor_unrequested() {
     let Some(hosts) = hosts(1500) else { return };
     let gro = false;
     let unmerged = Options { gro, ..sealed() };
@@ -124,11 +124,16 @@ fn trains__not_without_merging_nor_in_plain_strictness_nor_unasked() {
         strict: true,
         ..plain()
     };
-    let unasked = |base| Options {
+    let unrequested = |base| Options {
         trains: false,
         ..base
     };
-    for options in [strict, unmerged, unasked(plain()), unasked(sealed())] {
+    for options in [
+        strict,
+        unmerged,
+        unrequested(plain()),
+        unrequested(sealed()),
+    ] {
         let (mut a, mut b) = join(Some(&hosts), &options);
         send(&mut a, &mut b, 2);
         let (a, b) = (a.account(), b.account());
