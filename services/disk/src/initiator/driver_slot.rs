@@ -1,9 +1,9 @@
 //! Decides which thread drives the connection.
 //!
 //! A thread that waits for a request drives for all while it waits, so a lone request needs no other thread and no
-//! wake-up. Other waiting threads sleep until their request completes or the driver slot is free. While no thread waits,
-//! the queue's own thread drives. It stays out for a while after each other driver, because the next usually comes soon.
-//! Only this thread reconnects.
+//! wake-up. Other waiting threads sleep until their request completes or the driver slot is free. While no thread
+//! waits, the queue's own thread drives. It stays out for a while after each other driver, because the next usually
+//! comes soon. Only this thread reconnects.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
