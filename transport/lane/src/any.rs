@@ -42,10 +42,10 @@ pub enum AnyLane {
 /// and the error says why it is not available. Or as [`Options::check`].
 pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<AnyLane>> {
     options.check()?;
-    let met = match options.lane {
+    let linked = match options.lane {
         LaneChoice::Udp => None,
-        LaneChoice::Best => Some(shm::meet(peer, options)),
-        LaneChoice::SharedMemory => Some(Ok(shm::meet(peer, options)?)),
+        LaneChoice::Best => Some(shm::link_to(peer, options)),
+        LaneChoice::SharedMemory => Some(Ok(shm::link_to(peer, options)?)),
         LaneChoice::Ethernet => {
             let device = options.device.as_ref();
             let taken = |key| device.is_some_and(|it| it.is_taken(key));
@@ -57,12 +57,12 @@ pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<AnyLane
         }
     };
     let entropy = udp::entropy()?;
-    match met {
-        Some(Ok(met)) => {
+    match linked {
+        Some(Ok(linked)) => {
             let best = options.lane == LaneChoice::Best;
             let fallback = best.then(|| Box::new(Fallback::new(options)));
             let wrap = |it| AnyLane::SharedMemory(it, fallback);
-            shm::connect(met, options, entropy, wrap)
+            shm::connect(linked, options, entropy, wrap)
         }
         Some(Err(why)) => udp::connect_as(peer, options, entropy, |it| AnyLane::Udp(it, Some(why))),
         None => udp::connect_as(peer, options, entropy, |it| AnyLane::Udp(it, None)),

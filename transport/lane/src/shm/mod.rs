@@ -273,24 +273,24 @@ impl Lane for ShmLane {
     }
 }
 
-/// The result of a meeting with a peer of this host, for the Initiator.
-pub(crate) struct Met {
+/// The link to a peer of this host, for the Initiator.
+pub(crate) struct Linked {
     link: Link,
     ends: Ends,
 }
 
-/// Meets the listener at `peer`, if it belongs to this host and this user, and shares memory with it.
+/// Connects to the listener at `peer`, if it belongs to this host and this user, and shares memory with it.
 ///
 /// # Errors
 /// Why not.
-pub(crate) fn meet(peer: SocketAddr, options: &Options) -> Result<Met, NoSharedMemory> {
+pub(crate) fn link_to(peer: SocketAddr, options: &Options) -> Result<Linked, NoSharedMemory> {
     if options.security.cipher.is_some() {
         return Err(NoSharedMemory::Cipher);
     }
     if options.most_paths() > 1 {
         return Err(NoSharedMemory::Paths);
     }
-    let (socket, credentials) = rendezvous::meet(peer, options.rendezvous.as_ref())?;
+    let (socket, credentials) = rendezvous::connect(peer, options.rendezvous.as_ref())?;
     let share = || {
         let (shared, memory) = Shared::create()?;
         let process = PeerProcess::of(&credentials);
@@ -304,7 +304,7 @@ pub(crate) fn meet(peer: SocketAddr, options: &Options) -> Result<Met, NoSharedM
     let mut local = peer;
     local.set_port(0);
     let ends = Ends { local, peer };
-    Ok(Met { link, ends })
+    Ok(Linked { link, ends })
 }
 
 /// A number that another process's memory does not contain by chance.
@@ -314,17 +314,17 @@ fn mark() -> io::Result<u64> {
     Ok(u64::from_ne_bytes([a, b, c, d, e, f, g, h]))
 }
 
-/// Opens a connection in the memory of a meeting. The handshake runs inside the driver's calls.
+/// Opens a connection over `linked`. The handshake runs inside the driver's calls.
 ///
 /// # Errors
 /// The system gives no random numbers, or the cryptography refuses this end's key.
 pub(crate) fn connect<L: Lane>(
-    met: Met,
+    linked: Linked,
     options: &Options,
     entropy: Entropy,
     wrap: impl FnOnce(ShmLane) -> L,
 ) -> io::Result<Driver<L>> {
-    let lane = ShmLane::new(met.link, met.ends, entropy.key, options);
+    let lane = ShmLane::new(linked.link, linked.ends, entropy.key, options);
     let config = config(options);
     initiate(lane, config, options, entropy, ShmLane::begin, wrap)
 }

@@ -308,22 +308,22 @@ pub(super) fn same_user(socket: &Socket) -> io::Result<Option<UnixCredentials>> 
 ///
 /// # Errors
 /// Why there is none.
-pub(super) fn meet(
+pub(super) fn connect(
     address: SocketAddr,
     named: Option<&RendezvousName>,
 ) -> Result<(Socket, UnixCredentials), NoSharedMemory> {
     if let Some(named) = named {
         let directory = directory().map_err(|_| NoSharedMemory::Directory)?;
-        return meet_one(&directory, &named.socket())?.ok_or(NoSharedMemory::NoListener);
+        return connect_one(&directory, &named.socket())?.ok_or(NoSharedMemory::NoListener);
     }
     if !is_own(address.ip()) {
         return Err(NoSharedMemory::NotHere);
     }
     let directory = directory().map_err(|_| NoSharedMemory::Directory)?;
-    meet_in(&directory, address)
+    connect_in(&directory, address)
 }
 
-pub(super) fn meet_in(
+pub(super) fn connect_in(
     directory: &Path,
     address: SocketAddr,
 ) -> Result<(Socket, UnixCredentials), NoSharedMemory> {
@@ -333,15 +333,15 @@ pub(super) fn meet_in(
     };
     for ip in [address.ip(), any] {
         let name = name((ip, address.port()).into()).map_err(|_| NoSharedMemory::System)?;
-        if let Some(met) = meet_one(directory, &name)? {
-            return Ok(met);
+        if let Some(found) = connect_one(directory, &name)? {
+            return Ok(found);
         }
     }
     Err(NoSharedMemory::NoListener)
 }
 
 /// A socket to the listener of that name. `None` if there is none.
-fn meet_one(
+fn connect_one(
     directory: &Path,
     name: &str,
 ) -> Result<Option<(Socket, UnixCredentials)>, NoSharedMemory> {

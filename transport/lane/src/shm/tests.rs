@@ -299,22 +299,22 @@ fn visitors__that_pass_something_else_are_turned_away_and_others_met() {
     use nix::sys::memfd::{MFdFlags, memfd_create};
     let mut listener = Listener::bind(([127, 0, 0, 1], 0).into(), options()).expect("listening");
     let at = listener.local_addr();
-    let meet = || rendezvous::meet(at, None).expect("it listens").0;
+    let join = || rendezvous::connect(at, None).expect("it listens").0;
     let unsealed = memfd_create(c"test", MFdFlags::MFD_ALLOW_SEALING).expect("memory");
     nix::unistd::ftruncate(&unsealed, mapping::SHARED as i64).expect("long");
     let null = std::fs::File::open("/dev/null").expect("there").into();
     let mut came = Vec::new();
     for passed in [unsealed, null] {
-        let socket = meet();
+        let socket = join();
         rendezvous::pass_shared(&socket, &passed).expect("passed");
         came.push(socket);
     }
     for said in [&b"no memory"[..], &[0; 64], &[1]] {
-        let socket = meet();
+        let socket = join();
         assert_eq!(socket.send(said).expect("sent"), said.len());
         came.push(socket);
     }
-    drop(meet());
+    drop(join());
     let refused = came.len() as u64 + 1;
     for _ in 0..PATIENCE {
         let accepted = listener.accept(Some(Duration::ZERO)).expect("accepting");
@@ -381,24 +381,24 @@ fn rendezvous__by_name_of_the_address_and_after_a_dead_one() {
     let base = std::env::temp_dir().join(format!("zl-meet-{}", std::process::id()));
     std::fs::create_dir_all(&base).expect("made");
     let at = |text: &str| text.parse().expect("an address");
-    let meets = |address: &str| rendezvous::meet_in(&base, at(address)).map(drop);
+    let connects = |address: &str| rendezvous::connect_in(&base, at(address)).map(drop);
     let listens = |address: &str| Rendezvous::listen_in(&base, at(address), None);
-    assert_eq!(meets("127.0.0.1:9"), Err(NoSharedMemory::NoListener));
+    assert_eq!(connects("127.0.0.1:9"), Err(NoSharedMemory::NoListener));
     let one = listens("127.0.0.1:9").expect("free");
-    assert_eq!(meets("127.0.0.1:9"), Ok(()));
-    assert_eq!(meets("127.0.0.1:10"), Err(NoSharedMemory::NoListener));
-    assert_eq!(meets("127.0.0.2:9"), Err(NoSharedMemory::NoListener));
+    assert_eq!(connects("127.0.0.1:9"), Ok(()));
+    assert_eq!(connects("127.0.0.1:10"), Err(NoSharedMemory::NoListener));
+    assert_eq!(connects("127.0.0.2:9"), Err(NoSharedMemory::NoListener));
     assert!(listens("127.0.0.1:9").is_err(), "it lives");
     let any = listens("0.0.0.0:9").expect("free");
-    assert_eq!(meets("127.0.0.2:9"), Ok(()), "any includes it");
-    assert_eq!(meets("[::1]:9"), Err(NoSharedMemory::NoListener));
+    assert_eq!(connects("127.0.0.2:9"), Ok(()), "any includes it");
+    assert_eq!(connects("[::1]:9"), Err(NoSharedMemory::NoListener));
     drop(any);
-    assert_eq!(meets("127.0.0.2:9"), Err(NoSharedMemory::NoListener));
+    assert_eq!(connects("127.0.0.2:9"), Err(NoSharedMemory::NoListener));
     // A process that ended without cleaning up leaves its name.
     one.abandon();
-    assert_eq!(meets("127.0.0.1:9"), Err(NoSharedMemory::NoListener));
+    assert_eq!(connects("127.0.0.1:9"), Err(NoSharedMemory::NoListener));
     let again = listens("127.0.0.1:9").expect("a dead one's");
-    assert_eq!(meets("127.0.0.1:9"), Ok(()));
+    assert_eq!(connects("127.0.0.1:9"), Ok(()));
     drop(again);
     assert_eq!(std::fs::read_dir(&base).expect("there").count(), 0);
     std::fs::remove_dir(&base).expect("empty");
@@ -430,7 +430,7 @@ fn rendezvous__of_one_that_does_not_listen_yet_is_not_taken() {
         let refused = other.join().expect("no panic").expect_err("it lives");
         assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
     });
-    let met = rendezvous::meet_in(&base, address).map(drop);
+    let met = rendezvous::connect_in(&base, address).map(drop);
     assert_eq!(met, Ok(()));
     drop(slow);
     std::fs::remove_dir_all(&base).expect("ours");
@@ -450,7 +450,7 @@ fn rendezvous__that_many_want_at_once_is_one_s() {
             all.map(|it| it.join().expect("no panic").ok())
         });
         assert_eq!(listening.iter().flatten().count(), 1);
-        assert_eq!(rendezvous::meet_in(&base, address).map(drop), Ok(()));
+        assert_eq!(rendezvous::connect_in(&base, address).map(drop), Ok(()));
     }
     std::fs::remove_dir_all(&base).expect("ours");
 }
@@ -469,9 +469,9 @@ fn connect__to_a_remote_address_that_can_be_bound_is_not_here() {
         // A port for which the other host's could be mistaken.
         let any = Listener::bind(([0, 0, 0, 0], 0).into(), options()).expect("listening");
         let port = any.local_addr().port();
-        let refused = rendezvous::meet((elsewhere, port).into(), None).map(drop);
+        let refused = rendezvous::connect((elsewhere, port).into(), None).map(drop);
         assert_eq!(refused, Err(NoSharedMemory::NotHere));
-        let met = rendezvous::meet((host.ipv4(), port).into(), None).map(drop);
+        let met = rendezvous::connect((host.ipv4(), port).into(), None).map(drop);
         assert_eq!(met, Ok(()));
     });
 }

@@ -42,7 +42,7 @@ impl Areas {
     }
 
     /// Sets whether Data is checked against area `index`, and the buffer size.
-    pub(super) fn judge(&self, index: u32, judged: bool, buffer_log2: u8) {
+    pub(super) fn set_judged(&self, index: u32, judged: bool, buffer_log2: u8) {
         let words = self.words(index);
         words[2].store(buffer_log2.into(), Ordering::Relaxed);
         words[0].store(judged.into(), Ordering::Release);

@@ -84,7 +84,7 @@ impl Grants {
             Ok(Operation::ClearToSend(it)) => {
                 let Some(grant) = it.grant else {
                     // A grant of the classic profile has no length.
-                    self.program.areas.judge(area, false, self.buffer_log2);
+                    self.program.areas.set_judged(area, false, self.buffer_log2);
                     return;
                 };
                 Granted {

@@ -134,7 +134,7 @@ impl Program {
         if let Some(area) = area {
             // Without the former connection's grants, from the first frame on.
             self.areas.clear(area);
-            self.areas.judge(area, true, route.buffer_log2);
+            self.areas.set_judged(area, true, route.buffer_log2);
         }
         let known = Known {
             peer: route.peer,
