@@ -71,7 +71,7 @@ pub(super) fn run(
     let output = output.join().unwrap_or_default();
     let messages = messages.join().unwrap_or_default();
     let status = status?;
-    judge(status, &output, &messages)
+    read_result(status, &output, &messages)
 }
 
 /// The words, but what `explain` runs is this program, too, whatever PATH has.
@@ -86,7 +86,7 @@ fn arguments<'a>(program: &'a Path, words: &'a [String]) -> Vec<&'a OsStr> {
         .collect()
 }
 
-fn judge(status: ExitStatus, output: &[u8], messages: &[u8]) -> Result<Value, String> {
+fn read_result(status: ExitStatus, output: &[u8], messages: &[u8]) -> Result<Value, String> {
     if !status.success() {
         let messages = String::from_utf8_lossy(messages);
         let mut lines = messages.lines().map(str::trim);

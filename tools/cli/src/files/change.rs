@@ -81,7 +81,7 @@ pub(crate) fn remove(args: RemoveArgs) -> Result<()> {
     let changes = ask(host, args.security, |client| {
         client.remove(&paths, options, &Told)
     })?;
-    judge(changes, "removed")
+    check_changes(changes, "removed")
 }
 
 pub(crate) fn make(args: MakeArgs) -> Result<()> {
@@ -89,7 +89,7 @@ pub(crate) fn make(args: MakeArgs) -> Result<()> {
     let changes = ask(host, args.security, |client| {
         client.make_directories(&paths, args.parents, &Told)
     })?;
-    judge(changes, "made")
+    check_changes(changes, "made")
 }
 
 pub(crate) fn rename(args: MoveArgs) -> Result<()> {
@@ -103,7 +103,7 @@ pub(crate) fn rename(args: MoveArgs) -> Result<()> {
     let changes = ask(host, args.security, |client| {
         client.rename(&from, &to, replace, &Told)
     })?;
-    judge(changes, "renamed")
+    check_changes(changes, "renamed")
 }
 
 fn ask(
@@ -121,7 +121,7 @@ fn ask(
     })
 }
 
-fn judge(changes: Changes, what: &str) -> Result<()> {
+fn check_changes(changes: Changes, what: &str) -> Result<()> {
     match changes {
         Changes { failed: 0, .. } => Ok(()),
         Changes { done: 0, failed } => {

@@ -255,7 +255,7 @@ fn run_in(
         false => error,
     })?;
     progress.summarize(&totals);
-    judge(&totals, progress.saw_corruption())?;
+    check_totals(&totals, progress.saw_corruption())?;
     ensure!(
         progress.said_all(),
         "everything was copied, but not all events could be written to standard output"
@@ -392,7 +392,7 @@ pub(super) fn is_broken(error: &Error) -> bool {
     )
 }
 
-pub(super) fn judge(totals: &Totals, corrupt: bool) -> Result<()> {
+pub(super) fn check_totals(totals: &Totals, corrupt: bool) -> Result<()> {
     let copied = totals.files + totals.links + totals.directories;
     match (totals.failed, copied) {
         (0, _) => Ok(()),
@@ -467,14 +467,14 @@ mod tests {
     }
 
     #[test]
-    fn judge__exit_codes() {
+    fn check_totals__exit_codes() {
         let totals = |files, failed| Totals {
             files,
             failed,
             ..Totals::default()
         };
         let code = |totals, corrupt| {
-            judge(&totals, corrupt).map_or_else(|e| Exit::of(&e), |()| Exit::Success)
+            check_totals(&totals, corrupt).map_or_else(|e| Exit::of(&e), |()| Exit::Success)
         };
         assert_eq!(code(totals(2, 0), false), Exit::Success);
         assert_eq!(code(totals(2, 1), false), Exit::Partial);

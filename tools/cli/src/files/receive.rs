@@ -15,7 +15,7 @@ use zerolane_files::{
     CopyOptions, Error, Host, Meeting, MeetingCode, Offer, Stop, Whereabouts, escape,
 };
 
-use super::copy::{is_broken, judge};
+use super::copy::{check_totals, is_broken};
 use super::copying::CopyingArgs;
 use super::kept::PermissionArgs;
 use super::{stop_on_signals, with_exit_code};
@@ -123,7 +123,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
             false => error,
         })?;
     progress.summarize(&totals);
-    judge(&totals, progress.saw_corruption())
+    check_totals(&totals, progress.saw_corruption())
 }
 
 /// Adds advice to an error.

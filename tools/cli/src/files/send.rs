@@ -15,7 +15,7 @@ use zerolane_files::{
     Error, Failure, Invitation, Observer, Peer, ServerObserver, Stop, Totals, Verb,
 };
 
-use super::copy::judge;
+use super::copy::check_totals;
 use super::filters::Filters;
 use super::limit::LimitArgs;
 use super::progress::{Progress, Talk};
@@ -120,7 +120,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     match outcome.unwrap_or_else(PoisonError::into_inner).done {
         Some(Ok(totals)) => {
             sending.progress.summarize(&totals);
-            judge(&totals, sending.progress.saw_corruption())
+            check_totals(&totals, sending.progress.saw_corruption())
         }
         Some(Err(error)) => Err(with_exit_code(error)),
         None if stop.requested() => Err(Exit::Interrupted.into()),

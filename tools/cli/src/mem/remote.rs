@@ -84,16 +84,16 @@ impl Remote {
     /// The next completion, which must be a success.
     pub(crate) fn next(&mut self) -> Result<Completion> {
         let completion = self.connection.wait(None)?.context("woken for nothing")?;
-        self.judge(completion)
+        self.expect_success(completion)
     }
 
     /// Makes progress. Returns a completion if there is one, which must be a success.
     pub(crate) fn poll(&mut self) -> Result<Option<Completion>> {
         let completion = self.connection.poll()?;
-        completion.map(|it| self.judge(it)).transpose()
+        completion.map(|it| self.expect_success(it)).transpose()
     }
 
-    fn judge(&self, completion: Completion) -> Result<Completion> {
+    fn expect_success(&self, completion: Completion) -> Result<Completion> {
         match completion.result {
             Ok(_) => Ok(completion),
             Err(error) => Err(self.explain(Error::Transfer(error))),

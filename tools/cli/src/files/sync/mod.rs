@@ -199,7 +199,7 @@ fn run_in(
     } else if !args.copying.quiet {
         console::note(in_words(&totals, &options, started, taken_up));
     }
-    judge(&totals, shown.progress.saw_corruption())?;
+    check_totals(&totals, shown.progress.saw_corruption())?;
     Ok(Exit::Success)
 }
 
@@ -271,7 +271,7 @@ fn trimmed(mut path: Vec<u8>) -> Vec<u8> {
     path
 }
 
-fn judge(totals: &SyncTotals, corrupt: bool) -> Result<()> {
+fn check_totals(totals: &SyncTotals, corrupt: bool) -> Result<()> {
     let advice = match totals.kept {
         Some(Kept::EmptySource) => {
             "; nothing was deleted: the source is empty (--allow-empty-source if that is right)"
@@ -335,9 +335,9 @@ mod tests {
     }
 
     #[test]
-    fn judge__exit_codes() {
+    fn check_totals__exit_codes() {
         let code = |totals: SyncTotals, corrupt| {
-            judge(&totals, corrupt).map_or_else(|error| Exit::of(&error), |()| Exit::Success)
+            check_totals(&totals, corrupt).map_or_else(|error| Exit::of(&error), |()| Exit::Success)
         };
         let totals = SyncTotals {
             unchanged: 1,
