@@ -22,10 +22,7 @@ const DOCUMENTS: [(&str, &str); 6] = [
         "security.md",
         include_str!("../../../../docs/reference/security.md"),
     ),
-    (
-        "rules.md",
-        include_str!("../hostile/rules/rules.md"),
-    ),
+    ("rules.md", include_str!("../hostile/rules/rules.md")),
     ("papers.md", include_str!("../../../../docs/papers.md")),
     (
         "reference/cast-design.md",
