@@ -252,9 +252,7 @@ zl_status zl_endpoint_bind(const char *address,
  *
  * Threads: one at a time.
  */
-zl_status zl_endpoint_local_addr(const struct zl_endpoint *endpoint,
-                                 char *buffer,
-                                 size_t capacity);
+zl_status zl_endpoint_local_addr(const struct zl_endpoint *endpoint, char *buffer, size_t capacity);
 
 /**
  * Waits `timeout_ms` milliseconds (negative: no limit) for the next connection; ZL_TIMEOUT if
@@ -300,9 +298,7 @@ zl_status zl_peer_addr(const struct zl_connection *connection, char *buffer, siz
  *
  * Threads: one at a time.
  */
-zl_status zl_local_addr(const struct zl_connection *connection,
-                        char *buffer,
-                        size_t capacity);
+zl_status zl_local_addr(const struct zl_connection *connection, char *buffer, size_t capacity);
 
 /**
  * Sends `len` bytes at `data` as one Transfer; returns when the peer has received all of it.
@@ -340,8 +336,7 @@ zl_status zl_recv_into(struct zl_connection *connection,
  *
  * Threads: one at a time.
  */
-zl_status zl_set_timeout(struct zl_connection *connection,
-                         int64_t timeout_ms);
+zl_status zl_set_timeout(struct zl_connection *connection, int64_t timeout_ms);
 
 /**
  * Finishes sending. Requests posted before are delivered; later sends and messages return
@@ -391,8 +386,7 @@ typedef struct zl_region zl_region;
  *
  * Threads: any.
  */
-zl_status zl_region_new(size_t len,
-                        struct zl_region **region);
+zl_status zl_region_new(size_t len, struct zl_region **region);
 
 /**
  * Makes a region of `len` bytes at `memory`. They must stay in place until the region is freed
@@ -777,8 +771,7 @@ zl_status zl_wake(const struct zl_connection *connection);
  *
  * Threads: one at a time.
  */
-zl_status zl_notify(struct zl_connection *connection,
-                    uint32_t id);
+zl_status zl_notify(struct zl_connection *connection, uint32_t id);
 
 /**
  * Writes to `bytes` how many bytes at the start of the memory of receive or get `id` are
@@ -788,9 +781,7 @@ zl_status zl_notify(struct zl_connection *connection,
  *
  * Threads: one at a time.
  */
-zl_status zl_arrived(const struct zl_connection *connection,
-                     uint32_t id,
-                     uint64_t *bytes);
+zl_status zl_arrived(const struct zl_connection *connection, uint32_t id, uint64_t *bytes);
 
 /**
  * Waits `timeout_ms` milliseconds (negative: no limit) until more than `beyond` bytes of
@@ -822,10 +813,7 @@ zl_status zl_cancel(struct zl_connection *connection, uint32_t id);
  *
  * Threads: one at a time.
  */
-zl_status zl_watch(struct zl_connection *connection,
-                   int *fd,
-                   short *events,
-                   int64_t *timeout_ms);
+zl_status zl_watch(struct zl_connection *connection, int *fd, short *events, int64_t *timeout_ms);
 
 /**
  * A queue for the completions of many connections. After fork it belongs to the parent.
@@ -841,8 +829,7 @@ typedef struct zl_queue zl_queue;
  *
  * Threads: any.
  */
-zl_status zl_queue_new(size_t capacity,
-                       struct zl_queue **queue);
+zl_status zl_queue_new(size_t capacity, struct zl_queue **queue);
 
 /**
  * Sends the connection's completions to `queue` from now on, with `tag`. The connection still
@@ -860,8 +847,7 @@ zl_status zl_set_completion_queue(struct zl_connection *connection,
  *
  * Threads: any.
  */
-zl_status zl_queue_poll(const struct zl_queue *queue,
-                        struct zl_completion *completion);
+zl_status zl_queue_poll(const struct zl_queue *queue, struct zl_completion *completion);
 
 /**
  * Like zl_queue_poll, for up to `capacity` completions, at least 1. `count` gets their number;
@@ -952,8 +938,7 @@ zl_status zl_exported_new(const struct zl_region *region,
  *
  * Threads: any.
  */
-zl_status zl_exported_memfd(size_t len,
-                            struct zl_exported **exported);
+zl_status zl_exported_memfd(size_t len, struct zl_exported **exported);
 
 /**
  * Returns the start of the exported bytes. Null if `exported` is null or revoked, and in a
@@ -1001,8 +986,7 @@ zl_status zl_revoke(struct zl_connection *connection, const struct zl_key *key);
  *
  * Threads: one at a time.
  */
-zl_status zl_revoke_region(struct zl_connection *connection,
-                           const struct zl_exported *exported);
+zl_status zl_revoke_region(struct zl_connection *connection, const struct zl_exported *exported);
 
 /**
  * Ends all exports of the memory, to all peers, at once. After it returns, no operation of a
@@ -1361,8 +1345,7 @@ zl_status zl_worker_new(struct zl_worker **worker);
  *
  * Threads: one at a time.
  */
-zl_status zl_worker_set_spin(struct zl_worker *worker,
-                             uint32_t spin_us);
+zl_status zl_worker_set_spin(struct zl_worker *worker, uint32_t spin_us);
 
 /**
  * Listens on `address`, "host:port" (port 0: any free port), with `options`, or the defaults
@@ -1426,9 +1409,7 @@ zl_status zl_worker_connect(struct zl_worker *worker,
  *
  * Threads: one at a time; the last that uses the connection's handle.
  */
-zl_status zl_worker_adopt(struct zl_worker *worker,
-                          struct zl_connection *connection,
-                          uint64_t *id);
+zl_status zl_worker_adopt(struct zl_worker *worker, struct zl_connection *connection, uint64_t *id);
 
 /**
  * Takes a connection out of the worker, so that the program can drive it or give it to another
@@ -1473,8 +1454,7 @@ zl_status zl_worker_connections(struct zl_worker *worker, size_t *count);
  *
  * Threads: one at a time.
  */
-zl_status zl_worker_close(struct zl_worker *worker,
-                          uint64_t connection);
+zl_status zl_worker_close(struct zl_worker *worker, uint64_t connection);
 
 /**
  * Makes progress until there is an event (ZL_OK), or until zl_worker_wake was called or
@@ -1482,8 +1462,7 @@ zl_status zl_worker_close(struct zl_worker *worker,
  *
  * Threads: one at a time; zl_worker_wake of another ends it.
  */
-zl_status zl_worker_wait(struct zl_worker *worker,
-                         int64_t timeout_ms);
+zl_status zl_worker_wait(struct zl_worker *worker, int64_t timeout_ms);
 
 /**
  * The kind of an event.
@@ -1619,8 +1598,7 @@ int zl_worker_fd(const struct zl_worker *worker);
  *
  * Threads: one at a time.
  */
-zl_status zl_worker_next_timeout(struct zl_worker *worker,
-                                 int64_t *timeout_ms);
+zl_status zl_worker_next_timeout(struct zl_worker *worker, int64_t *timeout_ms);
 
 /**
  * Ends all connections and endpoints of the worker at once, tells the peers if possible, and
@@ -1666,8 +1644,7 @@ typedef struct zl_pending zl_pending;
  *
  * Threads: the last that uses `worker`.
  */
-zl_status zl_worker_spawn(struct zl_worker *worker,
-                          struct zl_worker_thread **thread);
+zl_status zl_worker_spawn(struct zl_worker *worker, struct zl_worker_thread **thread);
 
 /**
  * Closes all connections and endpoints, waits until posted sends are completed, as zl_close
@@ -2005,9 +1982,7 @@ zl_status zl_handle_wait_arrived(const struct zl_handle *connection,
  *
  * Threads: any.
  */
-zl_status zl_handle_peer_addr(const struct zl_handle *connection,
-                              char *buffer,
-                              size_t capacity);
+zl_status zl_handle_peer_addr(const struct zl_handle *connection, char *buffer, size_t capacity);
 
 /**
  * Finishes sending after all requests made before: see zl_finish.
@@ -2024,8 +1999,7 @@ zl_status zl_handle_finish(const struct zl_handle *connection);
  *
  * Threads: any.
  */
-zl_status zl_handle_release(const struct zl_handle *connection,
-                            struct zl_connection **released);
+zl_status zl_handle_release(const struct zl_handle *connection, struct zl_connection **released);
 
 /**
  * Waits until posted sends are completed, disconnects, and frees the handle, also on failure.
@@ -2235,8 +2209,7 @@ zl_status zl_options_set(struct zl_options *options, uint32_t option, uint64_t v
  *
  * Threads: any.
  */
-zl_status zl_options_rendezvous(struct zl_options *options,
-                                const char *name);
+zl_status zl_options_rendezvous(struct zl_options *options, const char *name);
 
 /**
  * An interface opened for raw Ethernet past the kernel's network stack (AF_XDP): once for each
@@ -2322,8 +2295,7 @@ zl_status zl_device_open(const char *interface,
  *
  * Threads: any.
  */
-zl_status zl_options_set_device(struct zl_options *options,
-                                const struct zl_device *device);
+zl_status zl_options_set_device(struct zl_options *options, const struct zl_device *device);
 
 /**
  * How a device's frames come and leave.
@@ -2367,9 +2339,7 @@ zl_status zl_device_get_mode(const struct zl_device *device, uint32_t *mode);
  *
  * Threads: any.
  */
-zl_status zl_device_refused(const struct zl_device *device,
-                            char *buffer,
-                            size_t capacity);
+zl_status zl_device_refused(const struct zl_device *device, char *buffer, size_t capacity);
 
 /**
  * Frees the handle. Null does nothing. The device stays open while connections, endpoints or
@@ -2540,8 +2510,7 @@ zl_status zl_handle_account(const struct zl_handle *connection, struct zl_accoun
  *
  * Threads: any.
  */
-zl_status zl_options_add_path(struct zl_options *options,
-                              const char *path);
+zl_status zl_options_add_path(struct zl_options *options, const char *path);
 
 /**
  * Adds a path to an open connection: see zl_options_add_path. ZL_ERROR_ARGUMENT if the
@@ -2550,8 +2519,7 @@ zl_status zl_options_add_path(struct zl_options *options,
  *
  * Threads: one at a time.
  */
-zl_status zl_add_path(const struct zl_connection *connection,
-                      const char *path);
+zl_status zl_add_path(const struct zl_connection *connection, const char *path);
 
 /**
  * Stops using path `index`. Its payload in flight is sent over other paths. ZL_ERROR_ARGUMENT
@@ -2559,8 +2527,7 @@ zl_status zl_add_path(const struct zl_connection *connection,
  *
  * Threads: one at a time.
  */
-zl_status zl_remove_path(const struct zl_connection *connection,
-                         uint32_t index);
+zl_status zl_remove_path(const struct zl_connection *connection, uint32_t index);
 
 /**
  * State of a path.

@@ -1,319 +1,212 @@
-//! Counts what a server did, and formats the numbers as Prometheus text.
+//! Counts what a server did, in metrics for Prometheus.
 
-use std::collections::BTreeMap;
-use std::fmt::{Debug, Display, Write};
+use std::borrow::Cow;
+use std::fmt::Debug;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use prometheus_client::encoding::prometheus_text::encode;
+use prometheus_client::metrics::{counter::Counter, family::Family, gauge::Gauge};
+use prometheus_client::registry::Registry;
 use zerolane::counters::{
     Account, DropReason, GateCounters, GateLimit, ListenerCounters, MoveCause,
 };
 use zerolane_files::{Queued, Spent, Verb};
 
-/// Numbers by label. There are few labels.
-type ByLabel = BTreeMap<String, u64>;
+/// A label's name and value. Both are constants of this program; clients cannot influence them.
+type Label = [(&'static str, Cow<'static, str>); 1];
+type ByLabel = Family<Label, Counter>;
 
-/// All counters. Transport counters cover closed connections only.
-#[derive(Debug, Default)]
-pub(super) struct Counts {
-    requests: ByLabel,
-    bytes: ByLabel,
-    files: ByLabel,
-    pub(super) files_failed: u64,
-    refused: ByLabel,
-    ended: ByLabel,
-    spent: Spent,
-    pub(super) queued: Queued,
-    pub(super) gate: GateCounters,
-    pub(super) listener: ListenerCounters,
-    transport: Transport,
-    moved: ByLabel,
-    dropped: ByLabel,
+/// The metric of a family with this value of its label.
+fn of<M: Default>(
+    family: &Family<Label, M>,
+    label: &'static str,
+    value: impl Into<Cow<'static, str>>,
+) -> impl Deref<Target = M> {
+    family.get_or_create(&[(label, value.into())])
 }
 
-#[derive(Debug, Default)]
-struct Transport {
-    sent: u64,
-    resent: u64,
-    received: u64,
-    placed: u64,
-    given: u64,
-    datagrams_sent: u64,
-    datagrams_received: u64,
-    system_calls: u64,
-    timeouts: u64,
-}
-
-fn add(numbers: &mut ByLabel, label: impl Into<String>, more: u64) {
-    *numbers.entry(label.into()).or_default() += more;
-}
-
-/// The label of a variant, such as `opened-apart`.
-fn label(variant: impl Debug) -> String {
-    let mut label = String::new();
+/// The value of a label for a variant, such as `opened-apart`.
+fn words(variant: impl Debug) -> String {
+    let mut words = String::new();
     for (at, letter) in format!("{variant:?}").char_indices() {
         if letter.is_uppercase() && at > 0 {
-            label.push('-');
+            words.push('-');
         }
-        label.extend(letter.to_lowercase());
+        words.extend(letter.to_lowercase());
     }
-    label
+    words
+}
+
+/// Sets a counter that something else counts.
+fn set(counter: &Counter, value: u64) {
+    counter.inner().store(value, Ordering::Relaxed);
+}
+
+/// Declares the metrics in the order in which they are published: the name of each without its suffix `_total`, what it
+/// is, and its help without the full stop.
+macro_rules! metrics {
+    ($($name:ident: $kind:ty = $help:expr;)*) => {
+        /// All metrics. Those of the transport cover closed connections only.
+        #[derive(Debug)]
+        pub(super) struct Counts {
+            registry: Registry,
+            $($name: $kind,)*
+        }
+
+        impl Counts {
+            fn register() -> Counts {
+                let mut registry = Registry::with_prefix("zerolane");
+                $(
+                    let $name = <$kind>::default();
+                    registry.register(stringify!($name), $help, $name.clone());
+                )*
+                Counts { registry, $($name),* }
+            }
+        }
+    };
+}
+
+metrics! {
+    connections: Gauge<u64, AtomicU64> = "Connections being served";
+    queue_bytes: Family<Label, Gauge<u64, AtomicU64>> =
+        "Bytes read from files and not yet confirmed by clients, and arrived and not yet taken to be written";
+    requests: ByLabel = "Requests of clients";
+    connections_ended: ByLabel = "Connections that asked for something, by how they ended";
+    connection_seconds: Family<Label, Counter<f64, AtomicU64>> =
+        "Time of connections that are over: until they asked, until the one before them had ended, \
+         waiting for the network or the client, and at work on files";
+    refused: ByLabel = "Clients and requests refused";
+    file_bytes: ByLabel = "Bytes of files read or written, those that were there already included";
+    files: ByLabel = "Files read or written";
+    files_failed: Counter = "Files that were not copied";
+    handshakes: Counter = "Key exchanges begun, repetitions included";
+    handshakes_completed: Counter = "Key exchanges completed, those of keys that are not let in included";
+    handshakes_retried: Counter = "Unauthenticated peers told to return with a cookie";
+    strangers_turned_away: ByLabel = "Datagrams of unauthenticated peers that led to no connection";
+    payload_sent_bytes: Counter =
+        "Payload sent, repairs included. This and what follows is of connections that are over";
+    payload_resent_bytes: Counter = "Payload sent again";
+    payload_received_bytes: Counter = "Payload received for the first time";
+    payload_placed_bytes: Counter = "Payload that came to its place without a copy in user space";
+    payload_given_bytes: Counter = "Payload that the kernel sent without a copy of its own";
+    datagrams_sent: Counter = "Datagrams sent";
+    datagrams_received: Counter = "Datagrams received";
+    socket_calls: Counter = "System calls that sent or received";
+    timeouts: Counter = "Times a wait for payload or for an answer ran out";
+    payload_moved_bytes: ByLabel = "Payload copied in user space";
+    datagrams_dropped: ByLabel = "Datagrams or operations dropped";
+}
+
+impl Default for Counts {
+    fn default() -> Counts {
+        let counts = Counts::register();
+        // These show all their labels from the start.
+        counts.queued(Queued::default());
+        counts.spent(&Spent::default());
+        counts.unauthenticated(&GateCounters::default(), &ListenerCounters::default());
+        counts
+    }
 }
 
 impl Counts {
-    pub(super) fn asked(&mut self, verb: Verb) {
-        add(&mut self.requests, verb.word(), 1);
+    /// Formats all metrics; `connections` is the number of open connections that made a request.
+    pub(super) fn text(&self, connections: usize) -> String {
+        self.connections.set(connections as u64);
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = encode(&mut text, &self.registry);
+        text
     }
 
-    pub(super) fn advanced(&mut self, verb: Verb, bytes: u64) {
-        add(&mut self.bytes, verb.word(), bytes);
+    pub(super) fn queued(&self, queued: Queued) {
+        of(&self.queue_bytes, "queue", "network").set(queued.network);
+        of(&self.queue_bytes, "queue", "files").set(queued.files);
     }
 
-    pub(super) fn files(&mut self, verb: Verb, files: u64) {
-        add(&mut self.files, verb.word(), files);
+    pub(super) fn asked(&self, verb: Verb) {
+        of(&self.requests, "verb", verb.word()).inc();
     }
 
-    pub(super) fn refused(&mut self, reason: &'static str, clients: u64) {
-        add(&mut self.refused, reason, clients);
+    pub(super) fn advanced(&self, verb: Verb, bytes: u64) {
+        of(&self.file_bytes, "verb", verb.word()).inc_by(bytes);
     }
 
-    pub(super) fn ended(&mut self, how: &'static str) {
-        add(&mut self.ended, how, 1);
+    pub(super) fn files(&self, verb: Verb, files: u64) {
+        of(&self.files, "verb", verb.word()).inc_by(files);
+    }
+
+    pub(super) fn failed(&self) {
+        self.files_failed.inc();
+    }
+
+    pub(super) fn refused(&self, reason: &'static str, clients: u64) {
+        of(&self.refused, "reason", reason).inc_by(clients);
+    }
+
+    pub(super) fn ended(&self, how: &'static str) {
+        of(&self.connections_ended, "how", how).inc();
     }
 
     /// Adds the time spent by a closed connection.
-    pub(super) fn spent(&mut self, more: &Spent) {
-        let all = &mut self.spent;
-        all.request += more.request;
-        all.turn += more.turn;
-        all.network += more.network;
-        all.files += more.files;
-    }
-
-    /// Adds the transport counters of a closed connection.
-    pub(super) fn account(&mut self, account: &Account) {
-        let total = &mut self.transport;
-        total.sent += account.protocol.bytes_sent;
-        total.resent += account.protocol.bytes_resent;
-        total.received += account.protocol.bytes_received;
-        total.placed += account.bytes_placed;
-        total.given += account.bytes_given;
-        total.datagrams_sent += account.datagrams_sent;
-        total.datagrams_received += account.datagrams_received;
-        total.system_calls += account.tx_data_syscalls
-            + account.tx_control_syscalls
-            + account.rx_data_syscalls
-            + account.rx_control_syscalls
-            + account.rx_empty_polls;
-        total.timeouts += account.protocol.timeouts;
-        for cause in MoveCause::ALL {
-            add(&mut self.moved, label(cause), account.moved(cause));
-        }
-        for reason in DropReason::ALL {
-            add(
-                &mut self.dropped,
-                label(reason),
-                account.protocol.dropped(reason),
-            );
-        }
-        add(
-            &mut self.dropped,
-            "socket-buffer",
-            account.dropped_socket_buffer,
-        );
-        add(&mut self.dropped, "truncated", account.dropped_truncated);
-        add(&mut self.dropped, "on-send", account.dropped_on_send);
-    }
-
-    /// Formats all counters; `connections` is the number of open connections that made a request.
-    pub(super) fn text(&self, connections: usize) -> String {
-        let mut text = Text(String::new());
-        text.metric("connections", "gauge", "Connections being served.");
-        text.number("connections", connections);
-        let queued = "Bytes read from files and not yet confirmed by clients, and arrived and not yet taken to be written.";
-        text.metric("queue_bytes", "gauge", queued);
-        text.number("queue_bytes{queue=\"network\"}", self.queued.network);
-        text.number("queue_bytes{queue=\"files\"}", self.queued.files);
-        text.counters("requests", "Requests of clients.", "verb", &self.requests);
-        text.counters(
-            "connections_ended",
-            "Connections that asked for something, by how they ended.",
-            "how",
-            &self.ended,
-        );
-        text.metric(
-            "connection_seconds_total",
-            "counter",
-            "Time of connections that are over: until they asked, until the one before them had ended, \
-             waiting for the network or the client, and at work on files.",
-        );
-        let Spent {
-            request,
-            turn,
-            network,
-            files,
-        } = self.spent;
+    pub(super) fn spent(&self, more: &Spent) {
         for (state, time) in [
-            ("request", request),
-            ("turn", turn),
-            ("network", network),
-            ("files", files),
+            ("request", more.request),
+            ("turn", more.turn),
+            ("network", more.network),
+            ("files", more.files),
         ] {
-            let seconds = format!("{:.9}", time.as_secs_f64());
-            text.number(
-                &format!("connection_seconds_total{{state=\"{state}\"}}"),
-                seconds,
-            );
+            of(&self.connection_seconds, "state", state).inc_by(time.as_secs_f64());
         }
-        text.counters(
-            "refused",
-            "Clients and requests refused.",
-            "reason",
-            &self.refused,
-        );
-        text.counters(
-            "file_bytes",
-            "Bytes of files read or written, those that were there already included.",
-            "verb",
-            &self.bytes,
-        );
-        text.counters("files", "Files read or written.", "verb", &self.files);
-        text.counter(
-            "files_failed",
-            "Files that were not copied.",
-            self.files_failed,
-        );
-        self.unauthenticated(&mut text);
-        self.transport(&mut text);
-        text.0
     }
 
-    fn unauthenticated(&self, text: &mut Text) {
-        let gate = &self.gate;
-        text.counter(
-            "handshakes",
-            "Key exchanges begun, repetitions included.",
-            gate.hellos,
-        );
-        text.counter(
-            "handshakes_completed",
-            "Key exchanges completed, those of keys that are not let in included.",
-            gate.admitted,
-        );
-        text.counter(
-            "handshakes_retried",
-            "Unauthenticated peers told to return with a cookie.",
-            gate.retried,
-        );
-        let listener = &self.listener;
+    /// Takes over what unauthenticated peers have caused so far.
+    pub(super) fn unauthenticated(&self, gate: &GateCounters, listener: &ListenerCounters) {
+        set(&self.handshakes, gate.hellos);
+        set(&self.handshakes_completed, gate.admitted);
+        set(&self.handshakes_retried, gate.retried);
         let limited: u64 = GateLimit::ALL.iter().map(|&it| gate.limited(it)).sum();
-        let turned_away = [
+        let not_free = listener.full + listener.full_of_origin;
+        for (reason, count) in [
             ("malformed", gate.malformed),
             ("refused-with-a-reason", gate.refused),
             ("too-many-at-once", limited),
-            (
-                "no-connection-free",
-                listener.full + listener.full_of_origin,
-            ),
+            ("no-connection-free", not_free),
             ("no-descriptor-or-memory", listener.exhausted),
             ("unread", listener.unread),
-        ];
-        text.counters(
-            "strangers_turned_away",
-            "Datagrams of unauthenticated peers that led to no connection.",
-            "reason",
-            &turned_away
-                .map(|(reason, count)| (reason.to_owned(), count))
-                .into(),
-        );
-    }
-
-    fn transport(&self, text: &mut Text) {
-        let it = &self.transport;
-        for (name, help, value) in [
-            (
-                "payload_sent_bytes",
-                "Payload sent, repairs included. This and what follows is of connections that are over.",
-                it.sent,
-            ),
-            ("payload_resent_bytes", "Payload sent again.", it.resent),
-            (
-                "payload_received_bytes",
-                "Payload received for the first time.",
-                it.received,
-            ),
-            (
-                "payload_placed_bytes",
-                "Payload that came to its place without a copy in user space.",
-                it.placed,
-            ),
-            (
-                "payload_given_bytes",
-                "Payload that the kernel sent without a copy of its own.",
-                it.given,
-            ),
-            ("datagrams_sent", "Datagrams sent.", it.datagrams_sent),
-            (
-                "datagrams_received",
-                "Datagrams received.",
-                it.datagrams_received,
-            ),
-            (
-                "socket_calls",
-                "System calls that sent or received.",
-                it.system_calls,
-            ),
-            (
-                "timeouts",
-                "Times a wait for payload or for an answer ran out.",
-                it.timeouts,
-            ),
         ] {
-            text.counter(name, help, value);
+            set(&of(&self.strangers_turned_away, "reason", reason), count);
         }
-        text.counters(
-            "payload_moved_bytes",
-            "Payload copied in user space.",
-            "cause",
-            &self.moved,
+    }
+
+    /// Adds the transport counters of a closed connection.
+    pub(super) fn account(&self, account: &Account) {
+        let protocol = &account.protocol;
+        self.payload_sent_bytes.inc_by(protocol.bytes_sent);
+        self.payload_resent_bytes.inc_by(protocol.bytes_resent);
+        self.payload_received_bytes.inc_by(protocol.bytes_received);
+        self.payload_placed_bytes.inc_by(account.bytes_placed);
+        self.payload_given_bytes.inc_by(account.bytes_given);
+        self.datagrams_sent.inc_by(account.datagrams_sent);
+        self.datagrams_received.inc_by(account.datagrams_received);
+        self.socket_calls.inc_by(
+            account.tx_data_syscalls
+                + account.tx_control_syscalls
+                + account.rx_data_syscalls
+                + account.rx_control_syscalls
+                + account.rx_empty_polls,
         );
-        text.counters(
-            "datagrams_dropped",
-            "Datagrams or operations dropped.",
-            "reason",
-            &self.dropped,
-        );
-    }
-}
-
-/// Lines of the text format. Labels are constants of this program; clients cannot influence them.
-struct Text(String);
-
-impl Text {
-    fn line(&mut self, line: impl Display) {
-        // Writing to a string does not fail.
-        let _ = writeln!(self.0, "{line}");
-    }
-
-    fn metric(&mut self, name: &str, kind: &str, help: &str) {
-        self.line(format_args!("# HELP zerolane_{name} {help}"));
-        self.line(format_args!("# TYPE zerolane_{name} {kind}"));
-    }
-
-    fn number(&mut self, name: &str, value: impl Display) {
-        self.line(format_args!("zerolane_{name} {value}"));
-    }
-
-    fn counter(&mut self, name: &str, help: &str, value: u64) {
-        let name = format!("{name}_total");
-        self.metric(&name, "counter", help);
-        self.number(&name, value);
-    }
-
-    fn counters(&mut self, name: &str, help: &str, label: &str, values: &ByLabel) {
-        let name = format!("{name}_total");
-        self.metric(&name, "counter", help);
-        for (which, value) in values {
-            self.number(&format!("{name}{{{label}=\"{which}\"}}"), value);
+        self.timeouts.inc_by(protocol.timeouts);
+        for cause in MoveCause::ALL {
+            of(&self.payload_moved_bytes, "cause", words(cause)).inc_by(account.moved(cause));
         }
+        let dropped = |reason, count| of(&self.datagrams_dropped, "reason", reason).inc_by(count);
+        for reason in DropReason::ALL {
+            dropped(words(reason), protocol.dropped(reason));
+        }
+        dropped("socket-buffer".into(), account.dropped_socket_buffer);
+        dropped("truncated".into(), account.dropped_truncated);
+        dropped("on-send".into(), account.dropped_on_send);
     }
 }
 
@@ -323,8 +216,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn label__of_a_variant() {
-        assert_eq!(label(MoveCause::OpenedApart), "opened-apart");
-        assert_eq!(label(DropReason::Forged), "forged");
+    fn words__of_a_variant() {
+        assert_eq!(words(MoveCause::OpenedApart), "opened-apart");
+        assert_eq!(words(DropReason::Forged), "forged");
+    }
+    #[test]
+    fn Counts__text_has_the_names_helps_types_and_labels() {
+        let counts = Counts::default();
+        counts.refused("path", 2);
+        let text = counts.text(3);
+        for lines in [
+            "# HELP zerolane_connections Connections being served.\n\
+             # TYPE zerolane_connections gauge\n\
+             zerolane_connections 3\n",
+            "zerolane_queue_bytes{queue=\"files\"} 0\n",
+            "zerolane_connection_seconds_total{state=\"turn\"} 0",
+            "# HELP zerolane_refused_total Clients and requests refused.\n\
+             # TYPE zerolane_refused_total counter\n\
+             zerolane_refused_total{reason=\"path\"} 2\n",
+            "zerolane_strangers_turned_away_total{reason=\"malformed\"} 0\n",
+            "zerolane_payload_sent_bytes_total 0\n",
+        ] {
+            assert!(text.contains(lines), "{lines} is not in {text}");
+        }
     }
 }

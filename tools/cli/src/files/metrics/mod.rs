@@ -66,13 +66,12 @@ impl ServerObserver for Metrics {
     }
 
     fn unauthenticated(&self, gate: Option<&GateCounters>, listener: &ListenerCounters) {
-        let counts = &mut self.state().counts;
-        counts.gate = gate.copied().unwrap_or_default();
-        counts.listener = *listener;
+        let gate = gate.copied().unwrap_or_default();
+        self.state().counts.unauthenticated(&gate, listener);
     }
 
     fn queued(&self, queued: Queued) {
-        self.state().counts.queued = queued;
+        self.state().counts.queued(queued);
     }
 
     fn not_let_in(&self, clients: &[Peer], more: u64) {
@@ -90,14 +89,14 @@ impl ServerObserver for Metrics {
     }
 
     fn advanced(&self, peer: &Peer, bytes: u64) {
-        let mut state = self.state();
+        let state = self.state();
         if let Some(&verb) = state.asked.get(&peer.connection) {
             state.counts.advanced(verb, bytes);
         }
     }
 
     fn failed(&self, _: &Peer, _: &Failure) {
-        self.state().counts.files_failed += 1;
+        self.state().counts.failed();
     }
 
     fn spent(&self, _: &Peer, spent: &Spent) {
@@ -107,7 +106,7 @@ impl ServerObserver for Metrics {
     fn ended(&self, peer: &Peer, outcome: &Result<Option<Totals>, Error>, account: &Account) {
         let mut state = self.state();
         let verb = state.asked.remove(&peer.connection);
-        let counts = &mut state.counts;
+        let counts = &state.counts;
         counts.account(account);
         let how = match outcome {
             Ok(totals) => {
