@@ -225,8 +225,9 @@ pub(super) fn gets(end: &mut End<'_>) -> Result<Measured> {
     }
     let seconds = started.elapsed().as_secs_f64();
     let depth = job.depth as u64;
-    slots.check_last(job, &content, |index| index % depth)?;
+    // First, because nothing drives the connection during the check.
     end.say_done()?;
+    slots.check_last(job, &content, |index| index % depth)?;
     Ok(Measured::stream(job.bytes(), seconds))
 }
 
