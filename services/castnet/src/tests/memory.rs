@@ -43,7 +43,7 @@ fn memory__that_is_too_short_is_refused_and_the_others_get_it() {
     let weights = Content::memory("weights".into(), &source);
     let outcome = run(&group, hosts.calls(), &weights, |_| {}).unwrap();
     let words = outcome.hosts[0].result.clone().unwrap_err();
-    assert!(words.contains("has 99999 bytes"), "{words}");
+    assert!(words.contains("the memory only 99999"), "{words}");
     assert_eq!(outcome.hosts[1].result, Ok(()));
     // It waits for another.
     let ended = hosts.stop();

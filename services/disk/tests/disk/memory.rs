@@ -167,7 +167,7 @@ fn memory__and_connections_of_an_initiator_are_bounded() {
         &more.status_key,
     ));
     more.wait_until_cut_off();
-    let is_told = |it: &News| matches!(it, News::Left(_, why) if why.contains("as many"));
+    let is_told = |it: &News| matches!(it, News::Left(_, why) if why.contains("too many"));
     served.until_told(|news| news.iter().any(is_told));
     // Others have their own, those that were there go on, and one that goes makes room.
     open(&served, &support::identity());

@@ -120,8 +120,8 @@ fn cp__into_a_directory_that_cannot_be_made_says_it_once() {
     assert_eq!(code, 1, "{err}");
     for words in [
         "d: is not a directory, at the server",
-        ": its directory could not be made, at the server",
-        "50 more files: its directory could not be made",
+        ": its directory could not be created, at the server",
+        "50 more files: its directory could not be created",
         "52 failed",
     ] {
         assert!(err.contains(words), "{words:?}: {err}");

@@ -103,7 +103,7 @@ fn login__an_answer_that_is_none_is_refused() {
             "zerolane 9.9.9 there speaks version 999",
         ),
         ("zerolane-answer", "did not start zerolane"),
-        ("zerolane-answer x", "does not say"),
+        ("zerolane-answer x", "is not one of zerolane's"),
         ("zerolane-answer 1 1 1 1 1 1", "there speaks version 1 "),
     ] {
         fails(&format!("echo '{line}'"), 3, &[words]);
