@@ -54,7 +54,9 @@ class _Driver:
     def check_loop(self) -> None:
         """Refuses calls from other event loops, where nothing would complete them."""
         if asyncio.get_running_loop() is not self._loop():
-            raise RuntimeError("the object belongs to another event loop, the one in which it was made")
+            raise RuntimeError(
+                "the object belongs to another event loop, the one in which it was made"
+            )
 
     def turn(self) -> None:
         """Makes progress, delivers events, and makes the loop watch for more."""
