@@ -1,7 +1,8 @@
 //! Tests that connections survive changes of the interfaces of two veth pairs.
 
 use super::{
-    THREADS, between, joins_in_turn, options, path_between, receive, send, two_pairs, until_usable,
+    THREADS, between, joins_in_turn, options, path_between, receive, send, two_pairs, until_lost,
+    until_usable,
 };
 use netlab::netns::Topology;
 use netsim::Side;
@@ -37,8 +38,7 @@ fn stream_by(
         until_usable(&mut a, 2, 8, &mut sent);
         happen(&hosts);
         if then < 2 {
-            until_usable(&mut a, 1, 8, &mut sent);
-            assert!(a.account().protocol.paths_lost > 0, "path {path}");
+            until_lost(&mut a, 8, &mut sent);
         }
         mend(&hosts);
         until_usable(&mut a, then, 8, &mut sent);

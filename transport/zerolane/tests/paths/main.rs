@@ -30,7 +30,7 @@ use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use stream::{
     PATIENCE, PIECE, THREADS, accept, bytes_sent, content, joins_in_turn, options, receive, send,
-    until_usable, usable,
+    until_lost, until_usable, usable,
 };
 use zerolane::options::{EthernetAddress, LaneChoice, PathAddresses};
 use zerolane::{Endpoint, Options};

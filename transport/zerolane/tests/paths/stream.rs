@@ -111,13 +111,29 @@ pub(crate) fn until_usable(
     more: usize,
     sent: &mut usize,
 ) {
+    until(connection, more, sent, |it| usable(it) == paths);
+}
+
+/// [`until_usable`] with one path, after another was counted as lost.
+pub(crate) fn until_lost(connection: &mut Connection, more: usize, sent: &mut usize) {
+    until(connection, more, sent, |it| {
+        usable(it) == 1 && it.account().protocol.paths_lost > 0
+    });
+}
+
+fn until(
+    connection: &mut Connection,
+    more: usize,
+    sent: &mut usize,
+    holds: impl Fn(&Connection) -> bool,
+) {
     let start = Instant::now();
     let mut left = more;
     while left > 0 {
         assert!(start.elapsed() < PATIENCE, "{:?}", connection.paths());
         connection.send(&content(*sent)).expect("sent");
         *sent += 1;
-        match usable(connection) == paths {
+        match holds(connection) {
             true => left -= 1,
             false => left = more,
         }

@@ -1,6 +1,6 @@
 //! Tests that connections survive dead links behind emulated switches, which no interface notices.
 
-use super::{THREADS, between, content, is_permitted, options, receive, until_usable};
+use super::{THREADS, between, content, is_permitted, options, receive, until_lost, until_usable};
 use netlab::lab::{Lab, LabConfig};
 use netsim::link::LinkConfig;
 use std::time::{Duration, Instant};
@@ -59,8 +59,7 @@ fn switch__of_one_path_dead_amid_and_back() {
             let mut sent = 0;
             until_usable(&mut a, 2, 8, &mut sent);
             set_switch(&lab, path, false);
-            until_usable(&mut a, 1, 8, &mut sent);
-            assert!(a.account().protocol.paths_lost > 0);
+            until_lost(&mut a, 8, &mut sent);
             set_switch(&lab, path, true);
             until_usable(&mut a, 2, 8, &mut sent);
             a.close().expect("closed");
