@@ -1,10 +1,10 @@
-//! Sets owners, permissions and times of files that a copy writes, and reports what was not kept.
+//! Sets owners, permissions and times of files that a copy writes, and reports what was not kept. Decides when two times
+//! count as the same.
 
 use crate::error::Cause;
 use crate::extended::Wanted;
 use crate::message::Meta;
 use crate::root::meta_of;
-use crate::sync::compare::same_time;
 use crate::umask::umask;
 use rustix::fd::BorrowedFd;
 use rustix::fs::{self, AtFlags, Gid, Mode, Timespec, Timestamps, Uid};
@@ -119,6 +119,20 @@ fn time_not_kept(wanted: &Meta, kept: &Meta) -> Option<Cause> {
     (!same_time(wanted, kept, 0)).then_some(Cause::TimeNotKept(apart))
 }
 
+/// Resolutions of times in file systems, nanoseconds: ext3 and HFS+, exFAT, some network file systems, NTFS.
+const GRAINS: [u32; 5] = [1_000_000_000, 10_000_000, 1_000_000, 1000, 100];
+
+/// Whether `there` is the time `here` as the target's file system stores it, or differs by at most `window` whole
+/// seconds. Only the times of the two files count, never a clock.
+pub(crate) fn same_time(here: &Meta, there: &Meta, window: u32) -> bool {
+    let apart = here.mtime_seconds.abs_diff(there.mtime_seconds);
+    if apart > 0 || window > 0 {
+        return apart <= u64::from(window);
+    }
+    let (here, there) = (here.mtime_nanoseconds, there.mtime_nanoseconds);
+    here == there || GRAINS.iter().any(|grain| here - here % grain == there)
+}
+
 /// The modification time for utimensat; the access time stays.
 pub(crate) fn times(meta: &Meta) -> Timestamps {
     let modified = Timespec {
@@ -148,13 +162,16 @@ pub(crate) fn with_permissions(meta: &Meta, there: Option<u32>) -> Meta {
 mod tests {
     use super::*;
 
-    #[test]
-    fn time_not_kept__is_what_a_sync_would_send_again() {
-        let at = |mtime_seconds, mtime_nanoseconds| Meta {
+    fn at(mtime_seconds: i64, mtime_nanoseconds: u32) -> Meta {
+        Meta {
             mtime_seconds,
             mtime_nanoseconds,
             ..Meta::default()
-        };
+        }
+    }
+
+    #[test]
+    fn time_not_kept__is_what_a_sync_would_send_again() {
         for (wanted, kept, off) in [
             (at(101, 5), at(101, 5), None),
             // Cut to a second, or to 100 ns.
@@ -173,5 +190,36 @@ mod tests {
             let cause = off.map(Cause::TimeNotKept);
             assert_eq!(time_not_kept(&wanted, &kept), cause, "{wanted:?}");
         }
+    }
+
+    #[test]
+    fn same_time__what_a_coarse_file_system_keeps() {
+        let here = at(100, 123_456_789);
+        for there in [
+            123_456_789,
+            0,
+            120_000_000,
+            123_000_000,
+            123_456_000,
+            123_456_700,
+        ] {
+            assert!(same_time(&here, &at(100, there), 0), "{there}");
+        }
+        // The source was the one cut, so the target's time differs.
+        for there in [1, 123_456_788, 123_456_790, 999_999_999] {
+            assert!(!same_time(&here, &at(100, there), 0), "{there}");
+        }
+        assert!(!same_time(&at(100, 0), &here, 0));
+        assert!(!same_time(&here, &at(101, 123_456_789), 0));
+        assert!(!same_time(&at(i64::MIN, 0), &at(i64::MAX, 0), 0));
+    }
+
+    #[test]
+    fn same_time__a_window_of_whole_seconds() {
+        // FAT stores even seconds.
+        assert!(same_time(&at(101, 900_000_000), &at(100, 0), 1));
+        assert!(same_time(&at(100, 0), &at(101, 1), 1));
+        assert!(!same_time(&at(102, 0), &at(100, 0), 1));
+        assert!(same_time(&at(-1, 0), &at(1, 0), 2));
     }
 }

@@ -2,9 +2,12 @@
 
 #![allow(non_snake_case)]
 
-use crate::message::{Reply, Request};
+use crate::client::{Changes, Client};
+use crate::error::{Error, Refusal};
+use crate::location::Host;
+use crate::message::{RemoveOptions, Reply, Request};
 use crate::opening::{hear, say};
-use crate::{Client, Error, Host, Refusal, RemoveOptions, Stop};
+use crate::stop::Stop;
 use std::net::Ipv4Addr;
 use std::thread;
 use std::time::Duration;
@@ -13,7 +16,7 @@ use zerolane::{Endpoint, Options};
 const LONG: Duration = Duration::from_secs(20);
 
 /// The result of a removal at a server that sends these replies and then closes the connection.
-fn answered(replies: Vec<Reply>) -> Result<crate::Changes, Error> {
+fn answered(replies: Vec<Reply>) -> Result<Changes, Error> {
     let mut endpoint = Endpoint::bind((Ipv4Addr::LOCALHOST, 0), Options::default()).unwrap();
     let address = endpoint.local_addr();
     let server = thread::spawn(move || {

@@ -3,7 +3,6 @@
 mod change;
 mod end;
 mod list;
-mod local;
 mod repeated;
 mod shares;
 mod spare;
@@ -14,15 +13,15 @@ mod within;
 
 pub use change::Changes;
 pub use list::{Entry, Listed};
-pub(crate) use local::local_start;
-pub use local::open_stream;
 
 use crate::digest::{Algorithm, Digester};
 use crate::error::Error;
+use crate::expand::starts;
 use crate::filter::Filter;
 use crate::glob::is_wild;
 use crate::limits::{LEAST_RATE, PATIENCE_SECONDS, REPLY_SECONDS};
 use crate::links::SourceLinks;
+use crate::local::{is_contents, local_starts};
 use crate::location::Host;
 use crate::message::{CopyOptions, Landing, Reply, Request, Totals};
 use crate::modes::Modes;
@@ -33,11 +32,9 @@ use crate::pump::{CONTROL, DATA, run_watched};
 use crate::receive::{FileReceiver, Offered, Role, TopLevel, Written};
 use crate::root::Root;
 use crate::send::{FileSender, Start};
-use crate::server::starts;
 use crate::stop::Stop;
 use crate::target::{Sources, resolve_local, top_level};
 use end::{Done, close};
-use local::{is_contents, local_starts};
 use rustix::fd::OwnedFd;
 use rustix::io::fcntl_dupfd_cloexec;
 use shares::Assigned;

@@ -1,7 +1,7 @@
-//! Defines errors: of one file ([`Cause`], [`Failure`]; the copy continues), or of the whole copy ([`Error`]).
+//! Defines errors: of one file ([`Cause`], [`Failure`]; the copy continues), of a filter ([`FilterError`]), or of the
+//! whole copy ([`Error`]).
 
 use crate::escape::escape;
-use crate::filter::FilterError;
 use crate::limits::{FILE_PROTOCOL_VERSION, REPORT_PATH_BYTES};
 use crate::location::Host;
 use rustix::io::Errno;
@@ -294,6 +294,45 @@ pub enum Refusal {
         "this key may only read there: the server's owner can allow more, with 'read-write' in the list of keys"
     )]
     ReadOnlyKey,
+}
+
+/// Why a text is not a filter rule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FilterError {
+    /// It begins with no kind of rule, or has modifiers that this kind does not allow.
+    #[error(
+        "a rule is '+ PATTERN', '- PATTERN', 'H', 'S', 'P' or 'R PATTERN', ': NAME' or '!', and not {:?}",
+        escape(.0)
+    )]
+    Rule(Vec<u8>),
+    /// Nothing follows the kind of rule.
+    #[error("a rule without a pattern")]
+    Empty,
+    /// `[` without `]`, a descending range, or an unknown class.
+    #[error("not a pattern: {}", escape(.0))]
+    Pattern(Vec<u8>),
+    /// A rule that reads other rules, where that is not allowed.
+    #[error("rules come from a file with --filter-from FILE, or with ': NAME' in a rule")]
+    Merge,
+    /// All patterns together need too much memory.
+    #[error("too many patterns, or too long ones")]
+    TooLarge,
+    /// A line of a file.
+    #[error("line {line}: {why}")]
+    Line {
+        /// The line's number, from 1.
+        line: usize,
+        /// The problem.
+        why: Box<FilterError>,
+    },
+}
+
+impl FilterError {
+    /// The same problem in this line of a file.
+    pub(crate) fn in_line(self, line: usize) -> FilterError {
+        let why = Box::new(self);
+        FilterError::Line { line, why }
+    }
 }
 
 /// Why a whole copy or listing ended early.

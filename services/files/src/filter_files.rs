@@ -1,7 +1,7 @@
 //! Reads the filter files that a filter looks for in each directory.
 
-use crate::error::Cause;
-use crate::filter::{FilterError, Scope};
+use crate::error::{Cause, FilterError};
+use crate::filter::Scope;
 use crate::limits::FILTER_FILE_BYTES;
 use crate::message::EntryKind;
 use crate::positioned::read_full;

@@ -8,7 +8,7 @@
 use crate::attributes::{NotKept, replace_meta, set_time};
 use crate::error::Cause;
 use crate::extended::Wanted;
-use crate::message::Meta;
+use crate::message::{CopyOptions, Meta};
 use crate::root::{open_in, stat_at};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, FileType, FlockOperation, Mode, OFlags, SeekFrom, XattrFlags};
@@ -43,7 +43,7 @@ impl InPlace {
         target: &[u8],
         size: u64,
         named: bool,
-        options: &crate::CopyOptions,
+        options: &CopyOptions,
     ) -> Result<Option<(OwnedFd, InPlace)>, Cause> {
         let kind = match stat_at(directory, target) {
             Err(Cause::NotFound) => return Ok(None),

@@ -3,7 +3,6 @@
 #![allow(non_snake_case)]
 
 use super::*;
-use crate::CopyOptions;
 use crate::copy_tests::FRESH;
 use crate::part::Part;
 use std::fs::Permissions;

@@ -11,6 +11,8 @@
 //!       sync ========= compares two listings; then as any copy
 //!      persist            another connection, when one breaks: position, reached
 //!         |
+//!  local, expand          starts of sending: sources on this machine; the paths and patterns of a request
+//!         |
 //!       pump ========= drives the Connection; one thread
 //!         |            port: buffers go round between the two threads
 //!   send | receive === reads or writes, and hashes, files; one thread
@@ -65,6 +67,7 @@ mod confine;
 mod digest;
 mod error;
 mod escape;
+mod expand;
 mod extended;
 mod extents;
 mod filter;
@@ -76,6 +79,7 @@ mod hard_links;
 mod in_place;
 pub mod limits;
 mod links;
+mod local;
 mod location;
 mod mark;
 mod meet;
@@ -104,11 +108,12 @@ mod target;
 mod temporary;
 mod umask;
 
-pub use client::{Changes, Client, Entry, Listed, open_stream};
+pub use client::{Changes, Client, Entry, Listed};
 pub use confine::Confinement;
-pub use error::{Cause, Error, Failure, Refusal};
+pub use error::{Cause, Error, Failure, FilterError, Refusal};
 pub use escape::escape;
-pub use filter::{Filter, FilterError};
+pub use filter::Filter;
+pub use local::open_stream;
 pub use location::{Host, Location, LocationError};
 pub use meet::{Invitation, Meeting, MeetingCode, MeetingCodeError, Offer, Whereabouts};
 pub use message::{

@@ -2,13 +2,18 @@
 
 #![allow(non_snake_case)]
 
-use super::*;
+use crate::client::{Client, Listed};
 use crate::copy_tests::FRESH;
 use crate::digest::{Algorithm, Digester};
+use crate::error::{Cause, Error, Failure, Refusal};
 use crate::limits::UNIT_BYTES;
-use crate::message::{Landing, Reply, Request, encode_opening};
+use crate::location::Host;
+use crate::message::{CopyOptions, Landing, ListOptions, Reply, Request, Totals, encode_opening};
+use crate::observe::{Observer, Peer, ServerObserver, Verb};
 use crate::opening::hear;
+use crate::server::{ServeOptions, Server};
 use crate::share::Share;
+use crate::stop::Stop;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::ControlFlow;

@@ -3,11 +3,12 @@
 #![allow(non_snake_case)]
 
 use super::*;
+use crate::error::Refusal;
+use crate::escape::escape;
 use crate::limits::TREE_DEPTH;
 use crate::message::CopyOptions;
 use crate::service_tests::{Lab, RECURSIVE, StopsAtOnce, content, refusal, relay};
 use crate::stop::Stop;
-use crate::{Refusal, escape};
 use nix::sys::stat::{Mode, utimes};
 use nix::sys::time::{TimeVal, TimeValLike};
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Matches a path against all patterns of a filter at once.
 
-use super::FilterError;
 use super::rule::Rule;
+use crate::error::FilterError;
 use regex::bytes::{RegexSet, RegexSetBuilder, SetMatches};
 
 /// The patterns of several rules.

@@ -9,6 +9,7 @@ pub(crate) use pattern::compile;
 pub(crate) use rule::Side;
 pub(crate) use scope::Scope;
 
+use crate::error::FilterError;
 use crate::escape::escape;
 use crate::limits::FILTER_FILES;
 use rule::{DirMerge, Given, Line, Rule, Style};
@@ -64,37 +65,6 @@ enum Entry {
     Rule(Rule),
     /// The place of the rules from filter files of this name.
     Merge(DirMerge),
-}
-
-/// Why a text is not a filter rule.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FilterError {
-    /// It begins with no kind of rule, or has modifiers that this kind does not allow.
-    #[error(
-        "a rule is '+ PATTERN', '- PATTERN', 'H', 'S', 'P' or 'R PATTERN', ': NAME' or '!', and not {:?}",
-        escape(.0)
-    )]
-    Rule(Vec<u8>),
-    /// Nothing follows the kind of rule.
-    #[error("a rule without a pattern")]
-    Empty,
-    /// `[` without `]`, a descending range, or an unknown class.
-    #[error("not a pattern: {}", escape(.0))]
-    Pattern(Vec<u8>),
-    /// A rule that reads other rules, where that is not allowed.
-    #[error("rules come from a file with --filter-from FILE, or with ': NAME' in a rule")]
-    Merge,
-    /// All patterns together need too much memory.
-    #[error("too many patterns, or too long ones")]
-    TooLarge,
-    /// A line of a file.
-    #[error("line {line}: {why}")]
-    Line {
-        /// The line's number, from 1.
-        line: usize,
-        /// The problem.
-        why: Box<FilterError>,
-    },
 }
 
 impl Filter {
@@ -230,13 +200,6 @@ const EXCLUDES: Style = Style::Patterns {
     include: false,
     prefixes: true,
 };
-
-impl FilterError {
-    fn in_line(self, line: usize) -> FilterError {
-        let why = Box::new(self);
-        FilterError::Line { line, why }
-    }
-}
 
 /// The lines of a file of rules that are not comments or empty, with their numbers.
 fn lines(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {

@@ -1,7 +1,7 @@
 //! Parses one rule of a filter in rsync's syntax.
 
-use super::FilterError;
 use super::pattern::{compile, translate};
+use crate::error::FilterError;
 use crate::name::check_name;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -2,7 +2,8 @@
 
 use super::matcher::Matcher;
 use super::rule::{DirMerge, Line, Rule};
-use super::{Entry, Filter, FilterError, Side, lines};
+use super::{Entry, Filter, Side, lines};
+use crate::error::FilterError;
 use crate::limits::{
     FILTER_BYTES, FILTER_FILE_STATES_BYTES, FILTER_STATES_BYTES, FILTER_TEXT_BYTES,
 };

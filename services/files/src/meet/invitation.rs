@@ -9,6 +9,7 @@ use crate::filter::{Filter, Scope, Side};
 use crate::filter_files::{FilterText, enter};
 use crate::limits::{ENTRY_OVERHEAD_BYTES, OFFER_NAMES_BYTES, REQUEST_SECONDS};
 use crate::links::SourceLinks;
+use crate::local::local_start;
 use crate::message::{CopyOptions, EntryKind, OfferedEntry, Reply, Request};
 use crate::opening::{hear, say};
 use crate::root::{READ_FILE, kind_of, meta_of, open_in};
@@ -182,7 +183,7 @@ fn offer(offered: &Offered) -> Result<Offer, Error> {
     };
     let starts: Vec<_> = sources
         .iter()
-        .map(|source| crate::client::local_start(source, &options))
+        .map(|source| local_start(source, &options))
         .collect();
     let links = SourceLinks::local(&options);
     let (files, bytes) = count(&starts, &options, (&links, Some(filter)), || Ok(()))?;

@@ -5,6 +5,7 @@
 //! replaces anything, so that a file swapped in meanwhile is not linked.
 
 use super::FileReceiver;
+use crate::attributes::same_time;
 use crate::error::{Cause, Error};
 use crate::limits::LINKED_FILES;
 use crate::links::{Identity, identity};
@@ -13,7 +14,6 @@ use crate::name::RelativePath;
 use crate::part::make_way;
 use crate::position::Step;
 use crate::root::{kind_of, meta_of, open_in, stat_at};
-use crate::sync::compare::same_time;
 use crate::temporary::{random_name, remove_left_over};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, fsync, linkat, renameat, unlinkat};

@@ -1,10 +1,10 @@
 //! Carries out requests that change the served tree without files: remove, make directories, rename.
 
-use super::expand::Expander;
 use super::remove_tree::remove_tree;
 use super::session::Session;
 use super::tally::Tally;
 use crate::error::{Cause, Error, Failure};
+use crate::expand::Expander;
 use crate::message::{EntryKind, RemoveOptions, Replace};
 use crate::name::RelativePath;
 use crate::root::{DIRECTORY, Root, is_write_protected, kind_of, open_in, stat_at};

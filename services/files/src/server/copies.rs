@@ -1,14 +1,14 @@
 //! Serves a copy: receives a client's files, or sends files to it.
 
 use super::Served;
-use super::expand::starts;
 use super::session::Session;
 use super::turns::Turn;
-use crate::client::local_start;
 use crate::digest::Digester;
 use crate::error::{Cause, Error, Refusal};
+use crate::expand::starts;
 use crate::filter::Filter;
 use crate::links::{Links, SourceLinks};
+use crate::local::local_start;
 use crate::message::{Attributes, CopyOptions, EntryKind, Landing, Meta, Totals};
 use crate::name::RelativePath;
 use crate::position::Position;

@@ -1,9 +1,9 @@
 //! Sends a listing of the paths that a client named.
 
-use super::expand::Expander;
 use super::session::Session;
 use crate::digest::Digest;
 use crate::error::{Cause, Error};
+use crate::expand::Expander;
 use crate::links::Links;
 use crate::message::{Attributes, EntryKind, ListOptions};
 use crate::name::RelativePath;

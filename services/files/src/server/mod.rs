@@ -2,7 +2,6 @@
 
 mod change;
 mod copies;
-mod expand;
 mod guests;
 mod listing;
 mod queues;
@@ -24,7 +23,6 @@ use crate::opening::{hear, say};
 use crate::root::Root;
 use crate::stop::Stop;
 use crate::umask::umask;
-pub(crate) use expand::starts;
 use guests::Guests;
 use queues::Queues;
 use rustix::fd::AsFd;

@@ -2,10 +2,11 @@
 //!
 //! It reads the steps of the plan and the listing of that directory side by side, both in the order of names.
 
-use super::compare::{same_attributes, same_time};
+use super::compare::same_attributes;
 use super::options::{Action, Change, SyncObserver, SyncOptions, SyncTotals};
 use super::plan::{Batches, Notes, Step};
 use super::sight::{Listing, Seen, Sight};
+use crate::attributes::same_time;
 use crate::error::{Cause, Error};
 use crate::links::joined;
 use crate::message::EntryKind;

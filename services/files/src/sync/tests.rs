@@ -3,16 +3,18 @@
 #![allow(non_snake_case)]
 
 use super::merge::{Merge, Outcome};
-use super::options::{Action, Change, SyncObserver, SyncOptions};
+use super::options::{Action, Change, Kept, SyncObserver, SyncOptions, SyncPaths};
 use super::plan::{BATCH_BYTES, Step, next_step};
 use super::sight::{Detail, Listing, Seen, Sight};
+use crate::client::Client;
 use crate::digest::Digest;
 use crate::error::{Cause, Error, Failure};
 use crate::filter_files::FilterText;
+use crate::location::Host;
 use crate::message::{EntryKind, Meta};
 use crate::observe::Observer;
+use crate::server::{ServeOptions, Server};
 use crate::stop::Stop;
-use crate::{Client, Host, Kept, ServeOptions, Server, SyncPaths};
 use std::collections::VecDeque;
 use std::fs;
 use std::net::Ipv4Addr;

@@ -2,10 +2,11 @@
 
 use super::Merge;
 use super::linked::Linkable;
+use crate::attributes::same_time;
 use crate::error::{Cause, Error};
 use crate::filter::Side;
 use crate::message::EntryKind;
-use crate::sync::compare::{same_attributes, same_time};
+use crate::sync::compare::same_attributes;
 use crate::sync::options::Action;
 use crate::sync::plan::Step;
 use crate::sync::sight::{Detail, Seen, Sight};

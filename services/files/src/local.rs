@@ -38,7 +38,7 @@ pub(crate) fn local_start(source: &Path, options: &CopyOptions) -> Start {
 
 /// The starts of sending these sources, each once. Of two with one name the first is sent: they would be one at the
 /// receiver.
-pub(super) fn local_starts(sources: &[PathBuf], options: &CopyOptions) -> Vec<Start> {
+pub(crate) fn local_starts(sources: &[PathBuf], options: &CopyOptions) -> Vec<Start> {
     let (mut paths, mut names) = (HashSet::new(), HashSet::new());
     let mut starts = Vec::new();
     for source in sources {
@@ -87,6 +87,6 @@ fn find_local(source: &Path, options: &CopyOptions) -> Result<Start, Cause> {
 }
 
 /// Whether a local source stands for the contents of a directory: it ends with `.`, or has no name of its own.
-pub(super) fn is_contents(source: &Path) -> bool {
+pub(crate) fn is_contents(source: &Path) -> bool {
     source.file_name().is_none() || source.as_os_str().as_bytes().ends_with(b"/.")
 }

@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Expands the patterns of one request, limiting the work and the memory for all of them.
-pub(super) struct Expander<'a> {
+pub(crate) struct Expander<'a> {
     root: &'a Root,
     /// Names that may still be examined.
     names: u64,
@@ -22,7 +22,7 @@ pub(super) struct Expander<'a> {
 }
 
 impl<'a> Expander<'a> {
-    pub(super) fn new(root: &'a Root) -> Expander<'a> {
+    pub(crate) fn new(root: &'a Root) -> Expander<'a> {
         Expander {
             root,
             names: PATTERN_NAMES,
@@ -35,7 +35,7 @@ impl<'a> Expander<'a> {
     ///
     /// # Errors
     /// [`Cause::NoMatch`], [`Cause::TooManyMatches`], or the error of access.
-    pub(super) fn expand(&mut self, path: &[u8]) -> Result<Vec<Vec<u8>>, Cause> {
+    pub(crate) fn expand(&mut self, path: &[u8]) -> Result<Vec<Vec<u8>>, Cause> {
         let parsed = RelativePath::parse(path)?;
         if !is_special(path) {
             return Ok(vec![path.to_vec()]);
