@@ -49,8 +49,6 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 use switch::Switch;
 
-pub use frame::hardware_address;
-
 /// Most bytes of frames in flight in a lab; further frames are dropped and
 /// counted. Two thirds of a second at 10 Gb/s.
 pub const MAX_IN_FLIGHT_BYTES: usize = 768 << 20;

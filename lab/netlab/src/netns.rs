@@ -33,6 +33,7 @@ pub use name::sweep_stale;
 pub use offload::{OffloadChange, Offloads};
 pub use routed::Routed;
 pub use rtnetlink::{Rtnetlink, TokenBucket};
+pub(crate) use star::hardware_address;
 pub use star::{MAX_HOSTS, Star};
 
 use name::{NETNS_DIR, Names, maker_of, names_in_use, path_of, processes};

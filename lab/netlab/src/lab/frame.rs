@@ -1,6 +1,7 @@
 //! Parses the fields of an Ethernet frame that the network needs.
 
 use super::vnet::Checksum;
+use crate::netns::hardware_address;
 
 /// Destination, source and type.
 pub(super) const ETHERNET_HEADER_BYTES: usize = 14;
@@ -26,13 +27,6 @@ pub(super) enum Destination {
     /// Every interface of the network but its sender's: broadcast, multicast, and addresses that are
     /// not the hosts' own, as with a switch that has not learnt them.
     Others,
-}
-
-/// The hardware address of the interface at port `number`, from 1: of the host of that number, if each has one. It is locally administered, and
-/// only this network's.
-#[must_use]
-pub const fn hardware_address(number: u8) -> [u8; 6] {
-    [0x02, 0x00, 0x00, b'z', b'l', number]
 }
 
 /// Where a frame goes among `ports` interfaces.

@@ -139,7 +139,7 @@ impl Star {
         let (device, name) = (own.device(), self.port(port));
         let [kernel, at_hub] = [host.rtnetlink()?, self.hub.rtnetlink()?];
         kernel.add_veth(device, mtu, (&self.hub, &name))?;
-        kernel.set_hardware_address(device, hardware_address(port))?;
+        kernel.set_hardware_address(device, hardware_address(number_of(port)))?;
         offload::set(host, device, WHOLE)?;
         at_hub.set_arp(&name, false)?;
         at_hub.set_up(&name, true)?;
@@ -152,7 +152,7 @@ impl Star {
         }
         let network = port - port % self.hosts.len();
         for other in (network..network + self.hosts.len()).filter(|&it| it != port) {
-            let address = hardware_address(other);
+            let address = hardware_address(number_of(other));
             let (_, other) = self.behind(other);
             let ips = [
                 Some(IpAddr::from(other.ipv4())),
@@ -175,11 +175,16 @@ impl Drop for Star {
     }
 }
 
-/// The hardware address of the interface behind a port: locally administered, and it tells the port's number, from 1.
-fn hardware_address(port: usize) -> [u8; 6] {
+/// The hardware address of the interface behind the port of this number, from 1. It is locally administered, and only
+/// this network's.
+pub(crate) const fn hardware_address(number: u8) -> [u8; 6] {
+    [0x02, 0x00, 0x00, b'z', b'l', number]
+}
+
+/// The number of a port, from 1.
+fn number_of(port: usize) -> u8 {
     // There are no more than MAX_HOSTS.
-    let number = u8::try_from(port + 1).unwrap_or(u8::MAX);
-    crate::lab::hardware_address(number)
+    u8::try_from(port + 1).unwrap_or(u8::MAX)
 }
 
 /// Keeps the hub's own IPv6 from speaking on the ports.
