@@ -1,6 +1,7 @@
 //! Defines the settings of one end of a connection, which its user chooses before connecting.
 
-use crate::{Control, limits};
+use crate::congestion::Control;
+use crate::limits;
 use core::time::Duration;
 use zerolane_wire::{
     Capabilities, Eager, MAX_PATHS, Profile, Profiles, encapsulation::Encapsulation,

@@ -3,15 +3,19 @@
 //! This is the time of the entry, the negotiated capabilities, timers, control operations owed, events, counters, and
 //! the debts that are settled at the end of the entry.
 
+use crate::config::Config;
+use crate::counters::{Counters, DropReason};
 use crate::endings::Endings;
+use crate::event::{Event, TransferError};
+use crate::limits;
 use crate::links::{Links, PathLife};
 use crate::path::Path;
 use crate::recovery::{Recovery, Timed};
+use crate::request::RemotePlace;
+use crate::time::Instant;
 use crate::timers::{Timer, Timers};
+use crate::transfer::{HANDLE, TransferId};
 use crate::transmit::split;
-use crate::{
-    Config, Counters, DropReason, Event, Instant, RemotePlace, TransferError, TransferId, limits,
-};
 use alloc::collections::VecDeque;
 use core::time::Duration;
 use zerolane_wire::encapsulation::Encapsulation;
@@ -183,7 +187,7 @@ impl Context {
     /// A new identifier of a Transfer or a request, not used recently.
     pub(crate) fn new_id(&mut self) -> TransferId {
         let id = self.next_id;
-        self.next_id = self.next_id % (crate::HANDLE - 1) + 1;
+        self.next_id = self.next_id % (HANDLE - 1) + 1;
         id
     }
 

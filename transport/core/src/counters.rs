@@ -1,6 +1,6 @@
 //! Counts what the engine sends, receives and drops; the lane counts datagrams and their bytes.
 
-use crate::PathLife;
+use crate::links::PathLife;
 use core::time::Duration;
 
 /// Why a datagram was dropped.

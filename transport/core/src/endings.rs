@@ -7,7 +7,8 @@
 //! follows its message, and takes an announcement's number if it has none: an End that came first would be forgotten
 //! when the wait begins.
 
-use crate::{Instant, limits};
+use crate::limits;
+use crate::time::Instant;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use zerolane_wire::End;

@@ -1,6 +1,7 @@
 //! Defines the events that the engine reports to its user.
 
-use crate::{Delivery, RemoteRegion, TransferId};
+use crate::request::RemoteRegion;
+use crate::transfer::{Delivery, TransferId};
 use core::fmt;
 use zerolane_wire::{Profile, Reason};
 

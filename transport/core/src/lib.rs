@@ -62,7 +62,6 @@ pub use session::{Life, PathValidation};
 pub use span::{RegionId, Span};
 pub use tiling::{Tile, tiles};
 pub use time::Instant;
-pub(crate) use transfer::HANDLE;
 pub use transfer::{Delivery, TransferId, is_older};
 pub use transmit::{
     BurstLimit, ControlDatagram, DataBurst, OperationBurst, OperationDatagram, Outgoing, Transmit,

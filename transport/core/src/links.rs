@@ -9,9 +9,9 @@
 //! another path, the path is suspect: its payload in flight is retransmitted on the others, and it is probed until it
 //! answers.
 
-use crate::Instant;
 use crate::path::Path;
 use crate::recovery::Recovery;
+use crate::time::Instant;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;

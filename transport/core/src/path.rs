@@ -4,10 +4,10 @@
 //! the size in use accompanies each larger one. If it is lost repeatedly while shorter datagrams arrive, the size in
 //! use is too large. The path then falls back to the minimum MTU, from which larger sizes are probed again.
 
-use crate::Instant;
 use crate::limits::{
     BASE_MTU, MIN_IPV4_MTU, PROBE_TRIES, SUSPICION, SUSPICION_MEMORY, VERIFY_INTERVAL, VERIFY_TRIES,
 };
+use crate::time::Instant;
 use alloc::vec;
 use alloc::vec::Vec;
 use zerolane_wire::encapsulation::Encapsulation;

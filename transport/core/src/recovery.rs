@@ -5,7 +5,8 @@
 use crate::limits::{
     INITIAL_RTO, KNOWN_AFTER_SAMPLES, MAX_RTO, MAX_RTT, MIN_DATA_RTO, MIN_DATA_TIMEOUT, MIN_RTO,
 };
-use crate::{Instant, TransferId};
+use crate::time::Instant;
+use crate::transfer::TransferId;
 use core::time::Duration;
 
 /// A request whose answer tells the round trip.

@@ -1,6 +1,8 @@
 //! Defines the work requests that users post, and the state of those in progress.
 
-use crate::{Delivery, Span, TransferId, limits};
+use crate::limits;
+use crate::span::Span;
+use crate::transfer::{Delivery, TransferId};
 use core::fmt;
 use zerolane_wire::{FetchOpKind, OPTIONS_LEN};
 

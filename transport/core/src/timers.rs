@@ -2,7 +2,7 @@
 //!
 //! `Connection::on_timeout` handles expiry.
 
-use crate::Instant;
+use crate::time::Instant;
 
 /// The timers of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! Describes what the lane must send next: a control datagram, or a burst of payload by reference.
 
 use crate::limits::TRAIN_MULTIPLE;
-use crate::{Span, TransferId};
+use crate::span::Span;
+use crate::transfer::TransferId;
 use smallvec::SmallVec;
 use zerolane_wire::checksum::Sum;
 use zerolane_wire::{

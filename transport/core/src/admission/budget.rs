@@ -18,8 +18,8 @@
 //! Every few seconds the budget falls below what fills the link for a moment, so that the base delay is not that of a
 //! queue of our own making.
 
-use crate::Instant;
 use crate::limits::{INITIAL_BUDGET, MAX_QUEUE_MARGIN, MIN_BUDGET_INTERVAL, MIN_QUEUE_MARGIN};
+use crate::time::Instant;
 use core::time::Duration;
 
 /// Age at which rate and base delay begin to fade; they are gone after twice that.

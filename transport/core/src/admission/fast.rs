@@ -6,7 +6,7 @@
 //! payload has to be moved while several streams share the link, one stream at a time is promoted for a second, and
 //! fast mode stays only if misses halve.
 
-use crate::Instant;
+use crate::time::Instant;
 use core::time::Duration;
 
 /// The receiver's answer to a request for fast mode (Fast_Ack, Fast_NAck).

@@ -27,7 +27,7 @@ mod share;
 pub use fast::FastAnswer;
 pub use ledger::Ledger;
 
-use crate::Instant;
+use crate::time::Instant;
 use core::time::Duration;
 
 /// How the receiver divides its link among streams that together want more than it carries.

@@ -7,7 +7,7 @@
 //! quarantine.
 
 use super::{Congestion, GrantsOnly, Model, Sample};
-use crate::Instant;
+use crate::time::Instant;
 use core::time::Duration;
 
 /// Paths with a shorter round trip are taken for a LAN: a grant fills them many times over. With interrupt moderation

@@ -4,7 +4,7 @@
 //! asked for it, or where [`Auto`](super::Auto) has found a LAN.
 
 use super::{Congestion, Sample};
-use crate::Instant;
+use crate::time::Instant;
 use core::time::Duration;
 
 /// Bytes between two questions. One control operation each way costs next to nothing for this much, and keeps the round

@@ -1,7 +1,7 @@
 //! Limits a controller further when the user sets a maximum rate.
 
 use super::{Congestion, Sample, in_time};
-use crate::Instant;
+use crate::time::Instant;
 use alloc::boxed::Box;
 use core::time::Duration;
 

@@ -16,7 +16,8 @@ pub use lan::GrantsOnly;
 pub(crate) use limited::Limited;
 pub use model::Model;
 
-use crate::{Instant, limits};
+use crate::limits;
+use crate::time::Instant;
 use core::fmt;
 use core::time::Duration;
 

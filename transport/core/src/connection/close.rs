@@ -2,9 +2,11 @@
 
 use super::Connection;
 use crate::context::Debt;
-use crate::session::{LifeEvent, Transition};
+use crate::event::{CloseReason, Event, TransferError};
+use crate::session::{Life, LifeEvent, Transition};
+use crate::time::Instant;
 use crate::timers::Timer;
-use crate::{CloseReason, Event, Instant, Life, TransferError, TransferId};
+use crate::transfer::TransferId;
 use alloc::vec::Vec;
 use zerolane_wire::{Delivered, Disconnect, Operation, Reason};
 

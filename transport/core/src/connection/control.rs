@@ -1,9 +1,11 @@
 //! Dispatches each control operation that arrives to the part that handles it.
 
 use super::Connection;
+use crate::counters::DropReason;
+use crate::event::CloseReason;
 use crate::recovery::Timed;
 use crate::session::{Answered, LifeEvent};
-use crate::{CloseReason, DropReason, Instant};
+use crate::time::Instant;
 use zerolane_wire::{
     Capabilities, ConnectionAnswer, End, Operation, Packet, Reason, RequestAnswer,
     RequestDisconnect, RequestToSend, State, Target,

@@ -1,8 +1,11 @@
 //! Dispatches each payload header that arrives, and returns the payload's placement. Hot path.
 
 use super::Connection;
-use crate::HANDLE;
-use crate::{DropReason, Instant, Placement, Span, TransferId};
+use crate::counters::DropReason;
+use crate::receiving::Placement;
+use crate::span::Span;
+use crate::time::Instant;
+use crate::transfer::{HANDLE, TransferId};
 use zerolane_wire::{Flags, Header, Op, RequestToSend, Target, Train};
 
 impl Connection {

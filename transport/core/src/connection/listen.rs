@@ -1,9 +1,11 @@
 //! Answers a Request_Connection from an unauthenticated peer: rejects it, or makes a connection.
 
 use super::Connection;
-use crate::session::{Protection, Session};
+use crate::config::{Config, Entropy};
+use crate::limits;
+use crate::session::{Life, Protection, Session};
+use crate::time::Instant;
 use crate::timers::Timer;
-use crate::{Config, Entropy, Instant, Life, limits};
 use zerolane_wire::{
     Capabilities, ConnectionAnswer, ConnectionVerdict, Operation, Packet, Reason,
     RequestConnection, Route, VERSION, VERSION_MIN,

@@ -26,16 +26,22 @@ pub use listen::{listen, reject};
 pub use post::Ahead;
 pub use protect::HandshakeOutcome;
 
+use crate::admission::{Admission, FastAnswer};
+use crate::config::{Config, Entropy};
+use crate::congestion::Congestion;
 use crate::context::{Context, Debt};
+use crate::counters::{Counters, DropReason, PathState};
+use crate::event::Event;
+use crate::limits;
 use crate::one_sided::OneSided;
-use crate::receiving::Receiving;
+use crate::receiving::{Forecast, HoldOrder, Receiving};
 use crate::sending::Sending;
-use crate::session::{Protection, Session};
+use crate::session::{Life, PathValidation, Protection, Session};
+use crate::span::Span;
+use crate::time::Instant;
 use crate::timers::Timer;
-use crate::{
-    Admission, Config, Congestion, Counters, DropReason, Entropy, Event, FastAnswer, Forecast,
-    HoldOrder, Instant, Life, PathState, PathValidation, Span, TransferId, limits,
-};
+use crate::transfer::TransferId;
+use crate::transmit::DataBurst;
 use alloc::boxed::Box;
 use core::fmt;
 use core::net::SocketAddr;
@@ -242,7 +248,7 @@ impl Connection {
     }
 
     /// Bytes of the longest datagram of `burst`, seal included.
-    pub fn datagram_of(&self, burst: &crate::DataBurst) -> u32 {
+    pub fn datagram_of(&self, burst: &DataBurst) -> u32 {
         match burst.train {
             Some(_) => burst.stu,
             None => burst.stu.min(burst.span.len as u32) + self.cx.overhead(),

@@ -1,10 +1,11 @@
 //! Adds, probes and removes the paths of a connection.
 
 use super::Connection;
+use crate::counters::{DropReason, PathState};
 use crate::links::{PathLife, Verdict};
 use crate::recovery::Recovery;
+use crate::time::Instant;
 use crate::transmit::{ControlDatagram, Transmit};
-use crate::{DropReason, Instant, PathState};
 use zerolane_wire::encapsulation::Encapsulation;
 use zerolane_wire::{Nop, Operation, Packet};
 

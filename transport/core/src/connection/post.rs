@@ -1,9 +1,12 @@
 //! Accepts the requests that users post, and their exports of memory.
 
 use super::Connection;
+use crate::limits;
 use crate::one_sided::in_bounds;
-use crate::request::{AtomicRequest, RequestKind, WorkRequest};
-use crate::{Instant, PostError, RegionName, RemotePlace, Span, TransferId, limits};
+use crate::request::{AtomicRequest, PostError, RegionName, RemotePlace, RequestKind, WorkRequest};
+use crate::span::Span;
+use crate::time::Instant;
+use crate::transfer::TransferId;
 use zerolane_wire::{Rights, Target};
 
 /// The pending work that a request on the peer's memory would follow.

@@ -8,8 +8,11 @@
 //! ([`Transmit::Handshake`](crate::Transmit::Handshake)), and takes the outcome of those that arrive.
 
 use super::{Connection, listen};
-use crate::session::{LifeEvent, Protection};
-use crate::{CloseReason, Config, DropReason, Entropy, Instant, Life};
+use crate::config::{Config, Entropy};
+use crate::counters::DropReason;
+use crate::event::CloseReason;
+use crate::session::{Life, LifeEvent, Protection};
+use crate::time::Instant;
 use zerolane_wire::{HEADER_LEN, OPTIONS_LEN, Packet, Reason};
 
 /// Outcome of a message of the key exchange.

@@ -1,10 +1,11 @@
 //! Restarts an Initiator over another lane while it is still connecting.
 
 use super::Connection;
+use crate::config::{Config, Entropy};
 use crate::path::Path;
 use crate::recovery::Recovery;
-use crate::session::Session;
-use crate::{Config, Entropy, Instant, Life};
+use crate::session::{Life, Session};
+use crate::time::Instant;
 
 impl Connection {
     /// Restarts connecting over another lane, as a connection made with `config` and `entropy`, with the same

@@ -1,9 +1,10 @@
 //! Handles each timer of the connection when it expires.
 
 use super::Connection;
+use crate::event::CloseReason;
 use crate::session::LifeEvent;
+use crate::time::Instant;
 use crate::timers::Timer;
-use crate::{CloseReason, Instant};
 use zerolane_wire::Operation;
 
 impl Connection {

@@ -1,8 +1,9 @@
 //! Selects the next transmission whenever the lane can send, in priority order.
 
 use super::Connection;
+use crate::links::PathLife;
+use crate::time::Instant;
 use crate::transmit::{BurstLimit, ControlDatagram, OperationBurst, Transmit};
-use crate::{Instant, PathLife};
 use zerolane_wire::{Operation, Packet, Route};
 
 impl Connection {

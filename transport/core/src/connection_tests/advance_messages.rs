@@ -11,6 +11,7 @@ use super::memory::{atomic, export, fetch, put};
 use super::memory_faults::bad;
 use super::seeds::{Dice, each};
 use super::sim::Sim;
+use crate::transfer::HANDLE;
 use crate::*;
 use netsim::Side;
 use netsim::link::LinkConfig;

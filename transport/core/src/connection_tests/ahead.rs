@@ -2,6 +2,7 @@
 
 use super::memory::{S, at, export, put, quiet};
 use super::sim::Sim;
+use crate::transfer::HANDLE;
 use crate::*;
 use std::time::Duration;
 use zerolane_wire::Rights;

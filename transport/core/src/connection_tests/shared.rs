@@ -1,6 +1,7 @@
 //! Shares a ledger among the connections of a test.
 
-use crate::{Admission, Allowance, Demand, FastAnswer, Instant, Ledger, Schedule};
+use crate::admission::{Admission, Allowance, Demand, FastAnswer, Ledger, Schedule};
+use crate::time::Instant;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// All clones share one ledger.

@@ -5,6 +5,7 @@ use super::sim::Sim;
 use super::sim_trains::{
     Carriage, Follower, Merge, SEAL, Tamper, merged, merged_at_random, seal, unmerged,
 };
+use crate::transfer::HANDLE;
 use crate::*;
 use netsim::Side;
 use netsim::link::LinkConfig;

@@ -4,12 +4,11 @@
 //! once, or is lost, the message leaves on its own, like any other.
 
 use super::OneSided;
-use crate::BurstLimit;
 use crate::context::{Context, Debt};
 use crate::receiving::Receiving;
 use crate::request::{Request, RequestKind};
 use crate::sending::{BareMessage, Sending};
-use crate::transmit::DataBurst;
+use crate::transmit::{BurstLimit, DataBurst};
 use zerolane_wire::{Flags, Header, Op, RequestToSend};
 
 /// Whether the message has payload but no control.

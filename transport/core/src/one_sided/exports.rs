@@ -4,8 +4,10 @@
 //! forged one. Only current exports are stored, ordered by handle and by name.
 
 use crate::limits::MAX_EXPORTS;
+use crate::request::{PostError, RegionName};
+use crate::span::Span;
+use crate::transfer::HANDLE;
 use crate::transmit::join;
-use crate::{HANDLE, PostError, RegionName, Span};
 use alloc::collections::BTreeMap;
 use zerolane_wire::{Reason, Rights};
 

@@ -1,7 +1,7 @@
 //! Tests that exported regions check rights, bounds and handles.
 #![allow(non_snake_case)]
 use super::*;
-use crate::RegionId;
+use crate::span::RegionId;
 use zerolane_wire::OPTIONS_LEN;
 
 fn span(len: u64) -> Span {

@@ -3,9 +3,14 @@
 use super::OneSided;
 use super::gets::PendingGet;
 use crate::context::{Context, Debt};
+use crate::counters::DropReason;
+use crate::event::Event;
+use crate::receiving::Placement;
+use crate::request::RemotePlace;
 use crate::sending::Sending;
+use crate::span::Span;
 use crate::timers::Timer;
-use crate::{Delivery, DropReason, Event, Placement, RemotePlace, Span, TransferId};
+use crate::transfer::{Delivery, TransferId};
 use zerolane_wire::{Flags, Get, Header, Operation};
 
 impl OneSided {

@@ -5,8 +5,10 @@
 use crate::limits::{MAX_GETS, MAX_REPLIES};
 use crate::request::RemotePlace;
 use crate::sending::{Cut, Shape};
+use crate::span::Span;
+use crate::time::Instant;
+use crate::transfer::TransferId;
 use crate::transmit::{DataBurst, split};
-use crate::{Instant, Span, TransferId};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;

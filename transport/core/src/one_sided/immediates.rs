@@ -1,7 +1,6 @@
 //! Shows each immediate of the peer's puts once, when its put and all earlier operations are placed.
 
-use crate::InboundState;
-use crate::receiving::Receiving;
+use crate::receiving::{InboundState, Receiving};
 use alloc::collections::VecDeque;
 use zerolane_wire::Immediate;
 

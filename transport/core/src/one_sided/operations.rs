@@ -7,8 +7,9 @@ use super::start::max_put;
 use super::{IMMEDIATE, NOTHING, OneSided};
 use crate::context::Context;
 use crate::request::RequestKind;
+use crate::span::Span;
 use crate::timers::Timer;
-use crate::{BurstLimit, OperationBurst, Span};
+use crate::transmit::{BurstLimit, OperationBurst};
 use zerolane_wire::{
     FetchOp, Flags, FrameFields, FrameHead, Header, MAX_FRAMES, Op, Operation, Packet, Profile,
 };

@@ -3,13 +3,15 @@
 use super::OneSided;
 use super::send_queue::{CompletedRequest, Outcome};
 use crate::context::{Context, Debt};
+use crate::counters::DropReason;
+use crate::event::{Event, TransferError};
 use crate::limits;
 use crate::receiving::Receiving;
-use crate::request::{Request, RequestKind};
+use crate::request::{RemotePlace, RemoteRegion, Request, RequestKind};
 use crate::sending::{Ended, Sending};
 use crate::timers::Timer;
+use crate::transfer::{HANDLE, TransferId};
 use crate::transmit::join;
-use crate::{DropReason, Event, HANDLE, RemotePlace, RemoteRegion, TransferError, TransferId};
 use zerolane_wire::{
     Answer, MemoryRegionAvailable, MemoryState, Operation, Profile, Reason, RequestAnswer,
 };

@@ -3,10 +3,11 @@
 use super::{MessageReceive, OneSided, RegionRequest};
 use crate::context::{Context, Debt};
 use crate::receiving::{Finished, Receiving};
-use crate::request::{Request, RequestKind};
+use crate::request::{PostError, RegionName, RemotePlace, Request, RequestKind, WorkFlags};
 use crate::sending::Sending;
+use crate::span::Span;
 use crate::timers::Timer;
-use crate::{PostError, RegionName, RemotePlace, Span, TransferId, WorkFlags};
+use crate::transfer::TransferId;
 use zerolane_wire::Rights;
 
 impl OneSided {

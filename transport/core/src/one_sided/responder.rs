@@ -5,7 +5,8 @@
 
 use crate::context::Refusal;
 use crate::limits::{CONFIRM_DELAY, CONFIRM_EVERY, MAX_FETCHES};
-use crate::{Instant, TransferId};
+use crate::time::Instant;
+use crate::transfer::TransferId;
 use alloc::collections::VecDeque;
 use core::time::Duration;
 

@@ -5,12 +5,14 @@
 //! Initiator back to it (go-back-N, as in RDMA's reliable connections). "Exactly once" and "in order" thus cost one
 //! comparison per operation, without a reordering buffer. These operations are small, so repeating some is cheap.
 
+use crate::event::TransferError;
 use crate::limits::{
     MAX_EAGER_DATAGRAMS, MAX_FETCHES, MAX_SMALL, MAX_UNCONFIRMED, MAX_UNCONFIRMED_DATAGRAMS,
     MIN_UNCONFIRMED_DATAGRAMS,
 };
 use crate::request::{Request, RequestKind};
-use crate::{Instant, TransferError, TransferId};
+use crate::time::Instant;
+use crate::transfer::TransferId;
 use alloc::collections::VecDeque;
 use core::time::Duration;
 use zerolane_wire::FRAME_HEAD_LEN;

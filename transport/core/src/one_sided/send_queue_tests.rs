@@ -1,8 +1,8 @@
 //! Tests that the send queue confirms, repeats, refuses and limits numbered operations.
 #![allow(non_snake_case)]
 use super::*;
-use crate::request::{RemotePlace, WorkFlags};
-use crate::{Atomic, RegionId, Span};
+use crate::request::{Atomic, RemotePlace, WorkFlags};
+use crate::span::{RegionId, Span};
 use zerolane_wire::{FetchOpKind, Reason};
 
 const NOW: Instant = Instant::ZERO;

@@ -4,15 +4,15 @@ use super::exports::{MESSAGES, Named};
 use super::responder::{NotReady, SequenceCheck};
 use super::{AwaitedPayload, IMMEDIATE, NOTHING, OneSided, PendingAtomic};
 use crate::context::{Context, Debt, Refusal};
+use crate::counters::DropReason;
+use crate::event::{Event, TransferError};
 use crate::limits::{MAX_CONTROL, MAX_UNREAD};
-use crate::receiving::Origin;
-use crate::receiving::Receiving;
-use crate::request::AtomicRequest;
+use crate::receiving::{Origin, Placement, Receiving};
+use crate::request::{Atomic, AtomicRequest, PostError, RegionName};
 use crate::sending::Sending;
+use crate::span::Span;
 use crate::timers::Timer;
-use crate::{
-    Atomic, DropReason, Event, Placement, PostError, RegionName, Span, TransferError, TransferId,
-};
+use crate::transfer::TransferId;
 use zerolane_wire::{
     Answer, FetchOp, Flags, Header, Immediate, MemoryRegionAvailable, MemoryState, Operation,
     Place, Reason, RequestAnswer, RequestMemoryRegion, RequestToSend, Rights,

@@ -5,10 +5,12 @@ use super::send_queue::Part;
 use crate::context::{Context, Debt};
 use crate::limits::{BEHIND_RUN, MAX_EAGER_PUT, MAX_FETCHES, MAX_POSTED, MAX_RUN, MAX_SMALL};
 use crate::receiving::Receiving;
-use crate::request::{Request, RequestKind};
+use crate::request::{RemotePlace, Request, RequestKind, WorkFlags};
 use crate::sending::Sending;
+use crate::span::Span;
+use crate::tiling::tiles;
 use crate::timers::Timer;
-use crate::{Delivery, RemotePlace, Span, TransferId, WorkFlags, tiles};
+use crate::transfer::{Delivery, TransferId};
 use zerolane_wire::{Immediate, Profile, Target};
 
 impl OneSided {

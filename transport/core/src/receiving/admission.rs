@@ -2,10 +2,9 @@
 
 use super::Receiving;
 use super::inbound::Geometry;
-use crate::admission::Demand;
+use crate::admission::{Admission, Demand, FastAnswer};
 use crate::context::{Context, Debt};
 use crate::timers::Timer;
-use crate::{Admission, FastAnswer};
 use alloc::boxed::Box;
 
 impl Receiving {

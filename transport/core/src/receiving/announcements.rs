@@ -2,11 +2,14 @@
 
 use super::Receiving;
 use super::data::complete;
-use super::inbound::{Announcement, Matched, Slot};
+use super::inbound::{Announcement, InboundState, Matched, Slot};
 use crate::context::{Context, Debt, Refusal};
+use crate::counters::DropReason;
+use crate::event::{Event, TransferError};
 use crate::limits;
+use crate::time::Instant;
 use crate::timers::Timer;
-use crate::{DropReason, Event, InboundState, Instant, TransferError, TransferId};
+use crate::transfer::TransferId;
 use alloc::vec::Vec;
 use zerolane_wire::{
     Answer, Occasion, Operation, Reason, RequestAnswer, RequestState, RequestToReceive,

@@ -5,7 +5,8 @@
 //! moment if an answer followed the previous one within such a moment, as TCP's delayed acknowledgements do.
 
 use crate::limits::{CONFIRM_DELAY, MAX_CONFIRMATIONS};
-use crate::{Instant, TransferId};
+use crate::time::Instant;
+use crate::transfer::TransferId;
 use alloc::vec::Vec;
 
 /// A complete Transfer.

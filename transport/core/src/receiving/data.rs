@@ -6,10 +6,13 @@ use super::eager::Hold;
 use super::inbound::{Announcement, Inbound, InboundEvent, Origin};
 use super::placement::{Accepted, Placement};
 use crate::context::{Context, Debt};
+use crate::counters::DropReason;
+use crate::event::Event;
 use crate::limits;
 use crate::recovery::Timed;
+use crate::span::Span;
 use crate::timers::Timer;
-use crate::{Delivery, DropReason, Event, Span, TransferId};
+use crate::transfer::{Delivery, TransferId};
 use zerolane_wire::{Flags, Header, Occasion, Profile, Report, RequestToSend, State};
 
 impl Receiving {

@@ -4,8 +4,11 @@
 //! about their arrival, nor their arrival about overtaken payload.
 
 use super::gaps::{Filled, Gaps};
+use crate::counters::DropReason;
 use crate::limits::MAX_EAGER_GAPS;
-use crate::{Delivery, DropReason, Instant, Span, TransferId};
+use crate::span::Span;
+use crate::time::Instant;
+use crate::transfer::{Delivery, TransferId};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use zerolane_wire::{Range, RequestToSend};

@@ -1,6 +1,7 @@
 //! Tests that eager payload is accepted once, held within limits, and requested when missing.
 #![allow(non_snake_case)]
 use super::*;
+use crate::span::RegionId;
 use zerolane_wire::Target;
 
 fn announced(sequence: u32, length: u64) -> RequestToSend {
@@ -14,7 +15,7 @@ fn announced(sequence: u32, length: u64) -> RequestToSend {
 }
 
 const SPAN: Span = Span {
-    region: crate::RegionId {
+    region: RegionId {
         index: 3,
         generation: 1,
     },

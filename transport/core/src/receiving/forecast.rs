@@ -1,7 +1,7 @@
 //! Describes where the payload expected next belongs, when the lane asks before it receives.
 
-use crate::Span;
 use crate::limits::MAX_FORECAST_RUNS;
+use crate::span::Span;
 
 /// Consecutive STUs of one size in one contiguous place; only the last may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 
 use super::Receiving;
 use super::inbound::{Geometry, Origin, Queue};
-use crate::RemotePlace;
 use crate::context::{Context, Debt};
 use crate::recovery::Timed;
+use crate::request::RemotePlace;
 use crate::timers::Timer;
 use crate::transmit::split;
 use zerolane_wire::{Get, Operation, Profile, Range};

@@ -5,8 +5,8 @@
 //! one short report. It is requested again when a later request was answered, because then this request or its repair
 //! was lost, and otherwise at growing intervals.
 
-use crate::Instant;
 use crate::limits::{MAX_ASK_BACKOFF, MAX_OVERTAKEN, REORDERING_MEMORY};
+use crate::time::Instant;
 use alloc::collections::VecDeque;
 use core::time::Duration;
 

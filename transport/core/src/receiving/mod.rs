@@ -31,12 +31,16 @@ use self::inbound::{Inbound, InboundEvent, Inbox, Posted};
 use self::loss_detector::LossDetector;
 use self::receive_window::ReceiveWindow;
 use self::trains::Trains;
+use crate::admission::Admission;
 use crate::context::{Context, Debt, Refusal};
+use crate::counters::{DropReason, PathState};
+use crate::event::{Event, TransferError};
+use crate::limits;
 use crate::recovery::Timed;
-use crate::{
-    Admission, DropReason, Event, Instant, PathState, RemotePlace, Span, TransferError, TransferId,
-    limits,
-};
+use crate::request::RemotePlace;
+use crate::span::Span;
+use crate::time::Instant;
+use crate::transfer::TransferId;
 use alloc::boxed::Box;
 use zerolane_wire::{Delivered, End, Header, Immediate, Place, Profile, Reason, RequestToSend};
 

@@ -10,9 +10,12 @@ mod reserve;
 
 use super::eager::Hold;
 use super::gaps::{Filled, Gaps};
+use crate::counters::DropReason;
 use crate::limits::{MAX_GRANTS_REPEATED, MAX_LIVE_BLOCKS, MAX_REMEMBERED_BLOCKS, MAX_RTO};
+use crate::span::Span;
+use crate::time::Instant;
+use crate::transfer::TransferId;
 use crate::transmit::join;
-use crate::{DropReason, Instant, Span, TransferId};
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;

@@ -4,9 +4,9 @@
 #![allow(non_snake_case)]
 
 use super::*;
-use crate::Forecast;
-use crate::RegionId;
 use crate::limits::{MAX_FORECAST_RUNS, MAX_GAPS_PER_BLOCK, MIN_BUFFER_LOG2};
+use crate::receiving::Forecast;
+use crate::span::RegionId;
 use crate::transmit::split;
 use proptest::prelude::*;
 use std::collections::HashSet;

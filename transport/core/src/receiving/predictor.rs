@@ -2,8 +2,10 @@
 
 use super::forecast::Forecast;
 use super::placement::PlacementTable;
+use crate::counters::DropReason;
+use crate::span::{RegionId, Span};
+use crate::time::Instant;
 use crate::transmit::split;
-use crate::{DropReason, Instant, RegionId, Span};
 use zerolane_wire::{Header, Op};
 
 /// The region of the stream: a byte's offset is its position.

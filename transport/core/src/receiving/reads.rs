@@ -1,7 +1,9 @@
 //! Tracks this end's Reads from their request until an announcement answers each.
 
 use crate::slot_window::SlotWindow;
-use crate::{Instant, Span, TransferId};
+use crate::span::Span;
+use crate::time::Instant;
+use crate::transfer::TransferId;
 use alloc::collections::{BTreeMap, VecDeque};
 
 /// A Read that asks the peer to announce.

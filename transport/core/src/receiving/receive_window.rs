@@ -4,7 +4,7 @@
 //! window is several times the arrivals of a round trip, so that a sender that doubles its pace each round trip never
 //! waits for grants. It shrinks again when less arrives.
 
-use crate::Instant;
+use crate::time::Instant;
 use core::time::Duration;
 
 /// Shortest time over which the rate of arrival is measured.

@@ -6,10 +6,10 @@
 //! Block at a time, and until the first loss. On a path as bad as before, a window of spoiled trains each time would
 //! cost more than trains save.
 
-use crate::Instant;
 use crate::limits::{
     MAX_TRAIN_LOSSES, MAX_TRAIN_PAUSE, MIN_TRAIN_PAUSE, TRAIN_LOSS_COST, TRAIN_PAUSE_FORGOTTEN,
 };
+use crate::time::Instant;
 use core::time::Duration;
 
 /// The state of that decision.

@@ -2,15 +2,17 @@
 
 use super::Sending;
 use super::offers::ReadRequest;
-use super::outbound::{LossReport, Lost, Outbound, OutboundEvent};
+use super::outbound::{LossReport, Lost, Outbound, OutboundEvent, OutboundState};
 use super::sent_log::{SentBurst, Timing};
 use crate::congestion::Congestion;
 use crate::congestion::{Lateness, transmission_time};
 use crate::context::{Context, Debt, Refusal};
+use crate::counters::DropReason;
+use crate::event::TransferError;
 use crate::limits;
 use crate::recovery::Timed;
 use crate::timers::Timer;
-use crate::{DropReason, OutboundState, TransferError, TransferId};
+use crate::transfer::TransferId;
 use core::time::Duration;
 use zerolane_wire::{
     Answer, ClearToSend, Occasion, Progress, Reason, Report, RequestAnswer, RequestToReceive,

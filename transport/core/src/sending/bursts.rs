@@ -1,13 +1,13 @@
 //! Decides how much payload may leave now, under congestion control, and sends it as numbered bursts.
 
 use super::Sending;
-use super::outbound::{Announcement, BareMessage, NextBurst, Outbound, Shape};
+use super::outbound::{Announcement, BareMessage, NextBurst, Outbound, OutboundState, Shape};
 use crate::congestion::Congestion;
 use crate::context::{Context, Debt};
 use crate::limits;
 use crate::timers::Timer;
+use crate::transfer::TransferId;
 use crate::transmit::{BurstLimit, DataBurst};
-use crate::{OutboundState, TransferId};
 use alloc::vec::Vec;
 use core::mem::replace;
 use core::time::Duration;

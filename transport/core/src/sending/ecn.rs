@@ -4,8 +4,8 @@
 //! (RFC 3168), and the receiver counts both kinds. If the path clears the field, the receiver counts none (the idea of
 //! RFC 9000, 13.4.2).
 
-use crate::Instant;
 use crate::limits::MARKS_TRIAL_STUS;
+use crate::time::Instant;
 use zerolane_wire::Progress;
 
 /// State of ECN validation at the sender.

@@ -20,13 +20,16 @@ pub(crate) use self::sent_log::{SentLog, is_after};
 use self::answers::waiting_interval;
 use self::offers::{Offer, Offers, ReadRequest};
 use self::outbound::{Announcement, Outbound, OutboundEvent, Outbox, Withdrawal, Withdrawn};
+use crate::congestion::{Congestion, GrantsOnly};
 use crate::context::{Context, Debt};
+use crate::counters::{DropReason, PathState};
+use crate::event::{Event, TransferError};
+use crate::limits;
 use crate::recovery::Timed;
+use crate::span::Span;
+use crate::time::Instant;
 use crate::timers::Timer;
-use crate::{
-    Congestion, Delivery, DropReason, Event, GrantsOnly, Instant, PathState, Span, TransferError,
-    TransferId, limits,
-};
+use crate::transfer::{Delivery, TransferId};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;

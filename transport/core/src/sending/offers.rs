@@ -1,6 +1,7 @@
 //! Matches the peer's Reads with offered memory, in the order of the Reads' numbers.
 
-use crate::{Delivery, Span, TransferId};
+use crate::span::Span;
+use crate::transfer::{Delivery, TransferId};
 use alloc::collections::{BTreeMap, VecDeque};
 use zerolane_wire::RequestToReceive;
 

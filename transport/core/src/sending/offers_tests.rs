@@ -1,7 +1,7 @@
 //! Tests that Reads match offers in the order of their numbers.
 #![allow(non_snake_case)]
 use super::*;
-use crate::RegionId;
+use crate::span::RegionId;
 
 fn read(sequence: u32) -> RequestToReceive {
     RequestToReceive {

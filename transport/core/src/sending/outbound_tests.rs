@@ -1,7 +1,7 @@
 //! Tests that outgoing Transfers follow their state table, advance grants and reports.
 #![allow(non_snake_case)]
 use super::*;
-use crate::RegionId;
+use crate::span::RegionId;
 use std::fmt::Write;
 use std::time::Duration;
 use zerolane_wire::{Advance, ClearToSend, Grant, Occasion, Profile, Range, Report, State};

@@ -3,10 +3,10 @@
 use super::Sending;
 use super::ecn::EcnValidation;
 use super::sent_log::SentLog;
-use crate::congestion::{LAN_RTT, Limited, Pacer, transmission_time};
+use crate::congestion::{Congestion, GrantsOnly, LAN_RTT, Limited, Pacer, transmission_time};
 use crate::context::Context;
 use crate::limits::PATH_LEAD;
-use crate::{Congestion, GrantsOnly, PathLife};
+use crate::links::PathLife;
 use alloc::boxed::Box;
 
 /// One path from the sender's side.

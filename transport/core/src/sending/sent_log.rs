@@ -4,9 +4,11 @@
 //! older than a round trip (the idea of RFC 8985, with bursts for packets). Reports that are late, repeated or forged
 //! cause no repeated retransmission.
 
-use crate::congestion::Lateness;
+use crate::congestion::{Lateness, Sample};
+use crate::counters::DropReason;
 use crate::limits::MAX_FLIGHT;
-use crate::{DropReason, Instant, Sample, TransferId};
+use crate::time::Instant;
+use crate::transfer::TransferId;
 use alloc::collections::VecDeque;
 use core::fmt;
 use core::time::Duration;

@@ -6,9 +6,9 @@
 //! only there. The lane does any further authentication first: it opens protected datagrams before it passes them in.
 
 use super::Session;
-use crate::Instant;
 use crate::context::Context;
 use crate::limits::MIN_RTO;
+use crate::time::Instant;
 use crate::transmit::ControlDatagram;
 use core::net::SocketAddr;
 use zerolane_wire::{Header, Nop, Operation, Packet};

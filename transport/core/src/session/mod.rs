@@ -7,14 +7,17 @@ pub use self::life::Life;
 pub(crate) use self::life::{LifeEvent, Transition};
 pub use self::migration::PathValidation;
 
+use crate::config::Entropy;
 use crate::context::Context;
+use crate::counters::DropReason;
+use crate::event::CloseReason;
 use crate::limits::{
     HANDSHAKE_TRIES, KEEPALIVES_PER_IDLE_TIMEOUT, MIN_RTO, PROBE_RAISE_INTERVAL, REFUSAL_PATIENCE,
     REFUSED_KEEPALIVES,
 };
 use crate::recovery::Timed;
+use crate::time::Instant;
 use crate::timers::Timer;
-use crate::{CloseReason, DropReason, Entropy, Instant};
 use migration::Candidate;
 use zerolane_wire::{
     Capabilities, ConnectionAnswer, ConnectionVerdict, Delivered, Disconnect, Nop, Operation,

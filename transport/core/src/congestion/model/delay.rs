@@ -10,7 +10,7 @@
 //! - how much of a busy end's lateness to compensate.
 
 use super::{Lateness, Round, Sample, quantum_time};
-use crate::Instant;
+use crate::time::Instant;
 use core::time::Duration;
 
 /// Round trips from which on queues are judged. On shorter ones, an end descheduled for a moment looks the same.

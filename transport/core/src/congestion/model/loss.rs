@@ -10,7 +10,7 @@
 //! another trial.
 
 use super::Round;
-use crate::Instant;
+use crate::time::Instant;
 use core::time::Duration;
 
 /// Loss in a round, with a queue, that means congestion: parts per thousand, on top of one and a half times the loss

@@ -18,7 +18,7 @@ use self::loss::{Finding, Losses, Stage};
 use self::modes::Mode;
 use self::rate::Rates;
 use super::{Congestion, Lateness, Sample, in_time};
-use crate::Instant;
+use crate::time::Instant;
 use core::time::Duration;
 
 /// Bytes in flight before the first measurement: 64 packets, paced over a round trip.

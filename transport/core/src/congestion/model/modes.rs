@@ -7,7 +7,7 @@
 
 use super::delay::has_no_queue;
 use super::{INITIAL_WINDOW, Model, Sample, UNIT};
-use crate::Instant;
+use crate::time::Instant;
 use core::time::Duration;
 
 /// Round trips of Cruise between two probes for more: with Up and Down the eight of BBR's cycle.

@@ -4,8 +4,8 @@
 //! if it is higher. The peak of the last seconds sets the minimum that congestion leaves.
 
 use super::Sample;
-use crate::Instant;
 use crate::limits::MAX_RATES;
+use crate::time::Instant;
 use alloc::collections::VecDeque;
 use core::time::Duration;
 

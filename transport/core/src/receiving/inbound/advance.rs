@@ -10,10 +10,10 @@
 //! numbers, provided that all these operations are messages.
 
 use super::{Inbox, Posted, TransferId};
-use crate::Instant;
 use crate::limits::MAX_ADVANCE_GRANTS;
 use crate::receiving::inbound::Geometry;
 use crate::receiving::placement::GrantedBlock;
+use crate::time::Instant;
 use alloc::collections::VecDeque;
 use zerolane_wire::{Advance, RequestToSend};
 

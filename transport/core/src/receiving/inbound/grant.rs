@@ -3,8 +3,10 @@
 use super::{Inbound, Inbox};
 use crate::limits::MAX_STUS_PER_BLOCK;
 use crate::receiving::placement::GrantedBlock;
+use crate::tiling;
+use crate::time::Instant;
+use crate::transfer::TransferId;
 use crate::transmit::{longest_train, split};
-use crate::{Instant, TransferId, tiling};
 use zerolane_wire::{ClearToSend, Grant, Profile, encapsulation};
 
 /// How to cut Blocks.

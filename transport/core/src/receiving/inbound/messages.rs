@@ -3,7 +3,7 @@
 //! The Responder of numbered operations handles the messages themselves, and the order in which they match receives.
 
 use super::{Inbox, Posted, Queue, TransferId};
-use crate::Instant;
+use crate::time::Instant;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use zerolane_wire::{Advance, RequestToSend};

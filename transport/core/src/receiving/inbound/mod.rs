@@ -21,7 +21,8 @@ use crate::receiving::eager::Arrivals;
 use crate::receiving::placement::PlacementTable;
 use crate::receiving::reads::Reads;
 use crate::request::RemotePlace;
-use crate::{Delivery, Span, TransferId};
+use crate::span::Span;
+use crate::transfer::{Delivery, TransferId};
 use alloc::collections::{BTreeMap, VecDeque};
 use zerolane_wire::RequestToSend;
 

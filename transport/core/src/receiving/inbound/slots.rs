@@ -2,7 +2,8 @@
 
 use super::{InboundEvent, InboundState, Inbox, Origin, Posted, Queue};
 use crate::context::Refusal;
-use crate::{Instant, TransferId};
+use crate::time::Instant;
+use crate::transfer::TransferId;
 use zerolane_wire::{Delivered, Immediate, Place, Reason, RequestToSend, Target};
 
 /// One announcement of the peer.

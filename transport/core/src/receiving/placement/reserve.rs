@@ -1,7 +1,8 @@
 //! Reserves Blocks granted in advance, until an announced Transfer claims them.
 
 use super::{Advance, PlacementTable};
-use crate::{Instant, TransferId};
+use crate::time::Instant;
+use crate::transfer::TransferId;
 use alloc::vec::Vec;
 
 impl PlacementTable {

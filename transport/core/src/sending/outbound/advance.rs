@@ -8,8 +8,10 @@
 use super::grant::granted;
 use super::transfer::{Announcement, Outbound};
 use super::{OutboundEvent, OutboundState, Outbox};
+use crate::counters::DropReason;
 use crate::limits::{ANNOUNCE_DELAY, MAX_ADVANCE_GRANTS, MAX_HELD_GRANTS};
-use crate::{DropReason, Instant, TransferId};
+use crate::time::Instant;
+use crate::transfer::TransferId;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use zerolane_wire::{Advance, ClearToSend, Grant, Profile, Target};

@@ -3,8 +3,10 @@
 use super::Outbox;
 use super::transfer::{Announcement, Held, Outbound};
 use crate::limits::{LARGE_TRAIN, MIN_TRAIN, PAGE};
+use crate::tiling;
+use crate::time::Instant;
+use crate::transfer::{Delivery, TransferId};
 use crate::transmit::{BurstLimit, DataBurst, longest_train, split};
-use crate::{Delivery, Instant, TransferId, tiling};
 use zerolane_wire::{Flags, Header, Op, Profile, RequestToSend, Route, Train};
 
 /// The present form of a connection's Data.

@@ -2,9 +2,11 @@
 
 use super::transfer::{Held, Outbound};
 use super::{LossReport, Lost, OutboundEvent, Outbox};
+use crate::counters::DropReason;
 use crate::limits::{BLACK_HOLE_REPAIRS, MAX_HELD_GRANTS};
+use crate::tiling;
+use crate::transfer::TransferId;
 use crate::transmit::join;
-use crate::{DropReason, TransferId, tiling};
 use zerolane_wire::{ClearToSend, Profile};
 
 impl Outbox {

@@ -26,7 +26,9 @@ use self::transfer::Held;
 use crate::limits::{MAX_ADVANCE_GRANTS, MAX_HELD_GRANTS, MAX_REPAIRS};
 use crate::sending::sent_log::SentLog;
 use crate::slot_window::SlotWindow;
-use crate::{Delivery, Instant, Span, TransferId};
+use crate::span::Span;
+use crate::time::Instant;
+use crate::transfer::{Delivery, TransferId};
 use alloc::collections::{BTreeMap, VecDeque};
 use zerolane_wire::{Eager, Reason, Target};
 

@@ -2,7 +2,8 @@
 
 use super::{Outbound, Outbox};
 use crate::limits::{BLACK_HOLE_REPAIRS, MAX_REPAIRS};
-use crate::{Instant, TransferId};
+use crate::time::Instant;
+use crate::transfer::TransferId;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::AddAssign;

@@ -1,7 +1,9 @@
 //! Represents an outgoing Transfer and its granted Blocks.
 
 use super::OutboundState;
-use crate::{Delivery, Instant, Span};
+use crate::span::Span;
+use crate::time::Instant;
+use crate::transfer::Delivery;
 use alloc::collections::BTreeMap;
 use zerolane_wire::Target;
 
