@@ -1,6 +1,7 @@
 //! Reports how much of a request in progress has arrived, and shares that part.
 
-use crate::{Connection, Result};
+use crate::connection::Connection;
+use crate::error::Result;
 use std::time::Duration;
 use zerolane_lane::{SharedRegion, TransferId};
 

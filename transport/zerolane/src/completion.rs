@@ -1,6 +1,6 @@
 //! Defines the completion of a request: its result, and the memory it gives back.
 
-use crate::RegionKey;
+use crate::key::RegionKey;
 use zerolane_lane::{
     Delivery, Memory, MessageControl, Region, TransferError, TransferId, WorkKind,
 };

@@ -1,8 +1,10 @@
 //! Opens, drives and closes a connection, and posts its sends and receives.
 
-use crate::failure::Posted;
+use crate::completion::Completion;
+use crate::error::{Error, Posted, Result};
+use crate::queue::CompletionQueue;
 use crate::vectored::Vectored;
-use crate::{Completion, CompletionQueue, Error, Result, Work};
+use crate::work::Work;
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};

@@ -1,11 +1,14 @@
 //! Listens on an address and accepts connections.
 
-use crate::{Connection, Error, Result};
+use crate::connection::Connection;
+use crate::error::{Error, Result};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
-use zerolane_lane::{AnyLane, Listener, ListenerCounters, NoSharedMemory, Untrusted};
-use zerolane_lane::{Driver, GateCounters, Options, PublicKey};
+use zerolane_lane::{
+    AnyLane, Driver, GateCounters, Listener, ListenerCounters, NoSharedMemory, Options, PublicKey,
+    Untrusted,
+};
 
 /// A listening UDP port. Each connection it accepts has a socket of its own and can be given to
 /// another thread.
@@ -167,7 +170,9 @@ impl AsFd for Endpoint {
 mod tests {
     #![allow(non_snake_case)]
     use super::*;
-    use crate::options::{LaneChoice, Ports};
+    use zerolane_lane::udp::Ports;
+    use zerolane_lane::{CloseReason, LaneChoice, Region};
+    use zerolane_wire::Reason;
 
     /// Another thread may have used the waker just before, while no call was waiting.
     #[test]
@@ -177,7 +182,7 @@ mod tests {
         let sending = std::thread::spawn(move || {
             let mut connection = Connection::connect(address, &Options::default())?;
             let waker = connection.waker();
-            connection.post_send(crate::Region::from_vec(vec![7; 1 << 20]))?;
+            connection.post_send(Region::from_vec(vec![7; 1 << 20]))?;
             waker.wake();
             connection.close()
         });
@@ -194,10 +199,7 @@ mod tests {
                 Err(error) => panic!("{error}"),
             }
         };
-        assert_eq!(
-            reason,
-            crate::failure::CloseReason::Peer(crate::failure::Reason::Normal)
-        );
+        assert_eq!(reason, CloseReason::Peer(Reason::Normal));
         sending.join().expect("no panic").expect("all was sent");
     }
 
@@ -221,7 +223,7 @@ mod tests {
             connected.close()
         });
         accepted
-            .post_recv(crate::Region::from_vec(vec![0; 5]))
+            .post_recv(Region::from_vec(vec![0; 5]))
             .expect("posted");
         let received = accepted.wait(Some(Duration::MAX)).expect("no error");
         assert_eq!(received.expect("no timeout").result, Ok(5));

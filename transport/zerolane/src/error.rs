@@ -3,7 +3,8 @@
 use std::io;
 use std::time::Duration;
 use zerolane_lane::{
-    CloseReason, DriverError, NotPosted, PostError, PublicKey, TransferError, TransferId,
+    CloseReason, DriverError, MAX_INLINE, NotPosted, PostError, PublicKey, TransferError,
+    TransferId,
 };
 
 /// Why a call failed. The connection stays open after [`Error::Transfer`], [`Error::Post`] and invalid arguments.
@@ -41,10 +42,7 @@ pub enum Error {
     )]
     TimedOut(Duration),
     /// More than [`MAX_INLINE`](crate::request::MAX_INLINE) bytes cannot be posted inline.
-    #[error(
-        "cannot post {len} bytes inline: at most {}",
-        crate::request::MAX_INLINE
-    )]
+    #[error("cannot post {len} bytes inline: at most {}", MAX_INLINE)]
     NotInline {
         /// Bytes.
         len: usize,

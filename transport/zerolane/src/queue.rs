@@ -1,6 +1,7 @@
 //! Collects the completions of many connections in one queue.
 
-use crate::{Completion, Error, Result};
+use crate::completion::Completion;
+use crate::error::{Error, Result};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::collections::VecDeque;
 use std::io;
@@ -329,8 +330,8 @@ mod tests {
     #![allow(non_snake_case)]
     use super::*;
     use crate::completion::nothing;
-    use crate::request::WorkKind;
     use std::sync::mpsc;
+    use zerolane_lane::{Delivery, WorkKind};
 
     fn completion() -> Completion {
         Completion {
@@ -340,7 +341,7 @@ mod tests {
             result: Ok(0),
             memory: nothing(),
             pieces: Vec::new(),
-            delivery: crate::Delivery::Interrupt,
+            delivery: Delivery::Interrupt,
             value: 0,
             control: Default::default(),
             region: None,

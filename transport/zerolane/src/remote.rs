@@ -1,12 +1,14 @@
 //! Operates on the peer's memory and exchanges messages: exports, puts, gets, atomic operations.
 
-use crate::failure::Posted;
-use crate::{Connection, Error, RegionKey, Result, Work};
+use crate::connection::Connection;
+use crate::error::{Error, Posted, Result};
+use crate::key::RegionKey;
+use crate::work::Work;
 use std::mem::MaybeUninit;
 use zerolane_lane::limits;
 use zerolane_lane::{
-    Atomic, ExportedRegion, Memory, MessageControl, NotPosted, PostError, Region, RegionName,
-    RemotePlace, TransferId, WorkFlags, WorkRequest,
+    Atomic, ExportedRegion, MAX_INLINE, Memory, MessageControl, NotPosted, PostError, Region,
+    RegionName, RemotePlace, TransferId, WorkFlags, WorkRequest,
 };
 use zerolane_wire::{FetchOpKind, Rights};
 
@@ -365,7 +367,7 @@ impl Connection {
         work: Work,
     ) -> Result<TransferId> {
         let place = to.place(offset, data.len() as u64, Rights::WRITE)?;
-        if data.len() > crate::request::MAX_INLINE {
+        if data.len() > MAX_INLINE {
             return Err(Error::NotInline { len: data.len() });
         }
         Ok(self

@@ -37,15 +37,19 @@
 //! # Ok::<(), zerolane::Error>(())
 //! ```
 
-use crate::{Connection, Endpoint, FetchOp, Options, Result};
+use crate::connection::Connection;
+use crate::endpoint::Endpoint;
+use crate::error::Result;
+use crate::remote::FetchOp;
 use std::net::ToSocketAddrs;
 use std::time::Duration;
+use zerolane_lane::Options;
 use zerolane_wire::Rights;
 
-/// Memory of this end that can be mapped for the peer: consecutive buffers.
-pub use crate::ExportedRegion as Bufxrange;
 /// The index under which the peer knows a Bufxrange, with its handle.
-pub use crate::RegionKey as Mx;
+pub use crate::key::RegionKey as Mx;
+/// Memory of this end that can be mapped for the peer: consecutive buffers.
+pub use zerolane_lane::ExportedRegion as Bufxrange;
 
 /// A network interface's port on which Connectors are made.
 #[derive(Debug)]

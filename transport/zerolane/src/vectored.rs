@@ -1,6 +1,6 @@
 //! Combines the completions of a request's pieces into one.
 
-use crate::Completion;
+use crate::completion::Completion;
 use std::collections::VecDeque;
 use zerolane_lane::{Memory, TransferId};
 

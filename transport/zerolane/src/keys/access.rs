@@ -1,8 +1,8 @@
 //! Decides whether a client may connect, by a list of keys.
 
 use super::{AllowFile, Rights};
-use crate::security::PublicKey;
 use std::sync::Arc;
+use zerolane_lane::PublicKey;
 
 /// Who may connect to a server.
 #[derive(Clone, Debug, Default)]

@@ -1,10 +1,10 @@
 //! Parses the list of clients that may connect to a server, and their rights.
 
 use super::{Error, comment, lines};
-use crate::security::PublicKey;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Component, Path};
+use zerolane_lane::PublicKey;
 
 /// Longest name of a memory region, bytes: the most that its operation carries.
 const MAX_REGION_NAME: usize = zerolane_wire::OPTIONS_LEN;
@@ -45,12 +45,12 @@ impl Rights {
     }
 
     /// The subset of `offered` that the owner has to the memory region `name`.
-    pub fn memory(&self, name: &str, offered: crate::Rights) -> crate::Rights {
+    pub fn memory(&self, name: &str, offered: zerolane_wire::Rights) -> zerolane_wire::Rights {
         let seen = match (&self.regions, &self.below) {
             (Some(names), _) => names.iter().any(|it| it == name),
             (None, below) => below.is_none(),
         };
-        crate::Rights {
+        zerolane_wire::Rights {
             read: seen && offered.read,
             write: seen && self.write && offered.write,
             atomic: seen && (self.write || self.fetch) && offered.atomic,

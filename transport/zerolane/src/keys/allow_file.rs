@@ -2,11 +2,11 @@
 
 use super::file::{self, Secrecy};
 use super::{AllowList, AllowedKey, Error, Rights, content};
-use crate::security::{PublicKey, Trust};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use zerolane_lane::{PublicKey, Trust};
 
 /// A list in a file, read again when the file changes. Changes apply to new connections; the server decides about
 /// existing ones. An unusable file changes nothing.

@@ -2,10 +2,10 @@
 
 use super::file::{self, Secrecy};
 use super::{Error, content};
-use crate::security::Identity;
 use data_encoding::BASE64URL_NOPAD;
 use std::path::Path;
 use zeroize::Zeroizing;
+use zerolane_lane::Identity;
 
 /// Starts every secret key in text.
 const PREFIX: &str = "zl-secret:";

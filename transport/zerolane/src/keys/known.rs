@@ -2,9 +2,9 @@
 
 use super::file::{self, Secrecy};
 use super::{Error, content, lines};
-use crate::security::{PublicKey, Trust};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use zerolane_lane::{PublicKey, Trust};
 
 /// The file of known servers. Each line has name and port, then the key.
 #[derive(Clone, Debug)]

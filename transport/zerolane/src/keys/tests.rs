@@ -2,9 +2,9 @@
 
 #![allow(non_snake_case)]
 use super::*;
-use crate::security::{Identity, PublicKey, Trust};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use zerolane_lane::{Identity, PublicKey, Trust};
 
 fn key(n: u8) -> PublicKey {
     Identity::from_secret([n; 32]).public()
@@ -200,7 +200,7 @@ fn allow_list__rights() {
 
 #[test]
 fn rights__of_memory() {
-    use crate::Rights as Of;
+    use zerolane_wire::Rights as Of;
     let of = |line: &str, name, offered| {
         let list = AllowList::parse(&format!("{} {line}", key(1))).unwrap();
         list.rights(&key(1)).unwrap().memory(name, offered)

@@ -2,9 +2,11 @@
 
 use super::handle::ConnectionHandle;
 use super::pending::Claim;
-use crate::{Connection, Error, Result, Rights};
+use crate::connection::Connection;
+use crate::error::{Error, Result};
 use std::collections::VecDeque;
 use zerolane_lane::{Exporting, RegionName};
+use zerolane_wire::Rights;
 
 #[derive(Debug, Default)]
 pub(super) struct Accepting {

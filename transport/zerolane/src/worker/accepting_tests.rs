@@ -2,7 +2,7 @@
 
 #![allow(non_snake_case)]
 use super::*;
-use crate::{ExportedRegion, Region};
+use zerolane_lane::{ExportedRegion, Region};
 
 fn exported() -> ExportedRegion {
     ExportedRegion::new(Region::anonymous(8).expect("memory")).expect("page-aligned")

@@ -1,7 +1,9 @@
 //! Answers handles that wait for part of a request, or for an announcement.
 
 use super::pending::{Claim, again};
-use crate::{Connection, Error, TransferId};
+use crate::connection::Connection;
+use crate::error::Error;
+use zerolane_lane::TransferId;
 
 /// The state of a handle's request.
 pub(super) enum Standing {

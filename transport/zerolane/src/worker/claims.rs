@@ -2,12 +2,12 @@
 
 use super::arrivals::{Arrivals, Standing};
 use super::pending::{Claim, Outcome, Refused, again, gone};
-use crate::failure::{CloseReason, PostError, TransferError};
-use crate::request::WorkKind;
-use crate::security::PublicKey;
-use crate::{Completion, Connection, Error, Result, TransferId};
+use crate::completion::Completion;
+use crate::connection::Connection;
+use crate::error::{Error, Result};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
+use zerolane_lane::{CloseReason, PostError, PublicKey, TransferError, TransferId, WorkKind};
 
 /// The peer's address and key.
 #[derive(Clone, Copy, Debug)]

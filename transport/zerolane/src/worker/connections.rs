@@ -4,7 +4,7 @@ use super::claims::Peer;
 use super::link::{Link, Stage};
 use super::ready::Ready;
 use super::{ConnectionId, Event, Key, MAX_EVENTS, Slot, Worker};
-use crate::Error;
+use crate::error::Error;
 use std::os::fd::AsFd;
 use zerolane_lane::{DriverError, Life, limits};
 

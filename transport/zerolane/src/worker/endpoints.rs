@@ -5,7 +5,9 @@ use super::claims::Peer;
 use super::handle::ConnectionHandle;
 use super::link::Link;
 use super::{EndpointId, Event, Key, Slot, Worker};
-use crate::Endpoint;
+use crate::connection::Connection;
+use crate::endpoint::Endpoint;
+use crate::error::Error;
 use std::os::fd::AsFd;
 use zerolane_lane::Accept;
 
@@ -72,7 +74,7 @@ impl Worker {
         }
     }
 
-    fn take_in(&mut self, key: Key, connection: crate::Connection) {
+    fn take_in(&mut self, key: Key, connection: Connection) {
         let Some(Slot::Endpoint(listening)) = self.slots.get_mut(key) else {
             return;
         };
@@ -118,7 +120,7 @@ impl Worker {
         }
     }
 
-    fn fail_endpoint(&mut self, key: Key, error: crate::Error) {
+    fn fail_endpoint(&mut self, key: Key, error: Error) {
         let Some(Slot::Endpoint(listening)) = self.slots.get(key) else {
             return;
         };

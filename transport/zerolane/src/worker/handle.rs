@@ -3,14 +3,18 @@
 use super::claims::{Attempt, Claims, Direction, Peer, Post, Waiting, attempt};
 use super::pending::{Claim, Pending, Refused, RequestId, gone};
 use super::{ConnectionId, EndpointId, Inbox, Slot, Submission, Worker};
-use crate::memory::Memory;
-use crate::request::WorkKind;
-use crate::security::PublicKey;
-use crate::{Completion, Connection, Error, ExportedRegion, Options, Region, Result, Rights, Work};
+use crate::completion::Completion;
+use crate::connection::Connection;
+use crate::error::{Error, Posted, Result};
+use crate::work::Work;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use zerolane_lane::{NotPosted, Process, Waker};
+use zerolane_lane::{
+    Account, ExportedRegion, Memory, NotPosted, Options, Process, PublicKey, Region, Waker,
+    WorkKind,
+};
+use zerolane_wire::Rights;
 
 /// Sends requests to a worker, from any thread, whichever way the worker runs. Cheap to clone.
 ///
@@ -334,7 +338,7 @@ impl ConnectionHandle {
     }
 
     /// The counters so far.
-    pub fn account(&self) -> Pending<crate::counters::Account> {
+    pub fn account(&self) -> Pending<Account> {
         self.with(|connection| Ok(connection.account()))
     }
 
@@ -460,7 +464,7 @@ fn refused_some(error: Error, memory: Option<impl Into<Memory>>) -> Refused {
 }
 
 pub(super) fn posted<M>(
-    posted: crate::failure::Posted<M>,
+    posted: Posted<M>,
 ) -> std::result::Result<zerolane_lane::TransferId, (Error, M)> {
     posted.map_err(|NotPosted { reason, memory }| (reason.into(), memory))
 }

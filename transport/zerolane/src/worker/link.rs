@@ -1,7 +1,8 @@
 //! Holds a worker's state of one connection.
 
 use super::claims::Claims;
-use crate::{Connection, Error};
+use crate::connection::Connection;
+use crate::error::Error;
 use std::time::{Duration, Instant};
 use zerolane_lane::{CloseReason, SendingMark};
 

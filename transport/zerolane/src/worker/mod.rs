@@ -84,8 +84,10 @@ pub use handle::{ConnectionHandle, EndpointHandle, WorkerHandle};
 pub use pending::{Pending, Refused, RequestId};
 pub use thread::WorkerThread;
 
-use crate::options::{Ports, Scheduler};
-use crate::{Completion, Connection, Endpoint, Error, Options, Result};
+use crate::completion::Completion;
+use crate::connection::Connection;
+use crate::endpoint::Endpoint;
+use crate::error::{Error, Result};
 use claims::Claims;
 use endpoints::Listening;
 use link::Link;
@@ -97,7 +99,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 use timers::Timers;
-use zerolane_lane::{Process, Submissions, Waker};
+use zerolane_lane::udp::Ports;
+use zerolane_lane::{CloseReason, ExportedRegion, Options, Process, Scheduler, Submissions, Waker};
+use zerolane_wire::Rights;
 
 /// Most events kept for the user. Completions beyond it stay with their connections, whose peers must wait.
 const MAX_EVENTS: usize = 4096;
@@ -386,8 +390,8 @@ impl Worker {
         &mut self,
         endpoint: EndpointId,
         name: &str,
-        region: &crate::ExportedRegion,
-        rights: crate::Rights,
+        region: &ExportedRegion,
+        rights: Rights,
     ) -> Result<()> {
         let name = crate::remote::region_name(name)?;
         self.check_process()?;
@@ -399,7 +403,7 @@ impl Worker {
                 listening.accepting.export(name, region.exporting(), rights);
                 Ok(())
             }
-            _ => Err(Error::Closed(crate::failure::CloseReason::Local)),
+            _ => Err(Error::Closed(CloseReason::Local)),
         }
     }
 

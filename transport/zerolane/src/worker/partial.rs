@@ -4,7 +4,8 @@ use super::Slot;
 use super::arrivals::{Arrivals, Standing};
 use super::handle::ConnectionHandle;
 use super::pending::{Claim, Pending, RequestId, gone};
-use crate::{Connection, SharedRegion};
+use crate::connection::Connection;
+use zerolane_lane::SharedRegion;
 
 /// # Partial arrival
 ///

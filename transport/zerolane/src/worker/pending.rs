@@ -2,16 +2,15 @@
 
 use super::reply::{Receiver, Sender, channel};
 use super::{ConnectionId, Key};
-use crate::failure::CloseReason;
-use crate::memory::Memory;
-use crate::{Completion, Error, Result};
+use crate::completion::Completion;
+use crate::error::{Error, Result};
 use slotmap::Key as _;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use zerolane_lane::Process;
+use zerolane_lane::{CloseReason, Memory, Process};
 
 /// Identifies a request of a [`ConnectionHandle`](super::ConnectionHandle): [`Pending::id`]. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,6 +1,6 @@
 //! Watches sockets, a timer and a waker by one epoll descriptor.
 
-use crate::Connection;
+use crate::connection::Connection;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::time::{

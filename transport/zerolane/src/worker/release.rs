@@ -3,7 +3,8 @@
 use super::handle::ConnectionHandle;
 use super::pending::{Pending, gone};
 use super::{ConnectionId, Slot, Worker};
-use crate::{Connection, Error, Result};
+use crate::connection::Connection;
+use crate::error::{Error, Result};
 
 impl ConnectionHandle {
     /// Takes the connection out of its worker, so that its caller can drive it or give it to another worker

@@ -3,11 +3,14 @@
 use super::claims::{Direction, attempt};
 use super::handle::{ConnectionHandle, posted, refused, signalled};
 use super::pending::{Pending, Refused};
-use crate::failure::Posted;
-use crate::memory::Memory;
-use crate::{
-    Completion, Connection, Error, ExportedRegion, FetchOp, Region, RegionKey, Rights, Work,
-};
+use crate::completion::Completion;
+use crate::connection::Connection;
+use crate::error::{Error, Posted};
+use crate::key::RegionKey;
+use crate::remote::FetchOp;
+use crate::work::Work;
+use zerolane_lane::{ExportedRegion, Memory, Region};
+use zerolane_wire::Rights;
 
 impl ConnectionHandle {
     /// Puts `memory` into the peer's memory: see [`Connection::post_put`].

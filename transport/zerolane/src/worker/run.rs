@@ -2,8 +2,8 @@
 
 use super::{Key, Slot, Worker};
 #[cfg(doc)]
-use crate::Error;
-use crate::Result;
+use crate::error::Error;
+use crate::error::Result;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use zerolane_lane::{AnyLane, Lane as _, spin};

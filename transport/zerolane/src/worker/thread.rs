@@ -1,7 +1,7 @@
 //! Runs a worker in a thread of its own.
 
 use super::{Slot, Worker, WorkerHandle};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 use std::ops::Deref;
 use std::thread::JoinHandle;
 

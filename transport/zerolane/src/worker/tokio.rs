@@ -1,7 +1,7 @@
 //! Runs a worker as a tokio task.
 
 use super::Worker;
-use crate::Result;
+use crate::error::Result;
 use rustix::fd::OwnedFd;
 use std::os::fd::AsFd;
 use tokio::io::Interest;
