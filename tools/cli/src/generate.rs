@@ -9,6 +9,8 @@ use anyhow::{Context, Result};
 use clap::{CommandFactory, Subcommand};
 use clap_complete::Shell;
 
+use crate::commands;
+
 /// Arguments of `zerolane-bench generate`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -31,12 +33,12 @@ const SHELLS: [(Shell, &str); 3] = [
 pub fn run<C: Subcommand>(args: &Args) -> Result<()> {
     let pages = args.directory.join("man1");
     write(&pages, || {
-        clap_mangen::generate_to(crate::Args::<C>::command(), &pages)
+        clap_mangen::generate_to(commands::Args::<C>::command(), &pages)
     })?;
     for (shell, name) in SHELLS {
         let directory = args.directory.join(name);
         write(&directory, || {
-            let mut command = crate::Args::<C>::command();
+            let mut command = commands::Args::<C>::command();
             clap_complete::generate_to(shell, &mut command, "zerolane", &directory).map(drop)
         })?;
     }

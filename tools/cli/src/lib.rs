@@ -33,5 +33,6 @@ mod rate;
 mod security;
 mod trace;
 mod transport;
+pub mod units;
 
 pub use commands::{Args, Command};

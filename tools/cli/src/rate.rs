@@ -3,7 +3,7 @@
 use bytesize::ByteSize;
 use zerolane_files::limits::LEAST_RATE;
 
-use crate::lab::units;
+use crate::units;
 
 /// Parses a rate. Returns bytes a second.
 pub(crate) fn parse(text: &str) -> Result<u64, String> {

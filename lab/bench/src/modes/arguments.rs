@@ -9,9 +9,9 @@ use zerolane::options::{MAX_PATHS, PathAddresses, PathThreads};
 use zerolane_cli::bypass::Bypass;
 use zerolane_cli::exit::Exit;
 use zerolane_cli::interrupt::Interrupt;
-use zerolane_cli::lab::units;
 use zerolane_cli::lane::LaneName;
 use zerolane_cli::paths::PathArgs;
+use zerolane_cli::units;
 
 use crate::cpu;
 use crate::harness::hosts::{self, MTU};

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use zerolane_cli::interrupt::Interrupt;
 use zerolane_cli::lab::link::bottleneck;
-use zerolane_cli::lab::units::{self, Queue};
+use zerolane_cli::units::{self, Queue};
 
 use super::arguments::LinkArgs;
 use crate::harness::network::Group;

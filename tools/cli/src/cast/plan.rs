@@ -11,8 +11,8 @@ use zerolane_castnet::chunk_bytes;
 
 use crate::console;
 use crate::exit::Exit;
-use crate::lab::units;
 use crate::rate;
+use crate::units;
 
 /// Most nodes of a plan.
 const MAX_NODES: i64 = 100_000;

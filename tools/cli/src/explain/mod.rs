@@ -20,8 +20,8 @@ use zerolane_explain::{Explanation, Options, Rate, Stop};
 
 use crate::console;
 use crate::exit::Exit;
-use crate::lab::units;
 use crate::program;
+use crate::units;
 
 /// The longest time to watch: a day.
 const LONGEST: Duration = Duration::from_secs(86_400);

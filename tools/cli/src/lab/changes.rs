@@ -9,7 +9,7 @@ use netlab::lab::Lab;
 use netsim::link::LinkConfig;
 
 use super::link::LinkArgs;
-use super::units;
+use crate::units;
 
 /// Longest time after which something changes: a day.
 const LATEST: Duration = Duration::from_secs(24 * 3600);

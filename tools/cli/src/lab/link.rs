@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use netsim::link::{LinkConfig, Loss, Reorder};
 
-use super::units::{self, Queue};
 use crate::exit::Exit;
+use crate::units::{self, Queue};
 
 /// The options of the link, for both directions.
 #[derive(Clone, Debug, clap::Args)]

@@ -2,7 +2,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `units`, `link` | from the command line to the link's configuration |
+//! | `link` | from the command line to the link's configuration |
 //! | `changes` | changes of the link while they run |
 //! | `program` | the programs in the hosts |
 //! | `guard` | ends them if the lab is killed |
@@ -13,7 +13,6 @@ pub(crate) mod guard;
 pub mod link;
 mod program;
 mod report;
-pub mod units;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -26,6 +25,7 @@ use netlab::netns::{self, MAX_HOSTS, MAX_INTERFACES};
 use crate::console;
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
+use crate::units;
 use changes::Change;
 use guard::Guard;
 use link::LinkArgs;

@@ -6,7 +6,7 @@ use anyhow::Result;
 use netsim::link::{LinkConfig, Loss, Reorder};
 
 use zerolane_cli::lab::link::bottleneck;
-use zerolane_cli::lab::units::{self, Queue};
+use zerolane_cli::units::{self, Queue};
 
 use super::{CellPlan, RepsArg, Sweep, thesis};
 use crate::modes::arguments::LinkArgs;
