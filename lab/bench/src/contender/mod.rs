@@ -6,6 +6,7 @@
 //! | `tcp`, `unix`, `tls`, `quic` | connections that carry bytes in order |
 //! | `socket` | the common part of TCP and UNIX sockets |
 //! | `stream` | buffers and files over those |
+//! | `source_sink` | the content between a source and a sink |
 //! | `udp` | raw UDP |
 //! | `messages`, `rounds` | single operations over sockets |
 //! | `zerolane` | Zerolane |
@@ -24,6 +25,7 @@ pub(crate) mod program;
 mod quic;
 mod rounds;
 mod socket;
+pub(crate) mod source_sink;
 mod stream;
 mod tcp;
 mod tls;

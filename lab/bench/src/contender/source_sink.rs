@@ -9,8 +9,8 @@ use zerolane::Region;
 use zerolane::memory::Access;
 use zerolane_cli::exit::Exit;
 
-use super::pattern::{Pattern, WORD};
-use super::stage::Stage;
+use crate::content::pattern::{Pattern, WORD};
+use crate::content::stage::Stage;
 use crate::job::source_sink::{LINE, Sink, Source, SourceSink};
 
 /// The pattern of such a job: the same in every lap, for it may be in a file.

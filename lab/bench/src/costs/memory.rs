@@ -12,7 +12,7 @@ use zerolane::Region;
 use zerolane_model::{Cost, MemoryCosts, TRAIN};
 
 use super::samples::{Effort, over_memory, timed};
-use crate::content::source_sink::file_in_memory;
+use crate::contender::source_sink::file_in_memory;
 use crate::cpu;
 
 /// The size of the pieces of files, bytes: those of `bench stream`.

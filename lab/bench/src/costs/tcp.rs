@@ -21,7 +21,7 @@ use super::lockstep;
 use super::place::{Host, Place, large_buffer};
 use super::samples::{Effort, per_kib};
 use crate::contender::congestion;
-use crate::content::source_sink::file_in_memory;
+use crate::contender::source_sink::file_in_memory;
 use crate::limits::STALL;
 
 /// What is sent in a turn, bytes, at least; it is in flight then.

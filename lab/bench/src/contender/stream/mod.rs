@@ -12,7 +12,7 @@ use zerolane::Region;
 use zerolane_cli::exit::Exit;
 
 use super::contract::{DONE, GO, Part, expect_word};
-use crate::content::source_sink::{self, FromSource, ToSink};
+use super::source_sink::{self, FromSource, ToSink};
 use crate::content::stage::Stage;
 use crate::cpu::{Core, Meter};
 use crate::job::source_sink::SourceSink;

@@ -11,9 +11,9 @@ use zerolane_cli::exit::Exit;
 
 use super::super::contract::{GO, Part};
 use super::super::messages::{Pipe, await_word, insist};
+use super::super::source_sink::{self, FromSource, ToSink};
 use super::Connection;
 use crate::content::pattern::{Pattern, WORD};
-use crate::content::source_sink::{self, FromSource, ToSink};
 use crate::content::stage::Stage;
 use crate::cpu::Meter;
 use crate::job::Laps;

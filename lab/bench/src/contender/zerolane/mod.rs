@@ -30,7 +30,7 @@ use self::memory::Pieces;
 use self::turns::{Content, Direction, Turns};
 use super::contract::{Contender, DONE, GO, Listener, Part};
 use super::gave_up::GaveUp;
-use crate::content::source_sink::{self, FromSource, ToSink};
+use super::source_sink::{self, FromSource, ToSink};
 use crate::content::stage::{Stage, Stamps};
 use crate::cpu::{Core, Meter};
 use crate::job::settings::{PathEnds, Protection};
