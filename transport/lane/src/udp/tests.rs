@@ -1,6 +1,7 @@
 //! Tests that two drivers in one thread survive a kernel that refuses sends, or reports that it copies nothing.
 #![allow(non_snake_case)]
 
+mod allocations;
 mod arrival;
 mod frames;
 mod icmp;
