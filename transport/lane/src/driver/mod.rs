@@ -204,6 +204,12 @@ impl<L: Lane> Driver<L> {
         })
     }
 
+    /// Measures time as [`Clock::of_this_thread`] from now on.
+    #[cfg(test)]
+    pub(crate) fn count_time_of_thread(&mut self) {
+        self.clock = Clock::of_this_thread(self.clock.now());
+    }
+
     /// The lane.
     pub fn lane_mut(&mut self) -> &mut L {
         &mut self.lane

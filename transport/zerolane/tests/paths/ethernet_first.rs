@@ -3,8 +3,8 @@
 use super::mixed::{AROUND, Counted, by_ethernet, forged, overhear, overheard, receive_and_count};
 use super::{
     PATIENCE, THREADS, accept, between, between_owned, bytes_sent, content, hardware_of,
-    hardware_text, joins_in_turn, options, path_between, receive, send, two_pairs, until_usable,
-    usable,
+    hardware_text, joins_in_turn, options, path_between, receive, send, two_pairs, until_alone,
+    until_usable, usable,
 };
 use netlab::forge::Forger;
 use netlab::netns::{Namespace, Topology};
@@ -118,9 +118,9 @@ fn stream_while(
         let mut sent = 0;
         until_usable(&mut a, 2, 8, &mut sent);
         happen(&hosts);
-        until_usable(&mut a, 1, 8, &mut sent);
+        until_alone(&mut a, 1 - path, 8, &mut sent);
         let before = bytes_sent(&a, 1 - path);
-        until_usable(&mut a, 1, 8, &mut sent);
+        until_alone(&mut a, 1 - path, 8, &mut sent);
         assert!(bytes_sent(&a, 1 - path) > before + (4 << 20), "path {path}");
         mend(&hosts);
         until_usable(&mut a, then, 8, &mut sent);

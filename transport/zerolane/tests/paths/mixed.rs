@@ -2,7 +2,8 @@
 
 use super::{
     PATIENCE, PIECE, THREADS, accept, between, bytes_sent, content, hardware_of, is_permitted,
-    joins_in_turn, options, path_between, receive, send, two_pairs, until_usable, usable,
+    joins_in_turn, options, path_between, receive, send, two_pairs, until_alone, until_usable,
+    usable,
 };
 use netlab::forge::Forger;
 use netlab::netns::{Namespace, Topology};
@@ -122,9 +123,9 @@ fn stream_while(
         let mut sent = 0;
         until_usable(&mut a, 2, 8, &mut sent);
         happen(&hosts);
-        until_usable(&mut a, 1, 8, &mut sent);
+        until_alone(&mut a, 1 - path, 8, &mut sent);
         let before = bytes_sent(&a, 1 - path);
-        until_usable(&mut a, 1, 8, &mut sent);
+        until_alone(&mut a, 1 - path, 8, &mut sent);
         assert!(bytes_sent(&a, 1 - path) > before + (4 << 20), "path {path}");
         mend(&hosts);
         until_usable(&mut a, then, 8, &mut sent);

@@ -2,11 +2,11 @@
 
 use crate::child::{Job, SWAPPED, child, lane_of, swap};
 use crate::random::{Random, seeds};
-use crate::{LEN, PATIENCE, accept, options, signal};
-use nix::sys::signal::Signal;
+use crate::{LEN, PATIENCE, accept, options};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
+use std::process::Child;
 use std::time::{Duration, Instant};
 use zerolane::failure::CloseReason;
 use zerolane::options::LaneChoice;
@@ -23,6 +23,9 @@ const LONG: [u64; 10] = [0, 8, 64, 128, 136, 192, 264, 272, 328, 336];
 const NO_INDICES: [u64; 6] = [8, 136, 264, 272, 328, 336];
 /// Offsets of words of 4 bytes: who sleeps, and which payload comes by reference.
 const SHORT: [u64; 4] = [256, 260, 320, 324];
+
+/// Changes of words after which the peer ends. Their number, and no time, bounds a round on a machine of any speed.
+const TEARS: u32 = 4000;
 
 /// Whether the rounds of this seed leave the indices alone, so that Transfers run for longer.
 fn is_gentle(seed: u64) -> bool {
@@ -83,7 +86,7 @@ impl Words {
     }
 }
 
-/// Swaps, and meanwhile changes the words without end.
+/// Swaps, and meanwhile changes words [`TEARS`] times. Then the process ends.
 pub(crate) fn tear(connection: &mut Connection, seed: u64) {
     let words = Words::of_this_process();
     let torn: &[u64] = match is_gentle(seed) {
@@ -91,25 +94,26 @@ pub(crate) fn tear(connection: &mut Connection, seed: u64) {
         false => &LONG,
     };
     let mut random = Random::new(seed);
-    std::thread::spawn(move || {
+    let tearing = std::thread::spawn(move || {
         let mut before = HashMap::new();
         std::thread::sleep(random.micros(20_000));
-        loop {
+        for _ in 0..TEARS {
             words.tear(torn, &mut random, &mut before);
             std::thread::sleep(random.micros(300));
         }
+        std::process::exit(0);
     });
     // The content may be anything.
     while connection.recv_into(&mut vec![0; LEN]).is_ok() {
         let _ = connection.send(&vec![1; LEN]);
     }
     // The peer must also detect it by the words in memory.
-    std::thread::sleep(PATIENCE);
+    let _ = tearing.join();
 }
 
-/// Sends and receives until the end of the connection; each request ends once, and the guards around granted memory are
-/// unchanged.
-fn suffer(connection: &mut Connection) -> Error {
+/// Sends and receives until the end of the connection, which follows that of the `peer`; each request ends once, and the
+/// guards around granted memory are unchanged.
+fn suffer(connection: &mut Connection, peer: &mut Child) -> Error {
     let post = |connection: &mut Connection| {
         let mut before = Region::from_vec(vec![FILL; LEN + 2 * AROUND]);
         let mut middle = before.split_off(AROUND);
@@ -123,9 +127,13 @@ fn suffer(connection: &mut Connection) -> Error {
     };
     let mut around: HashMap<_, _> = (0..2).filter_map(|_| post(connection)).collect();
     let mut sending = send(connection);
-    let end = Instant::now() + 2 * PATIENCE;
+    let mut gone: Option<Instant> = None;
     let over = loop {
-        assert!(Instant::now() < end, "{:#?}", connection.account());
+        if gone.is_none() && peer.try_wait().expect("ours").is_some() {
+            gone = Some(Instant::now());
+        }
+        let late = gone.is_some_and(|gone| gone.elapsed() > PATIENCE);
+        assert!(!late, "{:#?}", connection.account());
         match connection.wait(Some(Duration::from_millis(100))) {
             Ok(None) => {}
             Ok(Some(done)) if done.kind == WorkKind::Receive => {
@@ -174,14 +182,8 @@ fn hostile__words_torn_and_repeated_while_transfers_run_end_nothing_but_the_conn
         let mut right = accept(&mut honest);
         right.set_timeout(Some(PATIENCE));
         let over = std::thread::scope(|scope| {
-            let swapped = scope.spawn(|| {
-                let swapped = swap(&mut right, [1, 0], SWAPPED);
-                if is_gentle(seed) {
-                    signal(&tearing, Signal::SIGKILL);
-                }
-                swapped
-            });
-            let over = suffer(&mut torn);
+            let swapped = scope.spawn(|| swap(&mut right, [1, 0], SWAPPED));
+            let over = suffer(&mut torn, &mut tearing);
             let swapped = swapped.join().expect("right content");
             swapped.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             over
@@ -190,7 +192,7 @@ fn hostile__words_torn_and_repeated_while_transfers_run_end_nothing_but_the_conn
         eprintln!("seed {seed}: {over}, {fault:?}");
         let named = match over {
             Error::Closed(CloseReason::Violation) => fault.is_some(),
-            // It detected it first, because both read the changed words; or it was killed.
+            // It detected it first, because both read the changed words; or it ended.
             Error::Closed(CloseReason::PeerDead | CloseReason::Peer(_)) => fault.is_none(),
             _ => false,
         };

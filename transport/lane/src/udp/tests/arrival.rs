@@ -5,7 +5,7 @@ use super::*;
 /// Arrival times cost a little for each message, so short ones do without.
 #[test]
 fn arrival_times__are_told_of_bulk_and_not_before() {
-    let (mut a, mut b) = join(None, &sealed());
+    let (mut a, mut b) = join_in_real_time(None, address_of_b(None), &sealed());
     let short = content(1_000, 1);
     verify(transfer(&mut a, &mut b, &short), &short);
     for end in [&a, &b] {
