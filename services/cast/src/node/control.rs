@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Link, Node};
 use crate::bitmap::Bitmap;
 use crate::coordinator::{Coordinator, Joining};
-use crate::limits::{HELPERS, MAX_PEERS};
+use crate::limits::{HELPERS, MAX_CONTACTS, MAX_PEERS};
 use crate::manifest::{Header, Manifest};
 use crate::message::{Contact, Fault, Message, NodeId, Place};
 use crate::options::{Action, Event};
@@ -59,6 +59,11 @@ impl Node {
     }
 
     fn join(&mut self, leader: NodeId) {
+        self.followed.retain(|it| *it != leader);
+        self.followed.push_back(leader);
+        if self.followed.len() > MAX_CONTACTS {
+            self.followed.pop_front();
+        }
         let stored = self.stored.as_ref();
         let (root, has) = match (self.header, stored) {
             (Some(header), _) => (header.root, self.verified.clone()),
@@ -236,9 +241,13 @@ impl Node {
     /// Handles a coordinator's message to its members.
     pub(super) fn take_order(&mut self, from: NodeId, message: Message) -> Result<(), Fault> {
         if self.leader() != Some(from) {
-            // One that led until now may not know yet that it does not.
-            let led = self.leaders.iter().any(|it| it.id == from);
-            return if led { Ok(()) } else { Err(Fault::Order) };
+            // A node that may lead, or led this node before, may not know yet that another leads. Who leads now may have
+            // named other successors since.
+            let may_lead = self.leaders.iter().any(|it| it.id == from);
+            return match may_lead || self.followed.contains(&from) {
+                true => Ok(()),
+                false => Err(Fault::Order),
+            };
         }
         match message {
             Message::Welcome(header) => self.take_header(from, header),

@@ -91,6 +91,8 @@ pub struct Node {
     leaders: Vec<Contact>,
     /// Which of them leads, or is tried.
     leader: usize,
+    /// The last nodes that this one asked to lead it.
+    followed: VecDeque<NodeId>,
     /// When an earlier one is tried again.
     retry_at: Duration,
     epoch: u64,
@@ -209,6 +211,7 @@ impl Node {
             coordinator: None,
             leaders: Vec::new(),
             leader: 0,
+            followed: VecDeque::new(),
             retry_at: now,
             epoch: 0,
             apart: false,

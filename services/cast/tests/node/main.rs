@@ -6,6 +6,7 @@ mod held;
 mod helpers;
 mod idle;
 mod lost;
+mod orders;
 mod withdrawn;
 mod zeros;
 
