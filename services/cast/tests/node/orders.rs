@@ -96,3 +96,50 @@ fn orders__of_a_node_that_was_never_to_lead_are_an_accusation() {
         assert!(node.is_led() && !node.is_connected(OTHER));
     }
 }
+
+/// A reconnected member's `Join` is on its way when the source gives all their places; the `Welcome` before was lost
+/// with the first connection.
+#[test]
+fn place__before_the_content_is_known_is_not_held_against_the_source() {
+    let options = Options {
+        expected: 2,
+        ..Options::default()
+    };
+    let manifest = Manifest::of(&[7; 64], 8, 1).unwrap();
+    let mut source = Node::source(NOW, profile(SOURCE), manifest, options);
+    let leaders = vec![contact(SOURCE)];
+    let mut node = Node::receiver(NOW, profile(OWN), leaders, options, None);
+    let to_other = |all: Vec<Action>| {
+        let messages = all.into_iter().filter_map(|it| match it {
+            Action::Send { to, message } if to != OTHER => Some(message),
+            _ => None,
+        });
+        messages.collect::<Vec<_>>()
+    };
+    source.connected(NOW, OWN);
+    node.connected(NOW, SOURCE);
+    for said in to_other(actions(&mut node)) {
+        source.message(NOW, OWN, said);
+    }
+    let lost = to_other(actions(&mut source));
+    assert!(matches!(lost[..], [Message::Welcome(_)]), "{lost:?}");
+    node.disconnected(NOW, SOURCE);
+    source.connected(NOW, OWN);
+    source.connected(NOW, OTHER);
+    source.message(NOW, OTHER, crate::join());
+    node.connected(NOW, SOURCE);
+    let places = to_other(actions(&mut source));
+    assert!(matches!(places[..], [Message::Place(_)]), "{places:?}");
+    for said in places {
+        node.message(NOW, SOURCE, said);
+    }
+    let done = actions(&mut node);
+    assert!(!accused(&done, SOURCE), "{done:?}");
+    for said in to_other(done) {
+        source.message(NOW, OWN, said);
+    }
+    for said in to_other(actions(&mut source)) {
+        node.message(NOW, SOURCE, said);
+    }
+    assert!(node.is_led());
+}
