@@ -2,6 +2,7 @@
 
 mod early;
 mod end;
+mod hashes;
 mod held;
 mod helpers;
 mod idle;
