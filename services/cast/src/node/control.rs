@@ -368,8 +368,11 @@ impl Node {
         }
     }
 
-    /// Tells the coordinator of a peer.
+    /// Tells the coordinator of a peer; of one that is gone once a beat, or the reports themselves would be a flood.
     pub(super) fn report(&mut self, peer: NodeId, fault: Fault) {
+        if fault == Fault::Gone && !self.reported.insert(peer) {
+            return;
+        }
         if let Some(leader) = self.leader() {
             self.send(leader, Message::Report { peer, fault });
         } else if let Some(coordinator) = &mut self.coordinator

@@ -431,11 +431,16 @@ impl Node {
     }
 
     pub(super) fn take_missing(&mut self, from: NodeId, chunks: &[u32]) -> Result<(), Fault> {
+        let mut asked = false;
         for chunk in chunks {
             if self.fetch.asked.get(chunk).is_some_and(|it| it.of == from) {
+                asked = true;
                 self.fetch.unask(*chunk);
                 self.fetch.lacks(*chunk);
             }
+        }
+        if !asked {
+            return Ok(());
         }
         if let Some(peer) = self.peers.get_mut(&from) {
             peer.has = Bitmap::default();

@@ -84,6 +84,8 @@ pub struct Node {
     peers: BTreeMap<NodeId, Peer>,
     /// Peers that were caught lying.
     banned: BTreeSet<NodeId>,
+    /// Peers that were reported as gone since the last beat.
+    reported: BTreeSet<NodeId>,
     fetch: Fetch,
     serve: Serve,
     coordinator: Option<Coordinator>,
@@ -206,6 +208,7 @@ impl Node {
             written: Bitmap::default(),
             peers: BTreeMap::new(),
             banned: BTreeSet::new(),
+            reported: BTreeSet::new(),
             fetch: Fetch::default(),
             serve: Serve::default(),
             coordinator: None,
@@ -407,6 +410,7 @@ impl Node {
         }
         self.rested(now.saturating_sub(self.next_beat));
         self.next_beat = now + self.options.beat;
+        self.reported.clear();
         if self.ended {
             return;
         }

@@ -1,5 +1,6 @@
 //! Tests that one node asks for the right actions: the test feeds its inputs by hand.
 
+mod complaints;
 mod early;
 mod end;
 mod hashes;
