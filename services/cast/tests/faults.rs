@@ -661,3 +661,37 @@ fn slow__a_node_whose_chunks_take_longer_than_a_search_is_sent_little_twice() {
     );
     assert!(received <= content * 5 / 3, "{received} of {content}");
 }
+
+/// Nodes that do not run for a while, and parts of the network that do not reach each other for a while: all are honest.
+#[test]
+fn honest__nodes_that_rest_or_are_split_off_are_not_accused() {
+    for seed in seeds(60) {
+        let mut random = Random::new(seed.wrapping_mul(7919));
+        let mut setup = Setup::new(8, 100, MB, PORT).with_arity(1 + random.below(3) as u32);
+        setup.seed = seed;
+        setup.latency = Duration::from_micros(50 << random.below(10));
+        let silence = setup.options.silence;
+        for _ in 0..6 {
+            let rests = Disturbance::Rest(random.below(9) as u32, random.before(silence * 4));
+            setup
+                .disturbances
+                .push((random.before(seconds(4.0)), rests));
+        }
+        // A shorter split would lose messages of connections that last, which no network does.
+        let at = random.before(seconds(4.0));
+        let heals = at + silence * 2 + random.before(silence * 2);
+        let away = (0..=8).filter(|_| random.below(2) == 0).collect();
+        setup.disturbances.push((at, Disturbance::Split(away)));
+        setup.disturbances.push((heals, Disturbance::Heal));
+        setup.until = seconds(200.0);
+        let outcome = run(&setup);
+        let what = format!("ZEROLANE_SEED={seed}: {:?}", setup.disturbances);
+        let accuses = |it: &Event| match it {
+            Event::Liar { .. } => true,
+            Event::NodeFailed(_, fault) => *fault != Fault::Gone,
+            _ => false,
+        };
+        assert!(!outcome.told(accuses), "{what}: {:?}", outcome.events);
+        done(&outcome, 1..=8, &what);
+    }
+}

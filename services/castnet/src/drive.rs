@@ -15,7 +15,7 @@ use zerolane::failure::TransferError;
 use zerolane::request::WorkKind;
 use zerolane::worker::{ConnectionId, EndpointId, Event as Happened, Worker};
 use zerolane::{Completion, Region, Work};
-use zerolane_cast::limits::{MAX_PEERS, MESSAGE_BYTES};
+use zerolane_cast::limits::MESSAGE_BYTES;
 use zerolane_cast::{
     Action, Contact, Event, Fault, Header, Manifest, Message, Node, NodeId, Options, window_for,
 };
@@ -26,7 +26,7 @@ use crate::invitation::{Word, confirms_last, is_word, key_of, parse, say_last};
 use crate::jobs::Jobs;
 use crate::limits::{
     BEATS, LONGEST_BEAT, MAX_SENDS, MAX_UNSENT_BYTES, MESSAGE_RECEIVES, PARTING, SUSPICIOUS_BEATS,
-    WINDOW_BYTES,
+    WINDOW_BYTES, WORD_BYTES,
 };
 use crate::links::{Link, Links};
 use crate::pace::Pace;
@@ -56,8 +56,9 @@ pub(crate) struct Drive {
     pub(crate) events: VecDeque<Event>,
     /// Events of connections that do not belong to a peer, for the caller to take.
     pub(crate) others: VecDeque<Happened>,
-    /// At the source, results from nodes that lost the connection of their invitation, for the caller to take.
-    pub(crate) words: VecDeque<(NodeId, Option<Word>)>,
+    /// At the source, the last word of each node that lost the connection of its invitation, for the caller to take. The
+    /// source accepts only nodes that it invited, and they may all end at once.
+    pub(crate) words: BTreeMap<NodeId, Option<Word>>,
     endpoint: EndpointId,
     membership: Membership,
     begun: Instant,
@@ -99,7 +100,7 @@ impl Drive {
             node,
             events: VecDeque::new(),
             others: VecDeque::new(),
-            words: VecDeque::new(),
+            words: BTreeMap::new(),
             endpoint,
             membership,
             begun,
@@ -383,8 +384,8 @@ impl Drive {
 
     fn take_message(&mut self, connection: ConnectionId, id: NodeId, bytes: &[u8]) {
         let now = self.now();
-        if self.node.leads() && self.words.len() < MAX_PEERS && is_word(bytes) {
-            self.words.push_back((id, parse(bytes)));
+        if self.node.is_source() && bytes.len() <= WORD_BYTES && is_word(bytes) {
+            self.words.insert(id, parse(bytes));
             return;
         }
         match Message::parse(bytes) {

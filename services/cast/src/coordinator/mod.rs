@@ -516,14 +516,17 @@ impl Coordinator {
         self.say(from, Message::Helpers(helpers));
     }
 
-    /// Counts a complaint of a node. Returns whether it has made so many that it is excluded.
+    /// Counts a complaint of a node. Returns whether it has made so many that it is excluded. An honest node reports each
+    /// predecessor once a beat at most. If this node did not run, it hears the reports of a whole silence in one review.
     fn complains(&mut self, from: NodeId) -> bool {
-        let most = 4 * self.header.arity + 8;
+        let beat = self.options.beat.as_nanos().max(1);
+        let beats = 2 + self.options.silence.as_nanos().div_ceil(beat);
+        let most = u128::from(self.header.arity) * beats + 8;
         let Some(member) = self.members.get_mut(&from) else {
             return false;
         };
         member.complaints += 1;
-        let floods = member.complaints > most;
+        let floods = u128::from(member.complaints) > most;
         if floods {
             self.fail(from, Fault::Flood);
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Link, Node};
 use crate::bitmap::Bitmap;
 use crate::coordinator::{Coordinator, Joining};
-use crate::limits::{HELPERS, MAX_PEERS};
+use crate::limits::{HELPERS, MAX_CONTACTS, MAX_PEERS};
 use crate::manifest::{Header, Manifest};
 use crate::message::{Contact, Fault, Message, NodeId, Place};
 use crate::options::{Action, Event};
@@ -59,6 +59,11 @@ impl Node {
     }
 
     fn join(&mut self, leader: NodeId) {
+        self.followed.retain(|it| *it != leader);
+        self.followed.push_back(leader);
+        if self.followed.len() > MAX_CONTACTS {
+            self.followed.pop_front();
+        }
         let stored = self.stored.as_ref();
         let (root, has) = match (self.header, stored) {
             (Some(header), _) => (header.root, self.verified.clone()),
@@ -236,9 +241,13 @@ impl Node {
     /// Handles a coordinator's message to its members.
     pub(super) fn take_order(&mut self, from: NodeId, message: Message) -> Result<(), Fault> {
         if self.leader() != Some(from) {
-            // One that led until now may not know yet that it does not.
-            let led = self.leaders.iter().any(|it| it.id == from);
-            return if led { Ok(()) } else { Err(Fault::Order) };
+            // A node that may lead, or led this node before, may not know yet that another leads. Who leads now may have
+            // named other successors since.
+            let may_lead = self.leaders.iter().any(|it| it.id == from);
+            return match may_lead || self.followed.contains(&from) {
+                true => Ok(()),
+                false => Err(Fault::Order),
+            };
         }
         match message {
             Message::Welcome(header) => self.take_header(from, header),
@@ -302,8 +311,9 @@ impl Node {
     }
 
     fn take_place(&mut self, place: Place) -> Result<(), Fault> {
+        // The `Welcome` before was lost with another connection, and comes again in answer to this one's `Join`.
         let Some(header) = self.header else {
-            return Err(Fault::Order);
+            return Ok(());
         };
         if place.predecessors.len() != header.arity as usize {
             return Err(Fault::Order);
@@ -358,8 +368,11 @@ impl Node {
         }
     }
 
-    /// Tells the coordinator of a peer.
+    /// Tells the coordinator of a peer; of one that is gone once a beat, or the reports themselves would be a flood.
     pub(super) fn report(&mut self, peer: NodeId, fault: Fault) {
+        if fault == Fault::Gone && !self.reported.insert(peer) {
+            return;
+        }
         if let Some(leader) = self.leader() {
             self.send(leader, Message::Report { peer, fault });
         } else if let Some(coordinator) = &mut self.coordinator

@@ -36,7 +36,7 @@ pub(super) struct Fetch {
     /// When the last search for helpers began, and the number of searches since the last progress.
     sought: Duration,
     searches: u32,
-    /// Since when digests are waited for.
+    /// Since when the next digests are waited for.
     hashes_since: Duration,
 }
 
@@ -142,7 +142,6 @@ impl Node {
             });
         self.fetch.stripes = stripes.collect();
         self.fetch.predecessors = vec![None; header.arity as usize];
-        self.fetch.hashes_since = self.now;
     }
 
     /// Takes the predecessors that the coordinator gave.
@@ -432,11 +431,16 @@ impl Node {
     }
 
     pub(super) fn take_missing(&mut self, from: NodeId, chunks: &[u32]) -> Result<(), Fault> {
+        let mut asked = false;
         for chunk in chunks {
             if self.fetch.asked.get(chunk).is_some_and(|it| it.of == from) {
+                asked = true;
                 self.fetch.unask(*chunk);
                 self.fetch.lacks(*chunk);
             }
+        }
+        if !asked {
+            return Ok(());
         }
         if let Some(peer) = self.peers.get_mut(&from) {
             peer.has = Bitmap::default();
@@ -623,6 +627,7 @@ impl Node {
         {
             self.hashes.clear();
             self.hashes_from = Some(of);
+            self.fetch.hashes_since = self.now;
             self.send(of, Message::AskHashes { first: 0 });
         }
     }
@@ -641,7 +646,6 @@ impl Node {
     fn ask_another_for_hashes(&mut self) {
         let waited = self.now.saturating_sub(self.fetch.hashes_since);
         if waited > self.options.stall {
-            self.fetch.hashes_since = self.now;
             self.hashes_from = None;
             if let Some(leader) = self.leaders.get(self.leader).map(|it| it.id) {
                 self.ask_hashes(leader);
@@ -681,10 +685,17 @@ impl Node {
         let Some(header) = self.header.filter(|_| self.hashes_from == Some(from)) else {
             return Ok(());
         };
-        let most = header.chunks() as usize - self.hashes.len();
-        if first as usize != self.hashes.len() || hashes.is_empty() || hashes.len() > most {
+        if first as usize != self.hashes.len() {
+            // A slow peer answers each time that it was asked.
+            return Ok(());
+        }
+        // Each answer resets the wait, so a peer must not answer in small parts.
+        let lacking = header.chunks() as usize - self.hashes.len();
+        if hashes.len() != lacking.min(HASHES_PER_MESSAGE) {
             return Err(Fault::WrongHashes);
         }
+        self.fetch.hashes_since = self.now;
+        self.heard_news();
         self.hashes.extend(hashes);
         if self.hashes.len() < header.chunks() as usize {
             let first = self.hashes.len() as u32;
@@ -698,7 +709,6 @@ impl Node {
             self.fill(&manifest.zeros());
         }
         self.manifest = Some(manifest);
-        self.heard_news();
         let waiting = self
             .peers
             .iter_mut()

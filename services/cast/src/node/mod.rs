@@ -84,6 +84,8 @@ pub struct Node {
     peers: BTreeMap<NodeId, Peer>,
     /// Peers that were caught lying.
     banned: BTreeSet<NodeId>,
+    /// Peers that were reported as gone since the last beat.
+    reported: BTreeSet<NodeId>,
     fetch: Fetch,
     serve: Serve,
     coordinator: Option<Coordinator>,
@@ -91,6 +93,8 @@ pub struct Node {
     leaders: Vec<Contact>,
     /// Which of them leads, or is tried.
     leader: usize,
+    /// The last nodes that this one asked to lead it.
+    followed: VecDeque<NodeId>,
     /// When an earlier one is tried again.
     retry_at: Duration,
     epoch: u64,
@@ -204,11 +208,13 @@ impl Node {
             written: Bitmap::default(),
             peers: BTreeMap::new(),
             banned: BTreeSet::new(),
+            reported: BTreeSet::new(),
             fetch: Fetch::default(),
             serve: Serve::default(),
             coordinator: None,
             leaders: Vec::new(),
             leader: 0,
+            followed: VecDeque::new(),
             retry_at: now,
             epoch: 0,
             apart: false,
@@ -404,6 +410,7 @@ impl Node {
         }
         self.rested(now.saturating_sub(self.next_beat));
         self.next_beat = now + self.options.beat;
+        self.reported.clear();
         if self.ended {
             return;
         }

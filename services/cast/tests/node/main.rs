@@ -1,11 +1,14 @@
 //! Tests that one node asks for the right actions: the test feeds its inputs by hand.
 
+mod complaints;
 mod early;
 mod end;
+mod hashes;
 mod held;
 mod helpers;
 mod idle;
 mod lost;
+mod orders;
 mod withdrawn;
 mod zeros;
 

@@ -167,6 +167,7 @@ mod tests {
 
     use super::*;
     use crate::drive::Membership;
+    use crate::invitation::Word;
     use crate::store::Store;
 
     const NOW: Duration = Duration::ZERO;
@@ -180,8 +181,7 @@ mod tests {
         }
     }
 
-    /// The error of a node whose store returns wrong bytes.
-    fn after_a_bad_read(node: Node) -> Error {
+    fn drive(node: Node) -> Drive {
         let membership = Membership::new([1; 32], Transport::default()).unwrap();
         let mut worker = Worker::new().unwrap();
         let options = membership.options(Arc::new(Anyone));
@@ -189,14 +189,37 @@ mod tests {
         let store = Store::File(Arc::new(tempfile::tempfile().unwrap()));
         let store = (&store, "content".to_owned());
         let endpoint = endpoint.unwrap();
-        let drive = Drive::new(worker, endpoint, node, membership, store, Instant::now());
+        Drive::new(worker, endpoint, node, membership, store, Instant::now()).unwrap()
+    }
+
+    /// The error of a node whose store returns wrong bytes.
+    fn after_a_bad_read(node: Node) -> Error {
         let read = Done::Read {
             to: NodeId(9),
             chunk: 0,
             content: Chunk::new(Region::from_vec(vec![0; 8]), 8),
             result: Ok(false),
         };
-        drive.unwrap().take_done(read).unwrap_err()
+        drive(node).take_done(read).unwrap_err()
+    }
+
+    /// A busy source hears hundreds of results in one turn.
+    #[test]
+    fn words__of_many_hosts_at_once_are_no_fault() {
+        let manifest = Manifest::of(&[7; 64], 8, 1).unwrap();
+        let node = Node::source(NOW, profile(NodeId(1)), manifest, Options::default());
+        let mut drive = drive(node);
+        let options = drive.membership.options(Arc::new(Anyone));
+        let to = "127.0.0.1:9".parse().unwrap();
+        let connection = drive.worker.connect(to, &options).unwrap();
+        let ended = postcard::to_extend(&Word::Ended(Ok(())), b"ZLi\x05".to_vec()).unwrap();
+        for host in 0..1000 {
+            drive.node.connected(NOW, NodeId(100 + host));
+            drive.take_message(connection, NodeId(100 + host), &ended);
+        }
+        drive.act().unwrap();
+        assert_eq!(drive.events, []);
+        assert_eq!(drive.words.len(), 1000);
     }
 
     #[test]

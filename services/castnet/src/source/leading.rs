@@ -56,7 +56,7 @@ impl Leading {
             while let Some(event) = self.drive.others.pop_front() {
                 self.calls.take(&mut self.drive.worker, event);
             }
-            while let Some((node, word)) = self.drive.words.pop_front() {
+            while let Some((node, word)) = self.drive.words.pop_first() {
                 self.calls.hear_node(&mut self.drive.worker, node, word);
             }
             let expected = self.calls.expected();
