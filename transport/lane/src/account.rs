@@ -5,7 +5,8 @@ use crate::{NoBypass, NoPath, NoSharedMemory, RingFault};
 use zerolane_core::{Counters, PathState};
 use zerolane_handshake::Cipher;
 
-/// Why payload was copied once more in user space.
+/// Why payload was copied once more in user space, into its place. Copies among the lane's own buffers before that are
+/// not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum MoveCause {
@@ -82,8 +83,8 @@ pub enum LaneKind {
 /// Totals of one connection since it began.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Account {
-    /// Payload bytes that reached their place without a copy in user space: the kernel placed them, or this end opened
-    /// them in place, as in a train.
+    /// Payload bytes that reached their place without a copy in user space: the kernel placed them, this end opened
+    /// them in place, as in a train, or they took the one copy of AF_XDP, which replaces the kernel's.
     pub bytes_placed: u64,
     moved: [u64; MoveCause::ALL.len()],
     /// Payload bytes handed to the kernel.

@@ -246,7 +246,7 @@ impl Summary {
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for host in self.hosts.iter().filter(|it| it.ok) {
-            write!(f, "{}: has it after {:.1} s", host.host, host.seconds)?;
+            write!(f, "{}: complete after {:.1} s", host.host, host.seconds)?;
             match &host.accused {
                 Some(accused) => writeln!(f, ", but {accused}")?,
                 None => writeln!(f)?,
@@ -354,7 +354,7 @@ mod tests {
         let words = summary.to_string();
         let expected = "\nfar behind the others: n16, n15, n14, n13, n12 and 2 more";
         assert!(words.ends_with(expected), "{words}");
-        let accused = "n3: has it after 1.0 s, but it sent a wrong chunk, says n4\n";
+        let accused = "n3: complete after 1.0 s, but it sent a wrong chunk, says n4\n";
         assert!(words.contains(accused), "{words}");
         let object = serde_json::to_value(&summary).unwrap();
         assert_eq!(object["stragglers"].as_array().map(Vec::len), Some(7));

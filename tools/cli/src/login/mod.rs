@@ -499,7 +499,12 @@ fn ended(
         false => format!("; before that it said {noise}"),
     };
     let words = match status.code() {
-        Some(126 | 127) => format!(
+        Some(126) => format!(
+            "{} at {name} cannot be executed: it needs execute permission, a file system without noexec, and a build for \
+             that processor; --remote-program PATH names another",
+            program.remote()
+        ),
+        Some(127) => format!(
             "there is no {} at {name}: install zerolane there, or say where it is with --remote-program PATH",
             program.remote()
         ),

@@ -89,10 +89,20 @@ const DOCUMENTS: &[Document] = &[
     Document {
         name: "ARCHITECTURE.md",
         text: include_str!("../../../../ARCHITECTURE.md"),
-        facts: &[Fact(
-            "{ten} unanswered keep-alives in a row, about the idle timeout ({15 s})",
-            &["KEEPALIVES_PER_IDLE_TIMEOUT", "config::idle_timeout"],
-        )],
+        facts: &[
+            Fact(
+                "{ten} silent keep-alive intervals in a row, about the idle timeout ({15 s})",
+                &["KEEPALIVES_PER_IDLE_TIMEOUT", "config::idle_timeout"],
+            ),
+            Fact(
+                "{four} unanswered pings and at least {2 s} of silence",
+                &["REFUSED_KEEPALIVES", "REFUSAL_PATIENCE"],
+            ),
+            Fact(
+                "at once, or within {1 s} if a child",
+                &["shm::LONGEST_SLEEP"],
+            ),
+        ],
         checked: Some(("### When a peer dies", "## The paths")),
         without: &[],
     },
@@ -175,7 +185,7 @@ const DOCUMENTS: &[Document] = &[
                 &["send::IDLE", "FIRST_BURST", "send::MAX_SEGMENTS"],
             ),
             Fact(
-                "when {ten} keep-alives in a row",
+                "after {ten} silent keep-alive intervals in a row",
                 &["KEEPALIVES_PER_IDLE_TIMEOUT"],
             ),
             Fact(
@@ -269,7 +279,7 @@ const DOCUMENTS: &[Document] = &[
             Fact("timeout doubles up to {1 s}.", &["MAX_RTO"]),
             Fact("forgets an exchange {5 s} after", &["HANDSHAKE_LIFETIME"]),
             Fact(
-                "silent, {ten} times within",
+                "timeout has {ten} intervals",
                 &["KEEPALIVES_PER_IDLE_TIMEOUT"],
             ),
             Fact("what an MTU of {1280} does", &["BASE_MTU"]),
@@ -800,7 +810,7 @@ const DOCUMENTS: &[Document] = &[
         text: include_str!("../../../../docs/guide/python.md"),
         facts: &[
             Fact("exchange up to {128} bytes", &["limits::MAX_CONTROL"]),
-            Fact("there are {1024} of them the peer", &["MAX_UNREAD"]),
+            Fact("at {1024} unread completions the peer", &["MAX_UNREAD"]),
             Fact("within {a twentieth} of a second", &["patience::SLICE"]),
             Fact("the idle timeout ({15 s} unless", &["config::idle_timeout"]),
         ],

@@ -187,6 +187,7 @@ fn cp__between_hosts_says_what_fails_and_where() {
         (255, "127.0.0.1", "no login at 127.0.0.1"),
         (255, "localhost", "no login at localhost"),
         (127, "127.0.0.1", "there is no zerolane at 127.0.0.1"),
+        (126, "127.0.0.1", "zerolane at 127.0.0.1 cannot be executed"),
         (127, "localhost", "there is no zerolane at localhost"),
         (2, "localhost", "install the same version"),
     ] {

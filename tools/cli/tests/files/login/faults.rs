@@ -31,17 +31,24 @@ fn login__that_fails_says_why() {
         3,
         &["Permission denied (publickey).", "no login at localhost"],
     );
-    for status in ["126", "127"] {
-        fails(
-            &format!("echo 'sh: zerolane: not found' >&2; exit {status}"),
-            3,
-            &[
-                "sh: zerolane: not found",
-                "install zerolane there",
-                "--remote-program",
-            ],
-        );
-    }
+    fails(
+        "echo 'sh: zerolane: not found' >&2; exit 127",
+        3,
+        &[
+            "sh: zerolane: not found",
+            "install zerolane there",
+            "--remote-program",
+        ],
+    );
+    fails(
+        "echo 'sh: zerolane: Permission denied' >&2; exit 126",
+        3,
+        &[
+            "sh: zerolane: Permission denied",
+            "zerolane at localhost cannot be executed",
+            "--remote-program",
+        ],
+    );
     fails(
         "echo 'this account is closed'; exit 1",
         3,
