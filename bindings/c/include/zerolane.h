@@ -2455,7 +2455,7 @@ typedef struct zl_account {
     /**
      * Of `bytes_sent`, bytes that the kernel sent without its own copy.
      */
-    uint64_t bytes_given;
+    uint64_t bytes_sent_zerocopy;
     /**
      * The lane: ZL_LANE_UDP, ZL_LANE_SHARED_MEMORY, ZL_LANE_ETHERNET or ZL_LANE_IP118.
      */

@@ -60,7 +60,7 @@ pub(crate) struct Drive {
     pub(crate) words: VecDeque<(NodeId, Option<Word>)>,
     endpoint: EndpointId,
     membership: Membership,
-    begun: Instant,
+    started: Instant,
     links: Links,
     memory: BTreeMap<u32, Chunk>,
     pool: Pool,
@@ -91,7 +91,7 @@ impl Drive {
         node: Node,
         membership: Membership,
         (store, name): (&Store, String),
-        begun: Instant,
+        started: Instant,
     ) -> Result<Drive, Error> {
         let jobs = Jobs::start(store, &worker.waker())?;
         let mut drive = Drive {
@@ -102,7 +102,7 @@ impl Drive {
             words: VecDeque::new(),
             endpoint,
             membership,
-            begun,
+            started,
             links: Links::default(),
             memory: BTreeMap::new(),
             pool: Pool::new(0),
@@ -121,7 +121,7 @@ impl Drive {
 
     /// The time as the node counts it.
     pub(crate) fn now(&self) -> Duration {
-        self.begun.elapsed()
+        self.started.elapsed()
     }
 
     /// Whether the node started at least `time` ago.
@@ -179,8 +179,8 @@ impl Drive {
         let address = address_of(contact, self.membership.interface);
         let address = address.filter(|_| there.is_none());
         let dialed = address.and_then(|it| self.worker.connect(it, &options).ok());
-        let begun = Instant::now();
-        while let (Some(dialed), None, true) = (dialed, there, begun.elapsed() < most) {
+        let started = Instant::now();
+        while let (Some(dialed), None, true) = (dialed, there, started.elapsed() < most) {
             self.worker.wait(Some(Duration::from_millis(20)))?;
             while let Some(event) = self.worker.next_event() {
                 match event {
@@ -207,9 +207,9 @@ impl Drive {
         for connection in self.worker.connection_ids().collect::<Vec<_>>() {
             self.worker.close(connection);
         }
-        let begun = Instant::now();
+        let started = Instant::now();
         while self.worker.connections() > 0
-            && begun.elapsed() < owed.map_or(PARTING, |(_, most)| most.max(PARTING))
+            && started.elapsed() < owed.map_or(PARTING, |(_, most)| most.max(PARTING))
         {
             self.worker.wait(Some(Duration::from_millis(20)))?;
             while let Some(event) = self.worker.next_event() {

@@ -4,7 +4,7 @@
 //! the protocol and its guarantees; [`limits`] lists the limits.
 //!
 //! ```text
-//!        meet           two people who share a code: finds the peer, then runs a client and a server
+//!        by_code         two people who share a code: finds the peer, then runs a client and a server
 //!         |
 //!  client / server     opening: Request, Reply; share: the part of one of several connections
 //!         |
@@ -60,6 +60,7 @@
 
 mod attributes;
 mod backup;
+mod by_code;
 mod client;
 mod confine;
 mod digest;
@@ -78,7 +79,6 @@ pub mod limits;
 mod links;
 mod location;
 mod mark;
-mod meet;
 mod message;
 mod modes;
 mod name;
@@ -104,13 +104,13 @@ mod target;
 mod temporary;
 mod umask;
 
+pub use by_code::{FoundSender, Invitation, Offer, SearchScope, TransferCode, TransferCodeError};
 pub use client::{Changes, Client, Entry, Listed, open_stream};
 pub use confine::Confinement;
 pub use error::{Cause, Error, Failure, Refusal};
 pub use escape::escape;
 pub use filter::{Filter, FilterError};
 pub use location::{Host, Location, LocationError};
-pub use meet::{Invitation, Meeting, MeetingCode, MeetingCodeError, Offer, Whereabouts};
 pub use message::{
     Attributes, Backup, CopyOptions, EntryKind, ListOptions, Meta, OfferedEntry, Owner,
     RemoveOptions, Replace, Totals,

@@ -42,7 +42,7 @@ pub(crate) enum Request {
         /// How far the previous connection came; the start, if there was none.
         from: Position,
         /// Steps that were begun on the previous connection.
-        begun: u64,
+        started: u64,
     },
     /// The server lists what these paths and patterns name, and the contents of directories among it.
     List {
@@ -80,7 +80,7 @@ pub(crate) enum Request {
         options: CopyOptions,
         digester: Digester,
         /// As in a Get.
-        begun: u64,
+        started: u64,
     },
     /// The server removes the files named by the steps that follow.
     Remove {
@@ -100,7 +100,7 @@ pub(crate) enum Request {
         allow_changing: bool,
     },
     /// From a client that proved the code: the server says what it offers.
-    Meet,
+    AskOffer,
     /// The client declines the offer.
     Decline,
     /// Before another request: the client's limit of payload, in bytes per second.

@@ -47,7 +47,7 @@ pub(crate) struct Ends {
     /// Where the initiators find the responder.
     address: IpAddr,
     /// What they are about.
-    begun: Option<Job>,
+    started: Option<Job>,
     /// Where these and other programs run, if all of that is on this machine. Goes last: namespaces outlive
     /// their processes.
     place: Option<Place>,
@@ -65,7 +65,7 @@ impl Ends {
             initiators,
             responder,
             address,
-            begun: None,
+            started: None,
             place: None,
         }
     }
@@ -172,14 +172,14 @@ impl Ends {
         for initiator in &mut self.initiators {
             initiator.initiate(to, &job)?;
         }
-        self.begun = Some(job);
+        self.started = Some(job);
         Ok(())
     }
 
     /// Waits until all ends have done what they began; a run for each connection. Meanwhile `heard` gets the samples of
     /// flows whose job has them told.
     pub(crate) fn finish(&mut self, heard: Heard<'_>) -> Result<Vec<Run>> {
-        let job = self.begun.take().context("nothing was begun")?;
+        let job = self.started.take().context("nothing was begun")?;
         let reverse = matches!(&job.work, Work::Flows(flows) if flows.reverse);
         // All are heard, whichever failed first: the end that found something wrong explains more than the one that was
         // left alone. The receiver's word comes first.
@@ -267,7 +267,7 @@ mod tests {
             saying("receiver", responder),
             Ipv4Addr::LOCALHOST.into(),
         );
-        ends.begun = Some(if reverse { flows } else { laps });
+        ends.started = Some(if reverse { flows } else { laps });
         ends.finish(&mut out_of_turn).unwrap_err()
     }
 

@@ -234,13 +234,13 @@ fn serve_zerolane(mut worker: Worker, over: &AtomicBool) -> Result<()> {
 fn ask_zerolane(args: &Args, to: SocketAddr) -> Result<f64> {
     let mut worker = Worker::new()?;
     let options = worker_options(args);
-    let (mut begun, mut numbers) = (0, std::collections::HashMap::<ConnectionId, u64>::new());
+    let (mut started, mut numbers) = (0, std::collections::HashMap::<ConnectionId, u64>::new());
     let deadline = Instant::now() + CONNECT * 4;
     while numbers.len() < args.connections as usize {
         ensure!(Instant::now() < deadline, "not all connections stand");
-        while begun < args.connections as usize && begun < numbers.len() + AT_ONCE {
+        while started < args.connections as usize && started < numbers.len() + AT_ONCE {
             worker.connect(to, &options)?;
-            begun += 1;
+            started += 1;
         }
         worker.wait(Some(BEAT))?;
         while let Some(event) = worker.next_event() {

@@ -139,7 +139,7 @@ fn run_once(
     if comes {
         back.begin(contender, &job(args, true)?)?;
     }
-    let done = |begun, ends: &mut Ends| match begun {
+    let done = |started, ends: &mut Ends| match started {
         true => ends.finish(&mut out_of_turn),
         false => Ok(Vec::new()),
     };

@@ -156,7 +156,7 @@ fn connect_all(
         interrupt.check()?;
         let due = start + Duration::from_secs(number.into()) / PER_SECOND;
         thread::sleep(due.saturating_duration_since(Instant::now()));
-        let begun = Instant::now();
+        let started = Instant::now();
         let connection = Connection::connect(to, &options)?;
         let connected = Instant::now();
         let asked = verdicts
@@ -165,7 +165,7 @@ fn connect_all(
         let closing = Instant::now();
         connection.close()?;
         let kind = &mut kinds[usize::from(asked)];
-        kind.connect.record(connected - begun);
+        kind.connect.record(connected - started);
         kind.close.record(closing.elapsed());
         kind.count += 1;
     }

@@ -9,7 +9,7 @@ use super::{Accepted, Client, PATIENCE, close};
 use crate::backup::Backups;
 use crate::digest::Digester;
 use crate::error::{Cause, Error, Failure};
-use crate::limits::BEGUN_STEPS;
+use crate::limits::RESUMED_STEPS;
 use crate::links::{Links, identity};
 use crate::message::{CopyOptions, Request, Totals};
 use crate::observe::Observer;
@@ -67,7 +67,7 @@ impl Client {
                 observer: &observer,
                 copying,
                 progress: &mut progress,
-                begun: 0,
+                started: 0,
             };
             attempt.run()
         })
@@ -97,7 +97,7 @@ struct Attempt<'s, 'c, 'o> {
     copying: &'s mut Copying<'c>,
     progress: &'s mut Progress,
     /// Steps that the previous connection may have begun.
-    begun: u64,
+    started: u64,
 }
 
 impl Attempt<'_, '_, '_> {
@@ -118,7 +118,7 @@ impl Attempt<'_, '_, '_> {
         self.observer.compared();
         let connections = self.progress.connections;
         self.progress.connections += 1;
-        self.begun = connections.min(1) * BEGUN_STEPS;
+        self.started = connections.min(1) * RESUMED_STEPS;
         let first = *self.progress.first.get_or_insert(found);
         let done = first.done_by(&found);
         let most_deleted = self.options.most_deleted();
@@ -361,7 +361,7 @@ impl Attempt<'_, '_, '_> {
         let mut batches = plan.batches()?;
         while let Some(batch) = batches.next(BATCH_BYTES)? {
             let mut reached = Reached {
-                begun: std::mem::take(&mut self.begun),
+                started: std::mem::take(&mut self.started),
                 ..Reached::default()
             };
             let done = match self.paths {
@@ -441,12 +441,12 @@ impl Attempt<'_, '_, '_> {
         let backups = self.backups(&base)?;
         let link_dest = self.link_directories()?;
         let (observer, stop) = (self.observer, &self.client.stop);
-        let begun = reached.begun;
+        let started = reached.started;
         let (mut connection, digester) = self.ask(|digester| Request::Fetch {
             source: source.to_vec(),
             options: *options,
             digester,
-            begun,
+            started,
         })?;
         send(&mut connection, batch.clone(), stop, PATIENCE)?;
         let copied = pump::run(&mut connection, CONTROL, DATA, stop, |port| {

@@ -179,7 +179,7 @@ impl Log {
 }
 
 impl ServerObserver for Log {
-    fn asked(&self, peer: &Peer, verb: Verb, paths: &[Vec<u8>]) {
+    fn requested(&self, peer: &Peer, verb: Verb, paths: &[Vec<u8>]) {
         self.since().insert(peer.connection, Instant::now());
         self.tell(Kind::Request, Line::request(peer, verb, paths));
     }
@@ -196,7 +196,7 @@ impl ServerObserver for Log {
         });
     }
 
-    fn not_let_in(&self, clients: &[Peer], more: u64) {
+    fn untrusted(&self, clients: &[Peer], more: u64) {
         for peer in clients {
             let line = Line::of("refused", peer);
             self.tell(Kind::Refusal, line.because("not on the list of keys"));
@@ -210,7 +210,7 @@ impl ServerObserver for Log {
         }
     }
 
-    fn turned_away(&self, peer: &Peer, why: &Refusal) {
+    fn refused(&self, peer: &Peer, why: &Refusal) {
         self.tell(Kind::Refusal, Line::of("refused", peer).because(why));
     }
 

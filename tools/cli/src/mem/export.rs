@@ -131,7 +131,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         connections: AtomicUsize::new(0),
     });
     while !stop.requested() {
-        if let Some(news) = export.allowed.news() {
+        if let Some(news) = export.allowed.take_change() {
             security::tell_news(news);
         }
         if let Some(connection) = endpoint.accept(Some(LOOK))? {

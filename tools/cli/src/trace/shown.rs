@@ -92,7 +92,7 @@ fn left_out(seen: &Seen) -> [(u64, String); 6] {
 fn rules(rules: &Tallies) -> String {
     let rows = [
         ("pages", &rules.pages),
-        ("pages, apart", &rules.pages_apart),
+        ("pages, per stream", &rules.pages_per_stream),
         ("pairs", &rules.pairs),
         ("trains", &rules.trains),
     ];
@@ -134,9 +134,9 @@ fn rules(rules: &Tallies) -> String {
 /// The cost of interference, and how much the kernel merges nevertheless.
 fn interference(sum: &Counts) -> String {
     let rules = &sum.rules;
-    let lost = rules.pages_apart.hits.saturating_sub(rules.pages.hits);
+    let lost = rules.pages_per_stream.hits.saturating_sub(rules.pages.hits);
     let bytes = rules
-        .pages_apart
+        .pages_per_stream
         .hit_bytes
         .saturating_sub(rules.pages.hit_bytes);
     let mean = rules.pairs.potential as f64 / rules.runs.max(1) as f64;
@@ -160,7 +160,7 @@ fn hosts(report: &Report, most: usize) -> String {
         "pages",
         "successful",
         "rate",
-        "apart",
+        "per stream",
     ];
     let row = |host: &HostReport| {
         [
@@ -172,7 +172,7 @@ fn hosts(report: &Report, most: usize) -> String {
             host.pages.potential.to_string(),
             host.pages.hits.to_string(),
             percent(&host.pages),
-            percent(&host.pages_apart),
+            percent(&host.pages_per_stream),
         ]
     };
     table(header, report.hosts.iter().take(most).map(row))
@@ -180,7 +180,13 @@ fn hosts(report: &Report, most: usize) -> String {
 
 fn flows(report: &Report, most: usize) -> String {
     let header = [
-        "flow", "packets", "bytes", "pages", "apart", "pairs", "trains",
+        "flow",
+        "packets",
+        "bytes",
+        "pages",
+        "per stream",
+        "pairs",
+        "trains",
     ];
     let row = |FlowReport { flow, counts }: &FlowReport| {
         let rules = &counts.rules;
@@ -189,7 +195,7 @@ fn flows(report: &Report, most: usize) -> String {
             counts.packets.to_string(),
             HumanBytes(counts.bytes).to_string(),
             percent(&rules.pages),
-            percent(&rules.pages_apart),
+            percent(&rules.pages_per_stream),
             percent(&rules.pairs),
             percent(&rules.trains),
         ]

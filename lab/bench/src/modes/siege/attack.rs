@@ -100,10 +100,10 @@ impl Attacker {
         let (mut sent, mut refused, mut dice) = (0, 0, Dice(u64::from(rate)));
         let mut real = self.listen(CONNECT)?;
         let mut garbage = self.make_garbage(attack, &real, &mut dice);
-        let (begun, mut heard_at) = (Instant::now(), Instant::now());
+        let (started, mut heard_at) = (Instant::now(), Instant::now());
         // What is due is counted from here: forwards when it is too late for some of it.
-        let mut from = begun;
-        while begun.elapsed() < time {
+        let mut from = started;
+        while started.elapsed() < time {
             if heard_at.elapsed() >= LISTEN_EVERY {
                 heard_at = Instant::now();
                 if attack != Attack::Flood

@@ -194,7 +194,7 @@ fn phase(
     attacker: &Attacker,
     shared: &Shared,
 ) -> Result<Phase> {
-    let (begun, before) = (Instant::now(), shared.seen());
+    let (started, before) = (Instant::now(), shared.seen());
     let mut resident_bytes = resident()?;
     let mut look = || -> Result<()> {
         resident_bytes = resident_bytes.max(resident()?);
@@ -203,14 +203,14 @@ fn phase(
     let sent = match attack {
         Some((attack, rate)) => attacker.attack(attack, rate, time, &mut look)?,
         None => {
-            while begun.elapsed() < time {
+            while started.elapsed() < time {
                 thread::sleep(Duration::from_millis(50));
                 look()?;
             }
             0
         }
     };
-    let seconds = begun.elapsed().as_secs_f64();
+    let seconds = started.elapsed().as_secs_f64();
     let seen = shared.seen().since(&before);
     Ok(Phase {
         what,

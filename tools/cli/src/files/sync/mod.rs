@@ -192,12 +192,12 @@ fn run_in(
         true => error.context(LEFT),
         false => error,
     })?;
-    let taken_up = shown.progress.times_taken_up();
+    let reconnected = shown.progress.times_reconnected();
     if args.copying.json {
-        let summary = Summary::of(&totals, &options, started, taken_up);
+        let summary = Summary::of(&totals, &options, started, reconnected);
         console::say(serde_json::to_string(&summary)?)?;
     } else if !args.copying.quiet {
-        console::note(in_words(&totals, &options, started, taken_up));
+        console::note(in_words(&totals, &options, started, reconnected));
     }
     check_totals(&totals, shown.progress.saw_corruption())?;
     Ok(Exit::Success)

@@ -52,8 +52,8 @@ impl Observer for Shown {
         self.progress.failed(failure);
     }
 
-    fn failed_there(&self, failure: &Failure) {
-        self.progress.failed_there(failure);
+    fn failed_remotely(&self, failure: &Failure) {
+        self.progress.failed_remotely(failure);
     }
 
     fn not_kept(&self, failure: &Failure, there: bool) {
@@ -68,8 +68,8 @@ impl Observer for Shown {
         self.progress.waiting(left);
     }
 
-    fn taken_up(&self, outage: Duration, bytes: u64) {
-        self.progress.taken_up(outage, bytes);
+    fn reconnected(&self, outage: Duration, bytes: u64) {
+        self.progress.reconnected(outage, bytes);
     }
 }
 
@@ -130,7 +130,7 @@ pub(super) struct Summary {
     skipped: u64,
     failed: u64,
     vanished: u64,
-    taken_up: u64,
+    reconnected: u64,
     not_deleted: Option<String>,
     unused_filters: Vec<String>,
     seconds: f64,
@@ -141,7 +141,7 @@ impl Summary {
         totals: &SyncTotals,
         options: &SyncOptions,
         started: Instant,
-        taken_up: u64,
+        reconnected: u64,
     ) -> Summary {
         Summary {
             event: "summary",
@@ -162,7 +162,7 @@ impl Summary {
             skipped: totals.skipped,
             failed: totals.failed,
             vanished: totals.copied.vanished,
-            taken_up,
+            reconnected,
             not_deleted: totals.kept.as_ref().map(ToString::to_string),
             unused_filters: options.filter.unused(),
             seconds: started.elapsed().as_secs_f64(),
@@ -179,7 +179,7 @@ pub(super) fn in_words(
     totals: &SyncTotals,
     options: &SyncOptions,
     started: Instant,
-    taken_up: u64,
+    reconnected: u64,
 ) -> String {
     let would = if options.dry_run { "to be " } else { "" };
     let mut words = format!(
@@ -201,7 +201,7 @@ pub(super) fn in_words(
     add(backed_up(totals), &"kept as backups");
     add(totals.settled, &"with other permissions or time only");
     add(totals.skipped, &"devices, sockets or FIFOs skipped");
-    match taken_up {
+    match reconnected {
         0 => {}
         1 => words += "; taken up again once",
         times => words += &format!("; taken up again {times} times"),
