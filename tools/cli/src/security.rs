@@ -539,7 +539,10 @@ pub(crate) fn listed(given: Option<PathBuf>, own: Option<PublicKey>) -> Result<(
 /// Reports that the list of keys changed.
 pub(crate) fn tell_news(news: Result<usize, String>) {
     console::note(match news {
-        Ok(count) => format!("The list of keys was read again: {count} may connect."),
+        Ok(count) => {
+            let keys = console::counted(count, "key");
+            format!("The list of keys was read again: {keys} may connect.")
+        }
         Err(why) => {
             format!("WARNING: the list of keys stays as it was, because it cannot be used: {why}")
         }

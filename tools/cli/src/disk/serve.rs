@@ -232,7 +232,10 @@ fn add(
     let read_only = if disk.read_only { ", read-only" } else { "" };
     let tail = match tail {
         0 => String::new(),
-        tail => format!(", without its last {tail} bytes, which are no whole block"),
+        tail => format!(
+            ", without its last {}, which are no whole block",
+            console::counted(tail, "byte")
+        ),
     };
     let words = format!(
         "LUN {lun}: {medium}, {}{read_only}{tail}, serial number {identity}",

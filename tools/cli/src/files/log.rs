@@ -188,7 +188,8 @@ impl ServerObserver for Log {
         let line = Line::new("keys");
         self.write(match news {
             Ok(count) => line.because(format_args!(
-                "the list of keys was read again: {count} may connect"
+                "the list of keys was read again: {} may connect",
+                console::counted(count, "key")
             )),
             Err(why) => line.because(format_args!(
                 "WARNING: the list of keys stays as it was, for it cannot be used: {why}"

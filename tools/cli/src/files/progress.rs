@@ -318,18 +318,23 @@ fn in_words(totals: &Totals, elapsed: Duration, reconnected: u64) -> String {
         words += &format!("; {} were there already", HumanBytes(totals.bytes_kept));
     }
     if totals.hard_links > 0 {
-        words += &format!("; {} of them are hard links of others", totals.hard_links);
+        words += &format!(
+            "; {} among them",
+            console::counted(totals.hard_links, "hard link")
+        );
     }
     if totals.links > 0 {
         words += &format!("; {}", console::counted(totals.links, "link"));
     }
     if totals.skipped > 0 {
-        words += &format!("; {} devices, sockets or FIFOs skipped", totals.skipped);
+        words += &format!(
+            "; {} skipped",
+            console::counted(totals.skipped, "special file")
+        );
     }
     match reconnected {
         0 => {}
-        1 => words += "; taken up again once",
-        times => words += &format!("; taken up again {times} times"),
+        number => words += &format!("; reconnected {}", console::times(number)),
     }
     if totals.failed > 0 {
         words += &format!("; {} failed", totals.failed);
@@ -501,7 +506,7 @@ mod tests {
         };
         let words = in_words(&totals, Duration::from_secs(1), 2);
         assert!(
-            words.ends_with("; 1.00 KiB were there already; taken up again 2 times; 1 failed"),
+            words.ends_with("; 1.00 KiB were there already; reconnected 2 times; 1 failed"),
             "{words}"
         );
     }

@@ -110,8 +110,9 @@ pub(crate) fn run(args: Args) -> Result<()> {
         .with_context(|| format!("cannot listen on {}", args.listen))?;
     let address = endpoint.local_addr();
     console::say(format_args!(
-        "Exporting {} ({len} bytes) as {:?} on {} to {}.",
+        "Exporting {} ({}) as {:?} on {} to {}.",
         args.what,
+        console::counted(len, "byte"),
         args.name,
         address_shown(address, lane),
         words(rights)

@@ -51,10 +51,8 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let mut report = trace.finish();
     for input in &report.inputs {
         if let Some(why) = &input.ended {
-            let (name, packets) = (&input.name, input.packets);
-            console::note(format_args!(
-                "{name}: {why}; the {packets} packets before it are counted"
-            ));
+            let (name, packets) = (&input.name, console::counted(input.packets, "packet"));
+            console::note(format_args!("{name}: {why}; {packets} before it counted"));
         }
     }
     if args.json {

@@ -4,14 +4,16 @@ use comfy_table::{CellAlignment, Table, presets};
 use indicatif::HumanBytes;
 use zerolane_trace::{Cause, Counts, FlowReport, HostReport, Report, Seen, Tallies, Tally};
 
+use crate::console;
+
 /// Formats the report, with at most `most` flows and hosts.
 pub(super) fn of(report: &Report, most: usize) -> String {
     let parts = [
         Some(packets(report)),
         Some(rules(&report.sum.rules)),
         Some(interference(&report.sum)),
-        cut(&hosts(report, most), report.hosts.len(), most, "hosts"),
-        cut(&flows(report, most), report.flows.len(), most, "flows"),
+        cut(&hosts(report, most), report.hosts.len(), most, "host"),
+        cut(&flows(report, most), report.flows.len(), most, "flow"),
         folded(report),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
@@ -43,16 +45,22 @@ fn cut(table: &str, all: usize, most: usize, what: &str) -> Option<String> {
     match all.saturating_sub(most) {
         0 if all == 0 => None,
         0 => Some(table.to_owned()),
-        _ if most == 0 => Some(format!("{all} {what}, which --flows shows")),
-        more => Some(format!("{table}\nand {more} more {what}")),
+        _ if most == 0 => Some(format!(
+            "{}, which --flows shows",
+            console::counted(all, what)
+        )),
+        more => Some(format!(
+            "{table}\nand {}",
+            console::counted(more, &format!("more {what}"))
+        )),
     }
 }
 
 fn packets(report: &Report) -> String {
     let seen = &report.seen;
     let mut text = format!(
-        "{} packets, {} on the wire, in {:.3} s; {} with payload of {}",
-        seen.packets,
+        "{}, {} on the wire, in {:.3} s; {} with payload of {}",
+        console::counted(seen.packets, "packet"),
         HumanBytes(seen.bytes),
         seen.seconds,
         report.sum.data_packets,
@@ -141,11 +149,12 @@ fn interference(sum: &Counts) -> String {
         .saturating_sub(rules.pages.hit_bytes);
     let mean = rules.pairs.potential as f64 / rules.runs.max(1) as f64;
     format!(
-        "Interference: in front of {} packets came a large one of another flow, in front of {} only small ones. In one \
-         list of descriptors that costs {lost} pages ({}).\n\
-         The kernel would merge {mean:.1} packets a message.",
-        sum.interleaved,
+        "Interference: a large packet of another flow came before {}, only small ones before {}. In one list of \
+         descriptors that costs {} ({}).\n\
+         The kernel would merge {mean:.1} packets per message.",
+        console::counted(sum.interleaved, "packet"),
         sum.control_between,
+        console::counted(lost, "page"),
         HumanBytes(bytes),
     )
 }
@@ -207,12 +216,15 @@ fn folded(report: &Report) -> Option<String> {
     let others = report.folded.as_ref()?;
     let hosts = match report.hosts_folded {
         0 => String::new(),
-        hosts => format!(", and {hosts} hosts that nothing else came for are not listed"),
+        hosts => {
+            let hosts = console::counted(hosts, "host");
+            format!("; {hosts} without other flows not listed")
+        }
     };
     Some(format!(
-        "{} flows that were silent longest are in the sum alone ({} packets, {}){hosts}: --follow follows more",
-        others.flows,
-        others.counts.packets,
+        "Only in the sum: {} that were silent longest ({}, {}){hosts}; --follow follows more",
+        console::counted(others.flows, "flow"),
+        console::counted(others.counts.packets, "packet"),
         HumanBytes(others.counts.bytes),
     ))
 }

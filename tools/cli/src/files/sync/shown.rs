@@ -1,6 +1,5 @@
 //! Prints what a sync does with each file, and its totals.
 
-use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 use indicatif::HumanBytes;
@@ -10,6 +9,7 @@ use zerolane_files::{
     escape,
 };
 
+use crate::console;
 use crate::files::list::kind;
 use crate::files::progress::Progress;
 
@@ -192,19 +192,21 @@ pub(super) fn in_words(
         totals.failed,
         started.elapsed().as_secs_f64(),
     );
-    let mut add = |number: u64, what: &dyn Display| {
+    let mut add = |number: u64, what: &str| {
         if number > 0 {
             words += &format!("; {number} {what}");
         }
     };
-    add(totals.copied.hard_links, &"linked");
-    add(backed_up(totals), &"kept as backups");
-    add(totals.settled, &"with other permissions or time only");
-    add(totals.skipped, &"devices, sockets or FIFOs skipped");
+    add(totals.copied.hard_links, "linked");
+    add(backed_up(totals), "backed up");
+    add(totals.settled, "that differed only in permissions or time");
+    if totals.skipped > 0 {
+        let skipped = console::counted(totals.skipped, "special file");
+        words += &format!("; {skipped} skipped");
+    }
     match reconnected {
         0 => {}
-        1 => words += "; taken up again once",
-        times => words += &format!("; taken up again {times} times"),
+        number => words += &format!("; reconnected {}", console::times(number)),
     }
     let unused = options.filter.unused();
     if !unused.is_empty() {
