@@ -469,7 +469,7 @@ const DOCUMENTS: &[Document] = &[
                 &["2 * receive::SPILL"],
             ),
             Fact(
-                "they are copied | {128} slots, {8 MiB}; {512}, {32 MiB} |",
+                "more are copied | {128} slots, {8 MiB}; {512}, {32 MiB} |",
                 &[
                     "give::MAX_SLOTS",
                     "give::MAX_SLOTS * give::SLOT",
