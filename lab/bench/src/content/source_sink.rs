@@ -71,7 +71,7 @@ impl Stage for FromSource {
         if let Some(file) = &self.file {
             self.reads += 1;
             let read = file.read_exact_at(piece, base as u64);
-            read.context("the file is shorter than it was")?;
+            read.context("the file was truncated")?;
         }
         Ok(())
     }
@@ -136,7 +136,7 @@ impl ToSink {
         let is_right = self.sum == expected;
         let checked = is_right
             .then_some(())
-            .context("the sum of what came is wrong");
+            .context("the checksum of the received data is wrong");
         checked.context(Exit::Corrupt)
     }
 
@@ -164,7 +164,7 @@ impl Stage for ToSink {
         if let Some(file) = &self.file {
             self.writes += 1;
             let written = file.write_all_at(piece, base as u64);
-            return written.context("writing what came");
+            return written.context("writing received data");
         }
         if !self.copy.is_empty() {
             self.copy[base..base + piece.len()].copy_from_slice(piece);

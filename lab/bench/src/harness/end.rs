@@ -90,7 +90,7 @@ impl End {
             Request::Hello { version } => {
                 ensure!(
                     version == VERSION,
-                    "bench protocol {version} asked for, {VERSION} spoken here: use the same zerolane at both ends"
+                    "the peer speaks bench protocol {version}, this end {VERSION}: use the same zerolane at both ends"
                 );
                 self.channel.send(&Reply::Hello {
                     version: VERSION,

@@ -39,7 +39,7 @@ impl Offloads {
             let change = topology.set_offloads(side, wanted)?;
             ensure!(
                 change.unavailable.is_empty(),
-                "this kernel cannot switch {} of {}",
+                "this kernel cannot change {} of {}",
                 change.unavailable.join(", "),
                 topology.device(side)
             );
@@ -142,7 +142,7 @@ impl Link {
 
     /// This very program, to be run on a host.
     pub(crate) fn this_program(&self, host: Host) -> Result<Command> {
-        let program = std::env::current_exe().context("where is this program?")?;
+        let program = std::env::current_exe().context("cannot find this program's file")?;
         Ok(self.program(host, program))
     }
 

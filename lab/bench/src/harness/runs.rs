@@ -137,7 +137,7 @@ impl Ends {
     /// Whether this contender can do this job here; if not, why.
     pub(crate) fn able(&self, contender: Name, job: &Job) -> Result<(), String> {
         if Program::of(contender).is_some() && self.place.is_none() {
-            return Err("not run between machines".into());
+            return Err("cannot run between two machines".into());
         }
         contender::of(contender).able(job)
     }
@@ -152,7 +152,10 @@ impl Ends {
     }
 
     fn run_program(&self, contender: Name, program: Program, job: &Job) -> Result<Run> {
-        let place = self.place.as_ref().context("no place for programs")?;
+        let place = self
+            .place
+            .as_ref()
+            .context("this link cannot run third-party programs")?;
         let Work::Operations(operations) = &job.work else {
             bail!("{} has no such test", program.program())
         };
@@ -179,7 +182,7 @@ impl Ends {
     /// Waits until all ends have done what they began; a run for each connection. Meanwhile `heard` gets the samples of
     /// flows whose job has them told.
     pub(crate) fn finish(&mut self, heard: Heard<'_>) -> Result<Vec<Run>> {
-        let job = self.started.take().context("nothing was begun")?;
+        let job = self.started.take().context("nothing was started")?;
         let reverse = matches!(&job.work, Work::Flows(flows) if flows.reverse);
         // All are heard, whichever failed first: the end that found something wrong explains more than the one that was
         // left alone. The receiver's word comes first.
@@ -303,14 +306,18 @@ mod tests {
     #[test]
     fn finish__tells_what_each_end_says() {
         let gone = failed("gone", Failure::GaveUp);
-        let paths = failed("1 of 2 paths carry", Failure::Other);
+        let paths = failed("only 1 of 2 paths work", Failure::Other);
         for reverse in [false, true] {
             let error = said(&gone, &[&paths, &paths], reverse);
             assert!(!is_giving_up(&error), "{error:#}");
             assert!(is_giving_up(&said(&gone, &[&gone], reverse)));
             let error = format!("{error:#}");
             assert!(error.contains("gone"), "{error}");
-            assert_eq!(error.matches("1 of 2 paths carry").count(), 1, "{error}");
+            assert_eq!(
+                error.matches("only 1 of 2 paths work").count(),
+                1,
+                "{error}"
+            );
         }
     }
 }

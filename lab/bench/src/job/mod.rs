@@ -159,7 +159,7 @@ impl Job {
         self.tcp.check()?;
         ensure!(
             self.links.len() < usize::from(MAX_PATHS),
-            "{} paths beside the first: a connection has {MAX_PATHS} at most",
+            "{} paths besides the first: a connection has at most {MAX_PATHS}",
             self.links.len()
         );
         match &self.work {

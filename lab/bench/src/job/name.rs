@@ -17,10 +17,10 @@ pub(crate) enum Name {
     Tcp,
     /// A UNIX socket, send and recv, where both ends are on one host: --lane shm
     Unix,
-    /// The kernel's TCP, given the buffer's pages by vmsplice and splice
+    /// The kernel's TCP with the buffer's pages by vmsplice and splice
     #[value(name = "tcp_splice")]
     TcpSplice,
-    /// The kernel's TCP, given a file's pages by sendfile
+    /// The kernel's TCP with a file's pages by sendfile
     #[value(name = "tcp_sendfile")]
     TcpSendfile,
     /// TLS 1.3 over TCP: rustls, AES-128-GCM

@@ -101,7 +101,7 @@ impl Operations {
         let answers = matches!(self.test, Test::PutLat | Test::SendLat);
         ensure!(
             self.pause_millis == 0 || answers && self.target == Target::Answers,
-            "nothing answers a {}: no pause",
+            "a {} has no answer, so it takes no pause",
             self.test.name()
         );
         ensure!(

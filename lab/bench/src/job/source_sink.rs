@@ -14,9 +14,9 @@ use crate::job::operations::DATAGRAM_MAX;
 pub(crate) enum Source {
     /// Memory that was filled before
     Buffer,
-    /// A file, given to the socket by sendfile
+    /// A file, by sendfile
     Sendfile,
-    /// Memory, given to the socket by vmsplice and splice
+    /// Memory, by vmsplice and splice
     Splice,
     /// A file that is read into memory, a piece at a time
     Read,
@@ -24,13 +24,13 @@ pub(crate) enum Source {
     Mmap,
 }
 
-/// What the receiver does with it.
+/// What the receiver does with the data.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
 )]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Sink {
-    /// Nothing: it is in memory
+    /// Nothing: the data stays in memory
     None,
     /// Reads one word of every 64 bytes
     Touch,

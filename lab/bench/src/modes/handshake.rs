@@ -187,7 +187,7 @@ impl Report for HandshakeReport {
             ("plain", Some(&self.plain)),
             ("encrypted", Some(&self.encrypted)),
             (
-                "encrypted, asked for a cookie",
+                "encrypted, with a cookie",
                 self.encrypted_with_cookie.as_ref(),
             ),
         ] {
@@ -203,7 +203,8 @@ impl Report for HandshakeReport {
             ]);
         }
         format!(
-            "{rows}\nTwo threads on {}, a core each, {PER_SECOND} connections a second, both ends asleep in between.",
+            "{rows}\nTwo threads on {}, one core each, {PER_SECOND} connections per second, both ends asleep in \
+             between.",
             self.path
         )
     }

@@ -102,7 +102,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<IncastReport> {
         network.check()?;
         let figures = Figures::of(contender, outcome, common.rate)?;
         console::note(format_args!(
-            "{}: {:.1} Mb/s together",
+            "{}: {:.1} Mb/s in total",
             contender.title(),
             figures.aggregate_mbps
         ));
@@ -157,12 +157,12 @@ impl Report for IncastReport {
     fn text(&self) -> String {
         let header = [
             "contender",
-            "Mb/s together",
+            "Mb/s in total",
             "% of link",
-            "least, of a share",
-            "most, of a share",
+            "lowest share",
+            "highest share",
             "queue full",
-            "sent again",
+            "retransmitted",
             "jitter: median, 99 %",
         ];
         let mut table = table(header, 1);

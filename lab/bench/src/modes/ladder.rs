@@ -34,7 +34,7 @@ pub(crate) struct Args {
     rounds: Rounds,
     #[command(flatten)]
     cores: CoreArgs,
-    /// Seed of the payload [default: a fresh one]
+    /// Seed of the payload [default: random]
     #[arg(long)]
     seed: Option<u64>,
     /// Print one JSON object instead of a table

@@ -255,7 +255,7 @@ fn no_capture__is_refused_by_what_it_is() {
         (&b""[..], "not a capture: it is empty"),
         (
             b"\x1f\x8b\x08\0",
-            "not a capture: compressed by gzip: give it to `zcat` first, and `-` here",
+            "not a capture: compressed by gzip: decompress it with `zcat`, and read `-` here",
         ),
         (b"\x28\xb5\x2f\xfd", "compressed by zstd"),
         (b"PK\x03\x04", "zip"),

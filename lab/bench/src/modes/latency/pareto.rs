@@ -57,7 +57,7 @@ pub(super) fn of(
         let parts = match (sampled, wait) {
             (Err(why), _) => return Ok((all, Some(why))),
             (Ok(sampled), Wait::Event) => {
-                let latency = run.tx.latency.context("no time was measured")?;
+                let latency = run.tx.latency.context("no times were measured")?;
                 let mean = latency.mean.context("no mean")?;
                 sampled.asleep(2 * to_and_fro.iters, mean, us)
             }

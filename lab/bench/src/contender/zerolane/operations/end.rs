@@ -141,7 +141,7 @@ impl End<'_> {
         match self.connection.wait(Some(STALL)) {
             Err(_) => Ok(()),
             Ok(None) => bail!(STALLED),
-            Ok(Some(more)) => bail!("{:?} came after the end", more.kind),
+            Ok(Some(more)) => bail!("received {:?} after the end", more.kind),
         }
     }
 }
@@ -150,7 +150,7 @@ impl End<'_> {
 pub(super) fn is_done(word: Completion) -> Result<()> {
     word.result?;
     if word.into_region()[..] != [DONE] {
-        bail!("the initiator said something else than that it is done");
+        bail!("the initiator sent something other than its end");
     }
     Ok(())
 }
@@ -198,7 +198,10 @@ pub(super) mod tests {
         thread::scope(|scope| {
             let responder = scope.spawn(move || {
                 let connection = endpoint.accept(Some(limits::CONNECT))?;
-                respond(&mut End::responder(connection.context("nobody")?, job)?)
+                respond(&mut End::responder(
+                    connection.context("no initiator connected")?,
+                    job,
+                )?)
             });
             let initiated = Connection::connect(to, &options)
                 .map_err(Into::into)
