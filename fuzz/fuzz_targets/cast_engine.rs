@@ -1,5 +1,5 @@
-//! What happens to a node of a cast, in any order: connections, chunks that nobody asked for, right and wrong ones, silence,
-//! and what its own driver says of what it asked for. No panic, and no more chunks in memory than the window and what is read.
+//! Fuzzes the engine of a cast with events in any order: connections, chunks (requested or not, right or wrong), silence,
+//! and answers of its own driver. No panic; no more chunks in memory than the window and the reads in progress.
 #![no_main]
 
 use std::collections::{BTreeSet, VecDeque};

@@ -1,5 +1,5 @@
-//! Any bytes as a capture, in files one behind the other: no panic, no more flows than are followed, and every packet is
-//! counted once.
+//! Fuzzes the replay of captures, in several files: no panic, no more flows than the limit, and every packet is counted
+//! once.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

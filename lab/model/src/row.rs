@@ -29,7 +29,7 @@ impl Carrier {
     }
 }
 
-/// Where the sender has it from.
+/// The sender's source of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {

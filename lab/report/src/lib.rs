@@ -93,13 +93,13 @@ pub struct Done {
 }
 
 impl Done {
-    /// The seconds with as many digits as say something.
+    /// The seconds with their significant digits.
     fn seconds_shown(&self) -> String {
         format!("{:.1}", self.seconds)
     }
 }
 
-/// What no machine like this one can show, whatever runs on it.
+/// What no machine like this one can show.
 const BEYOND: [(&str, &str); 4] = [
     (
         "network cards",
@@ -203,7 +203,7 @@ pub fn run(args: &Args) -> Result<()> {
     console::say(format_args!("\n{}", page.display()))
 }
 
-/// What tells one build of a version from another: its length, and when it was written.
+/// Identifies a build of a version: length and modification time of the program.
 fn build(program: &Path) -> Result<String> {
     let meta = program
         .metadata()

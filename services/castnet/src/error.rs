@@ -67,7 +67,7 @@ pub enum Error {
         /// For how long.
         seconds: u64,
     },
-    /// The command that was to read the content failed.
+    /// The command that reads the content failed.
     #[error("{0}")]
     Command(String),
     /// The user asked to stop.

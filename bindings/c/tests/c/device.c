@@ -1,4 +1,4 @@
-/* Raw Ethernet by AF_XDP, between zl0 and zl1, the two ends of a veth in the network namespace that this runs in. */
+/* Tests raw Ethernet by AF_XDP between zl0 and zl1, the two ends of a veth in the network namespace that this runs in. */
 #define _GNU_SOURCE
 
 #include "expect.h"

@@ -37,7 +37,7 @@ pub(crate) struct Args {
     files: Option<PathBuf>,
 }
 
-/// Makes `command`, this program, an end.
+/// Turns `command`, this program, into an end.
 pub(super) fn arguments(command: &mut Command, bind: IpAddr, core: usize, files: Option<&Path>) {
     command.args(["bench", "end", "--bind", &bind.to_string()]);
     command.args(["--core", &core.to_string()]);
@@ -118,7 +118,7 @@ impl End {
         }
     }
 
-    /// What does the job, which is checked, and which has its deadline from here on.
+    /// The contender for the job, after checking the job and starting its deadline.
     fn contender(&self, job: &Job) -> Result<&'static dyn Contender> {
         job.check()?;
         let contender = contender::of(job.contender);

@@ -154,7 +154,7 @@ impl Job {
         })
     }
 
-    /// Refuses what no honest orchestrator asks for.
+    /// Refuses jobs that no honest orchestrator sends.
     pub(crate) fn check(&self) -> Result<()> {
         self.tcp.check()?;
         ensure!(

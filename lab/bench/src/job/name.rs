@@ -4,8 +4,7 @@ use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::{Deserialize, Serialize};
 
-/// A contender, as the command line and the reports spell it. What each of them is stands in
-/// [`crate::contender`].
+/// A contender, as the command line and the reports spell it. [`crate::contender`] describes each.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
 )]
@@ -68,7 +67,7 @@ impl Name {
         }
     }
 
-    /// Whether the kernel goes on reading the sender's memory after a send, so that its content has to stay as it is.
+    /// Whether the kernel reads the sender's memory after a send, so that its content must not change.
     pub(crate) fn lends_memory(self) -> bool {
         matches!(self, Name::TcpSplice | Name::TcpSendfile)
     }

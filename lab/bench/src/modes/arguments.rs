@@ -23,7 +23,7 @@ use crate::job::settings::{PathEnds, Protection};
 use crate::job::{Flows, fresh};
 use crate::limits::{FLOW_MAX, REPS_MAX};
 
-/// Where an initiator and a responder run.
+/// Cores of an initiator and a responder.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct CoreArgs {
     /// Core of the sender, initiator or client
@@ -41,7 +41,7 @@ impl CoreArgs {
     }
 }
 
-/// Where two ends are.
+/// Hosts of two ends.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PlaceArgs {
     /// Measure to the machine where `zerolane bench serve` runs
@@ -57,7 +57,7 @@ pub(crate) struct PlaceArgs {
     pub(crate) json: bool,
 }
 
-/// What is said of two ends.
+/// Common arguments of two ends.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct EndsArgs {
     #[command(flatten)]

@@ -89,7 +89,7 @@ struct TcpArgs {
     tcp_congestion: Option<String>,
 }
 
-/// How the figures came about, in words; part of every report.
+/// The method, as text; part of every report.
 const METHOD: &str = "One buffer is sent repeatedly from memory to memory. Sender and receiver are processes, each \
      pinned to its own core. The contenders take turns (A B .. B A) on the same buffers. Goodput: payload bytes in \
      place, divided by the receiver's time from the start signal, sent once connected, to the last byte. CPU: \
@@ -97,7 +97,7 @@ const METHOD: &str = "One buffer is sent repeatedly from memory to memory. Sende
      are checked during the run, equally for all contenders, and every word of the last lap after it. TCP by splice \
      and by sendfile sends memory that never changes.";
 
-/// Everything `bench bulk` says; `--json` prints it as it is.
+/// The report of `bench bulk`; `--json` prints it unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct BulkReport {
     #[serde(flatten)]
@@ -148,7 +148,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     })
 }
 
-/// What the command line asks to be moved.
+/// The transfer that the command line requests.
 fn laps(args: &Args) -> Result<Laps> {
     let buffer = size(args.buffer)?;
     Ok(Laps {
@@ -169,7 +169,7 @@ fn tuning(args: &TcpArgs) -> Result<TcpTuning> {
     })
 }
 
-/// What is measured: beside a Zerolane that encrypts also one that does not, and what else encrypts.
+/// The contenders: with an encrypting Zerolane also a plain one and other encrypting ones.
 fn contenders(args: &Args) -> Vec<Name> {
     match (args.only.is_empty(), args.security) {
         (false, _) => args.only.clone(),
@@ -233,7 +233,7 @@ impl BulkReport {
         }
     }
 
-    /// What is no row of the table.
+    /// The facts outside the table.
     fn facts(&self) -> String {
         let compared = &self.comparison;
         let ratio = |of: Name, ratio: Option<f64>| {

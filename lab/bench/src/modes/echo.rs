@@ -61,7 +61,7 @@ pub(crate) struct Args {
     cores: CoreArgs,
 }
 
-/// Everything `bench echo` says; `--json` prints it as it is.
+/// The report of `bench echo`; `--json` prints it unchanged.
 #[derive(Debug, Serialize)]
 struct EchoReport {
     bench: &'static str,

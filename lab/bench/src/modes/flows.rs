@@ -62,7 +62,7 @@ const CONTENDERS: [Name; 7] = [
     Name::Bbr,
 ];
 
-/// Everything `bench flows` says; `--json` prints it as it is.
+/// The report of `bench flows`; `--json` prints it unchanged.
 #[derive(Debug, Serialize)]
 struct FlowsReport {
     bench: &'static str,

@@ -39,7 +39,7 @@ pub(crate) struct Args {
     cores: CoreArgs,
 }
 
-/// Everything `bench handshake` says; `--json` prints it as it is.
+/// The report of `bench handshake`; `--json` prints it unchanged.
 #[derive(Debug, Serialize)]
 struct HandshakeReport {
     bench: &'static str,

@@ -39,7 +39,7 @@ const MEMORY_BYTES: usize = 512 << 20;
 
 const USUAL_TIME: Duration = Duration::from_secs(30);
 
-/// Everything `bench incast` says; `--json` prints it as it is.
+/// The report of `bench incast`; `--json` prints it unchanged.
 #[derive(Debug, Serialize)]
 struct IncastReport {
     bench: &'static str,
@@ -123,7 +123,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<IncastReport> {
 }
 
 impl Figures {
-    /// A contender that gives up gets nothing through; wrong bytes end everything, and so does what is not its failure.
+    /// A contender that gives up delivers nothing; wrong bytes, or a failure outside the contender, end the benchmark.
     fn of(contender: Name, outcome: Result<Outcome>, rate: u64) -> Result<Figures> {
         let (outcome, failure) = match outcome {
             Ok(outcome) => (Some(outcome), None),

@@ -45,7 +45,7 @@ pub(crate) struct Args {
 /// MTUs of the two links: what Ethernet has, and what it can have.
 const MTUS: [u32; 2] = [1500, 9000];
 
-/// What a run is like.
+/// The settings of a run.
 struct Step {
     rung: Rung,
     /// Of [`MTUS`].

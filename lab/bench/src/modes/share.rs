@@ -33,10 +33,10 @@ pub(crate) struct Args {
 
 const USUAL_TIME: Duration = Duration::from_secs(60);
 
-/// Who shares unless `--only` names others.
+/// The contenders unless `--only` names others.
 const USUAL: [Name; 2] = [Name::Extended, Name::Cubic];
 
-/// Everything `bench share` says; `--json` prints it as it is.
+/// The report of `bench share`; `--json` prints it unchanged.
 #[derive(Debug, Serialize)]
 struct ShareReport {
     bench: &'static str,

@@ -207,7 +207,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<StreamReport> {
     Ok(StreamReport::new(setup, args.within, rows, left_out))
 }
 
-/// Whether the mean of these runs is known well enough.
+/// Whether the mean of these runs is known precisely enough.
 fn is_known(args: &Args, runs: &[Run]) -> bool {
     runs.len() >= LEAST_REPS as usize
         && Figures::of(runs).is_some_and(|it| it.half_width_percent() <= Some(args.within))

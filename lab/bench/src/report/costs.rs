@@ -7,7 +7,7 @@ use super::stream::in_words;
 use super::{Report, table};
 use crate::harness::machine::Machine;
 
-/// How the figures came about, in words; part of every report.
+/// The method, as text; part of every report.
 const METHOD: &str = "Each cost is measured alone, on its own core: the median of repetitions. Memory: pass after \
      pass, one train or one piece at a time; handed over: one core seals into slots, then the other copies from them, \
      repeatedly. TCP and trains: a thread on one core sends while the other is idle, then a thread on the other core \

@@ -10,7 +10,7 @@ use crate::harness::runs::Run;
 use crate::job::name::Name;
 use crate::job::settings::Protection;
 
-/// How the figures came about, in words; part of every report.
+/// The method, as text; part of every report.
 const METHOD: &str = "The many ends are processes with one stream each, all on one core; the single end is a process \
      with one thread per stream. Contenders and patterns take turns (A B .. B A). Goodput is counted at the receivers \
      over the time of each stream, and every word of every complete piece is checked. Fairness is Jain's index over \

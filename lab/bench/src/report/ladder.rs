@@ -7,7 +7,7 @@ use super::{Report, cell, table};
 use crate::harness::machine::Machine;
 use crate::harness::runs::Run;
 
-/// How the figures came about, in words; part of every report.
+/// The method, as text; part of every report.
 const METHOD: &str = "Zerolane, extended profile, from memory to memory between two network namespaces joined by \
      veth; sender and receiver are pinned to one core each. The rungs take turns (A B .. B A). Goodput: payload bytes \
      divided by the receiver's time from the start signal to the last byte; medians of the runs. The copy is an extra \

@@ -10,7 +10,7 @@ use crate::job::name::Name;
 use crate::job::operations::Wait;
 use crate::job::test::Test;
 
-/// How the figures came about, in words; part of every report.
+/// The method, as text; part of every report.
 pub(crate) const METHOD: &str = "Ping-pong between two processes, each pinned to its own core. The one-way time is \
      half of a round trip, timed at the initiator in a histogram for each run after a warm-up. For each size and way \
      of waiting the contenders take turns (A B C, C B A), each run on its own connection. min, median and max are \

@@ -10,7 +10,7 @@ use crate::harness::machine::Machine;
 use crate::harness::runs::Run;
 use crate::measured::Measured;
 
-/// How the figures came about, in words; part of every report.
+/// The method, as text; part of every report.
 const METHOD: &str = "Unit costs: each measured alone, as the median of repetitions; two ends are two threads that \
      alternate. None of the predicted transfers runs for them. A prediction is the time per byte of the slower end. \
      The rows take turns (A B .. B A), each after a round of costs, and are measured as bench bulk and bench stream \

@@ -12,7 +12,7 @@ use crate::job::settings::Protection;
 use crate::job::source_sink::{Sink, Source};
 use crate::measured::Measured;
 
-/// How the figures came about, in words; part of every report.
+/// The method, as text; part of every report.
 const METHOD: &str = "One buffer, or a file of its length in memory, is sent piece by piece, repeatedly. Sender and \
      receiver are processes, each pinned to its own core; combinations of one size and MTU take turns (A B .. B A). \
      Goodput: received payload bytes divided by the receiver's time from the start signal to the last byte, with the \

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use zerolane_trace::{Error, Format, Input, Options, Report, Trace};
 
-/// Two pages of one flow and a few packets of another: every kind of thing that there is to count.
+/// Two pages of one flow and a few packets of another: every kind of count occurs.
 fn sample() -> Capture {
     let mut capture = Capture::default();
     let (data, other) = (ends(1, 9), ends(2, 9));

@@ -202,7 +202,7 @@ pub(super) struct Shared<D> {
     pub(super) repeats: AtomicU64,
 }
 
-/// A thread that drives. Dropped, it leaves the driver slot to another; by a panic amid a turn, it ends the queue.
+/// A thread that drives. Dropped, it leaves the driver slot to another; after a panic during a turn, it ends the queue.
 pub(super) struct Driving<'a, D: Drive> {
     shared: &'a Shared<D>,
     driver: Option<Box<D>>,

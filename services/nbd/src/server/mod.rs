@@ -35,7 +35,7 @@ use contention::Contention;
 use pool::Pool;
 use work::{ClientId, Outcome, Over, Work};
 
-/// How often a server that has something to do looks whether it is to stop, and at what else may wait then.
+/// How often a busy server checks whether it must stop, and handles what waited meanwhile.
 const LOOK: Duration = Duration::from_millis(100);
 /// Time between two looks for a connection that is made again.
 const BROKEN: Duration = Duration::from_millis(5);
@@ -93,7 +93,7 @@ impl Server {
     }
 
     /// Serves the disk of `queue` until `stop` is readable or the queue has failed; `tell` hears the news. The thread drives
-    /// the queue meanwhile, and sleeps until a client or the connection wakes it: no other thread is to ask the queue for
+    /// the queue meanwhile, and sleeps until a client or the connection wakes it: no other thread may ask the queue for
     /// anything.
     ///
     /// # Errors
@@ -149,7 +149,7 @@ impl Drop for Server {
 
 struct Serving<'a, T> {
     listener: &'a UnixListener,
-    /// Readable when it is to stop.
+    /// Readable when it must stop.
     stop: BorrowedFd<'a>,
     queue: &'a Queue,
     export: Export,

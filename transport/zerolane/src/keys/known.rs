@@ -153,7 +153,7 @@ impl HostTrust {
         }
     }
 
-    /// Trusts the host whatever its key is, and does not remember it.
+    /// Trusts any key of the host, and does not remember it.
     pub fn anyone() -> HostTrust {
         HostTrust {
             known: None,

@@ -54,7 +54,7 @@ pub(crate) struct Args {
 const CONTENDERS: [Name; 4] = [Name::Udp, Name::Tcp, Name::Zerolane, Name::ZerolanePlain];
 const WAITS: [Wait; 2] = [Wait::Poll, Wait::Event];
 
-/// How long things are.
+/// The lengths of runs.
 struct Lengths {
     reps: u32,
     /// Bytes of a run each way, and most messages of one whose ends poll, and of one whose ends sleep.
@@ -148,7 +148,7 @@ fn job(operations: Operations) -> Job {
     }
 }
 
-/// Who sends what: the sockets know messages alone.
+/// The operation of each contender: sockets support only messages.
 fn sides(args: &Args) -> Vec<(Name, Operation)> {
     let chosen = |name: &Name| args.only.is_empty() || args.only.contains(name);
     let of = |name| match name {

@@ -14,7 +14,7 @@ use crate::report::pareto::Profile;
 /// The paper's, bytes.
 const SIZES: [usize; 2] = [64, 16 << 10];
 
-/// Why it cannot be shown where the time goes, without trying.
+/// Why the time cannot be attributed, if that is known in advance.
 fn why_not(args: &Args, rows: &[Row]) -> Option<&'static str> {
     let cores = args.ends.place.cores;
     if args.no_pareto {
@@ -77,7 +77,7 @@ fn is_shown(row: &Row) -> bool {
     row.what.operation == Operation::Message && SIZES.contains(&row.what.size)
 }
 
-/// A round that mostly is waiting.
+/// A round trip that is mostly waiting.
 fn in_vain(usual: Operations, lengths: &Lengths) -> Operations {
     Operations {
         iters: 1,

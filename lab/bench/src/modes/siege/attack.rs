@@ -63,7 +63,7 @@ pub(super) fn route_forged(hosts: &Topology) -> Result<()> {
     Ok(kernel.add_route(FORGED_NETWORK, FORGED_PREFIX_LEN, hosts.a().ipv4())?)
 }
 
-/// Somebody beside the client, on its wire.
+/// An attacker on the client's wire.
 #[derive(Debug)]
 pub(super) struct Attacker {
     forger: Forger,

@@ -66,7 +66,7 @@ pub(crate) struct Args {
     attack_core: Option<usize>,
 }
 
-/// Everything `bench siege` says; `--json` prints it as it is.
+/// The report of `bench siege`; `--json` prints it unchanged.
 #[derive(Debug, Serialize)]
 struct SiegeReport {
     bench: &'static str,
@@ -105,7 +105,7 @@ struct Phase {
     seen: Seen,
 }
 
-/// What follows what; each attack has calm on both sides.
+/// The order of phases: each attack has calm on both sides.
 const ORDER: [(&str, Option<Attack>); 7] = [
     ("calm", None),
     ("flood of Hellos", Some(Attack::Flood)),
@@ -182,7 +182,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<SiegeReport> {
     Ok(SiegeReport::of(args.seconds, args.offloads, cores, phases))
 }
 
-/// What an end's thread said.
+/// The result of an end's thread.
 fn joined(end: ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
     end.join().unwrap_or_else(|_| bail!("an end panicked"))
 }

@@ -54,7 +54,8 @@ fn export(
     Ok(exported)
 }
 
-/// What lies in `memory` before the first operation. For a get slot n has what is to be got, this end's `own` message of
+/// The content of `memory` before the first operation. For a get, slot n holds the bytes to get, this end's `own`
+/// message of
 /// number n; for a fetch there is a word of 0. For a put slot n has the message before that of number n, of those
 /// `awaited`: an end that looks at its memory must not find there what is still to come, and fresh memory is 0, as one
 /// first message of a byte in 256 is.
