@@ -120,7 +120,9 @@ pub use observe::{Observer, Peer, Queued, ServerObserver, Spent, Verb};
 pub use rendezvous::{Answer, Call, LineError, Order, Ready};
 pub use server::{ServeOptions, Server};
 pub use stop::Stop;
-pub use sync::options::{Action, Change, Kept, SyncObserver, SyncOptions, SyncPaths, SyncTotals};
+pub use sync::options::{
+    Action, Change, NotDeleted, SyncObserver, SyncOptions, SyncPaths, SyncTotals,
+};
 
 #[cfg(test)]
 mod change_tests;

@@ -390,7 +390,7 @@ pub(crate) enum Record<'a> {
     Abandon { cause: Cause },
     /// The content is up to date, but permissions or time must change. `was`: their values when the content was
     /// compared, so that the change is not applied to another content.
-    Settle {
+    SetAttributes {
         #[serde(borrow)]
         name: &'a [u8],
         size: u64,
@@ -468,7 +468,7 @@ impl Record<'_> {
             Record::Reenter { meta, .. } | Record::Enter { meta, .. } => Some((meta, true)),
             Record::File { meta, .. }
             | Record::Open { meta, .. }
-            | Record::Settle { meta, .. }
+            | Record::SetAttributes { meta, .. }
             | Record::Same { meta, .. }
             | Record::Stream { meta, .. } => Some((meta, false)),
             _ => None,
@@ -487,7 +487,7 @@ impl Record<'_> {
             | Record::Link { meta, .. }
             | Record::File { meta, .. }
             | Record::Open { meta, .. }
-            | Record::Settle { meta, .. }
+            | Record::SetAttributes { meta, .. }
             | Record::HardLink { meta, .. }
             | Record::Same { meta, .. }
             | Record::Stream { meta, .. } => Some(meta),

@@ -26,9 +26,9 @@ const READ_BYTES: usize = 256 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerEvent {
     /// An initiator has connected.
-    Came(SocketAddr),
+    Connected(SocketAddr),
     /// It is gone.
-    Left(SocketAddr),
+    Disconnected(SocketAddr),
     /// It was cut off.
     CutOff(SocketAddr, Offence),
     /// There are too many: this one was closed at once.
@@ -232,7 +232,7 @@ impl Server {
         };
         state.outlets.insert(peer, outlet);
         drop(state);
-        tell(ServerEvent::Came(from));
+        tell(ServerEvent::Connected(from));
         let (shared, own) = (&self.shared, Arc::clone(&news));
         scope.spawn(move || write(shared, peer, writing, &own));
         scope.spawn(move || {
@@ -244,7 +244,9 @@ impl Server {
             state.outlets.remove(&peer);
             news.notify_all();
             drop(state);
-            tell(offence.map_or(ServerEvent::Left(from), |it| ServerEvent::CutOff(from, it)));
+            tell(offence.map_or(ServerEvent::Disconnected(from), |it| {
+                ServerEvent::CutOff(from, it)
+            }));
         });
     }
 }

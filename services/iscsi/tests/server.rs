@@ -22,7 +22,7 @@ fn server__takes_all_that_connect_at_once() {
     let (came, (stopped, stop)) = (AtomicUsize::new(0), pipe().unwrap());
     let stop = Mutex::new(Some(stop));
     let tell = |news| {
-        let is_one = matches!(news, ServerEvent::Came(_));
+        let is_one = matches!(news, ServerEvent::Connected(_));
         if is_one && came.fetch_add(1, Ordering::Relaxed) + 1 == CLIENTS {
             // Its end is readable.
             *stop.lock().unwrap() = None;

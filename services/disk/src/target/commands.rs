@@ -151,7 +151,7 @@ impl Server {
             slots: vec![None; slots.into()],
             held: Default::default(),
         });
-        self.news.push(ServerEvent::Came(peer.address));
+        self.news.push(ServerEvent::Connected(peer.address));
         let own = Login {
             roles: Roles {
                 initiator: false,

@@ -52,9 +52,9 @@ use steps::ABORTED;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerEvent {
     /// One has logged in.
-    Came(SocketAddr),
+    Connected(SocketAddr),
     /// One is gone, and why.
-    Left(SocketAddr, String),
+    Disconnected(SocketAddr, String),
     /// One was cut off.
     CutOff(SocketAddr, Offence),
     /// The unit that keys are granted by this name lost writes: its flushes fail from now on. Told again when that is written
@@ -410,7 +410,7 @@ impl Server {
             return;
         };
         self.news
-            .push(ServerEvent::Left(peer.address, why.to_owned()));
+            .push(ServerEvent::Disconnected(peer.address, why.to_owned()));
         if let Stage::In(member) = &peer.stage {
             self.nexuses.remove(&member.nexus);
             self.engine.detach(member.nexus);

@@ -30,7 +30,7 @@ fn why(served: &Served) -> String {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         let left = served.news.lock().unwrap().iter().find_map(|it| match it {
-            ServerEvent::Left(_, why) => Some(why.clone()),
+            ServerEvent::Disconnected(_, why) => Some(why.clone()),
             _ => None,
         });
         if let Some(why) = left {

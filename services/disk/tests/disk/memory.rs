@@ -167,15 +167,14 @@ fn memory__and_connections_of_an_initiator_are_bounded() {
         &more.status_key,
     ));
     more.wait_until_cut_off();
-    let is_told =
-        |it: &ServerEvent| matches!(it, ServerEvent::Left(_, why) if why.contains("too many"));
+    let is_told = |it: &ServerEvent| matches!(it, ServerEvent::Disconnected(_, why) if why.contains("too many"));
     served.until_told(|news| news.iter().any(is_told));
     // Others have their own, those that were there go on, and one that goes makes room.
     open(&served, &support::identity());
     own.iter_mut().for_each(Raw::settle);
     own.pop();
     let is_gone =
-        |it: &&ServerEvent| matches!(it, ServerEvent::Left(_, why) if why.contains("peer"));
+        |it: &&ServerEvent| matches!(it, ServerEvent::Disconnected(_, why) if why.contains("peer"));
     served.until_told(|news| news.iter().filter(is_gone).count() == 2);
     open(&served, &identity);
     assert_eq!(served.end(), [].into());

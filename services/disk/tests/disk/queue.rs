@@ -306,7 +306,10 @@ fn queue__what_an_older_connection_began_is_over_before_the_newer_one_begins() {
     });
     store.has_one();
     // The older connection is gone; its write waits at the store, and so does the newer connection's login.
-    served.until_told(|news| news.iter().any(|it| matches!(it, ServerEvent::Left(..))));
+    served.until_told(|news| {
+        news.iter()
+            .any(|it| matches!(it, ServerEvent::Disconnected(..)))
+    });
     std::thread::sleep(Duration::from_secs(1));
     let overtook = over.load(Ordering::SeqCst);
     // This must come first, because the target waits for its threads.
@@ -362,7 +365,10 @@ fn queue__does_not_repeat_a_comparison() {
     let memory = support::region(&[[0; 512], [1; 512]].concat());
     let pending = queue.start(Request::CompareAndWrite { at: 0, memory });
     store.has_one();
-    served.until_told(|news| news.iter().any(|it| matches!(it, ServerEvent::Left(..))));
+    served.until_told(|news| {
+        news.iter()
+            .any(|it| matches!(it, ServerEvent::Disconnected(..)))
+    });
     store.open();
     let failed = pending.wait().result.unwrap_err();
     assert!(matches!(failed, Error::InDoubt), "{failed}");

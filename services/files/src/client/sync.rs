@@ -21,7 +21,7 @@ use crate::receive::{FileReceiver, Role, TopLevel};
 use crate::send::FileSender;
 use crate::sync::link_dest::{self, LinkDest};
 use crate::sync::merge::{Merge, Outcome};
-use crate::sync::options::{Kept, SyncObserver, SyncOptions, SyncPaths, SyncTotals};
+use crate::sync::options::{NotDeleted, SyncObserver, SyncOptions, SyncPaths, SyncTotals};
 use crate::sync::pages::Pages;
 use crate::sync::plan::{BATCH_BYTES, Notes};
 use crate::sync::remove::{Removed, remove};
@@ -140,13 +140,15 @@ impl Attempt<'_, '_, '_> {
             totals.copied = totals.copied.plus(self.progress.kept);
             (totals.deleted, totals.deleted_to_backups) = (0, 0);
         }
-        totals.kept = match totals.failed - totals.copied.vanished {
+        totals.not_deleted = match totals.failed - totals.copied.vanished {
             _ if remove.is_empty() => None,
-            _ if source_is_empty && !self.options.allow_empty_source => Some(Kept::EmptySource),
+            _ if source_is_empty && !self.options.allow_empty_source => {
+                Some(NotDeleted::EmptySource)
+            }
             0 => None,
-            _ => Some(Kept::Failures),
+            _ => Some(NotDeleted::Failures),
         };
-        match totals.kept {
+        match totals.not_deleted {
             Some(_) => {
                 (totals.deleted, totals.over_limit) = (0, 0);
                 totals.deleted_to_backups = 0;

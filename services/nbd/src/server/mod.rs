@@ -59,9 +59,9 @@ const GATHERING: Duration = Duration::from_micros(30);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerEvent {
     /// A client has connected.
-    Came,
+    Connected,
     /// It is gone.
-    Left,
+    Disconnected,
     /// It was cut off.
     CutOff(Offence),
     /// There are too many: one was closed at once.
@@ -343,7 +343,7 @@ impl<T: FnMut(ServerEvent)> Serving<'_, T> {
         self.clients.retain(|_, client| {
             let news = match client.end() {
                 None => return true,
-                Some(End::Left) => ServerEvent::Left,
+                Some(End::Left) => ServerEvent::Disconnected,
                 Some(&End::CutOff(offence)) => ServerEvent::CutOff(offence),
             };
             if client.is_idle() {
@@ -364,7 +364,7 @@ impl<T: FnMut(ServerEvent)> Serving<'_, T> {
                     };
                     self.next += 1;
                     self.clients.insert(self.next, client);
-                    (self.tell)(ServerEvent::Came);
+                    (self.tell)(ServerEvent::Connected);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if is_of_the_client(&error) => {}

@@ -176,7 +176,7 @@ fn door__clients_that_go_amid_a_payload_make_room_for_others() {
         drop(raw);
         assert_eq!(
             [next(), next()],
-            [ServerEvent::Came, ServerEvent::Left],
+            [ServerEvent::Connected, ServerEvent::Disconnected],
             "{round}"
         );
     }
@@ -229,7 +229,7 @@ fn door__more_clients_than_there_may_be_are_turned_away() {
     assert!(more.is_over());
     assert_eq!(clients[15].call(READ, 0, 512, &[]).data, [0; 512]);
     drop(clients.remove(0));
-    let gone = |it: ServerEvent| it == ServerEvent::Left;
+    let gone = |it: ServerEvent| it == ServerEvent::Disconnected;
     while !gone(lab.door.news.recv_timeout(PATIENCE).unwrap()) {}
     assert_eq!(Raw::new(&lab.door.socket).call(READ, 0, 512, &[]).error, 0);
 }

@@ -116,7 +116,7 @@ fn serve_file(server: &Server, queue: &Queue, shown: Shown, stop: &Stop) -> Resu
 /// Prints the events about which the user can do something.
 fn tell(news: ServerEvent) {
     match news {
-        ServerEvent::Came | ServerEvent::Left => {}
+        ServerEvent::Connected | ServerEvent::Disconnected => {}
         ServerEvent::CutOff(offence) => {
             console::note(format_args!("a client was cut off: {offence}"))
         }

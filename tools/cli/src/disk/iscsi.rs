@@ -74,8 +74,8 @@ pub(super) fn run(
 
 fn tell(news: ServerEvent) {
     match news {
-        ServerEvent::Came(from) => console::note(format_args!("{from}: connected")),
-        ServerEvent::Left(from) => console::note(format_args!("{from}: gone")),
+        ServerEvent::Connected(from) => console::note(format_args!("{from}: connected")),
+        ServerEvent::Disconnected(from) => console::note(format_args!("{from}: gone")),
         ServerEvent::CutOff(from, offence) => {
             console::note(format_args!("{from}: cut off: {offence}"))
         }

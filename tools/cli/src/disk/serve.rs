@@ -270,8 +270,10 @@ fn refused_for(medium: &Medium, bytes: u64, block_size: u32) -> String {
 
 fn tell(news: ServerEvent) {
     match news {
-        ServerEvent::Came(address) => console::note(format_args!("{address}: connected")),
-        ServerEvent::Left(address, why) => console::note(format_args!("{address}: gone: {why}")),
+        ServerEvent::Connected(address) => console::note(format_args!("{address}: connected")),
+        ServerEvent::Disconnected(address, why) => {
+            console::note(format_args!("{address}: gone: {why}"))
+        }
         ServerEvent::CutOff(address, offence) => {
             console::note(format_args!("{address}: cut off: {offence}"));
         }

@@ -129,6 +129,6 @@ mod tests {
 
     #[test]
     fn of__does_not_hide_what_the_machine_dropped() {
-        assert!(of(&stats(3), 1).contains("3 frames came faster"));
+        assert!(of(&stats(3), 1).contains("3 frames missed"));
     }
 }

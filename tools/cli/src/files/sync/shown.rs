@@ -148,7 +148,7 @@ impl Summary {
             dry_run: options.dry_run,
             listed: totals.listed,
             unchanged: totals.unchanged,
-            attributes: totals.settled,
+            attributes: totals.attributes_set,
             sent: totals.copied.files.saturating_sub(totals.copied.hard_links),
             hard_links: totals.copied.hard_links,
             directories: totals.copied.directories,
@@ -163,7 +163,7 @@ impl Summary {
             failed: totals.failed,
             vanished: totals.copied.vanished,
             reconnected,
-            not_deleted: totals.kept.as_ref().map(ToString::to_string),
+            not_deleted: totals.not_deleted.as_ref().map(ToString::to_string),
             unused_filters: options.filter.unused(),
             seconds: started.elapsed().as_secs_f64(),
         }
@@ -199,7 +199,10 @@ pub(super) fn in_words(
     };
     add(totals.copied.hard_links, "linked");
     add(backed_up(totals), "backed up");
-    add(totals.settled, "that differed only in permissions or time");
+    add(
+        totals.attributes_set,
+        "that differed only in permissions or time",
+    );
     if totals.skipped > 0 {
         let skipped = console::counted(totals.skipped, "special file");
         words += &format!("; {skipped} skipped");
