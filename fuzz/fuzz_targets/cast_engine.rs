@@ -1,5 +1,5 @@
-//! What happens to a node of a cast, in any order: connections, chunks that nobody asked for, right and wrong ones, silence,
-//! and what its own driver says of what it asked for. No panic, and no more chunks in memory than the window and what is read.
+//! Fuzzes the engine of a cast with events in any order: connections, chunks (requested or not, right or wrong), silence,
+//! and answers of its own driver. No panic; no more chunks in memory than the window and the reads in progress.
 #![no_main]
 
 use std::collections::{BTreeSet, VecDeque};
@@ -81,7 +81,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
                 predecessors: vec![predecessor(pair[1]), predecessor(pair[1] / 7)],
                 helpers: vec![contact(pair[1] % 5)],
                 successors: vec![contact(pair[1] % 3)],
-                apart: pair[1] > 127,
+                demoted: pair[1] > 127,
             })),
             3 => Some(Message::Request(vec![number, (number + 2) % 40])),
             4 => Some(Message::Cancel(vec![number])),
@@ -90,7 +90,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
                 root: header.root,
                 has: zerolane_cast::Bitmap::full(40),
                 answer: pair[1] > 127,
-                apart: pair[1] % 2 > 0,
+                demoted: pair[1] % 2 > 0,
             }),
             7 => Some(Message::Helpers(vec![contact(pair[1] % 6)])),
             8 => Some(Message::Progress {

@@ -1,4 +1,4 @@
-//! Any bytes as messages of a cast, at a receiver and at a source: no panic; what is taken is the same when sent again.
+//! Fuzzes messages of a cast, at a receiver and at a source: no panic; an accepted message is the same when sent again.
 #![no_main]
 
 use std::time::Duration;

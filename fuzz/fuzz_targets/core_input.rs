@@ -1,5 +1,5 @@
-//! Any sequence of datagrams, calls and waits at an established pair: no panic, nothing placed
-//! outside the receives posted and the regions exported, no growth beyond the limits.
+//! Fuzzes an established pair with datagrams, calls and waits in any order: no panic, nothing placed outside the posted
+//! receives and the exported regions, no growth beyond the limits.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Any records as packs and units at the receiving end of a copy: no panic, and nothing is made, changed or
-//! removed but below the directory received into.
+//! Fuzzes packs and units at the receiving end of a copy: no panic; nothing outside of the target directory is made,
+//! changed or removed.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Any datagrams at a gate and at an Initiator, among them honest ones with bits turned: no panic, no
-//! growth, no answer longer than three times the question, and an end that gets in has the client's keys.
+//! Fuzzes a gate and an Initiator with datagrams, among them honest ones with flipped bits: no panic, no growth, no
+//! answer longer than three times the question; an admitted end has the client's keys.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

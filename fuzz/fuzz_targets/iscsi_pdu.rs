@@ -1,5 +1,5 @@
-//! Any bytes as the PDUs of an iSCSI initiator that has logged in (or not, if the first byte is odd), in pieces, at a
-//! portal whose work is done late: no panic, no answer that is no PDU, no memory beyond the bounds.
+//! Fuzzes a portal whose work is done late with the PDUs of an iSCSI initiator, in pieces; it has logged in unless the
+//! first byte is odd. No panic, only valid PDUs as answers, no memory beyond the bounds.
 #![no_main]
 
 use std::sync::Arc;

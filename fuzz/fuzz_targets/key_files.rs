@@ -1,5 +1,5 @@
-//! Any text as a list of allowed keys, a file of known servers and a secret key: no panic, and a list gives
-//! nobody more than its lines say.
+//! Fuzzes lists of allowed keys, files of known servers, and secret keys: no panic, and no rights beyond those in the
+//! list.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Any bytes as what an NBD client says, whole and in pieces: no panic, the same events and answers, no request that is
-//! not refused beyond the end of the disk, no answers out of proportion.
+//! Fuzzes an NBD session with a client's bytes, whole and in pieces: no panic, the same events and answers for both, no
+//! accepted request beyond the end of the disk, no answers out of proportion.
 #![no_main]
 
 use zerolane_nbd::session::{Errno, Event, Export, Offence, Session};

@@ -1,4 +1,4 @@
-//! Any text as the one-time code by which hosts of a cast are called: no panic, and what is taken are eight digits in order.
+//! Fuzzes the one-time code by which a cast calls hosts: no panic; an accepted code is eight digits in order.
 #![no_main]
 
 use zerolane_handshake::Code;

@@ -1,6 +1,6 @@
-//! Two initiators that send any CDBs, parameter lists and task management functions, in any order, to a target whose
-//! transport takes its time: no panic, nothing read or written outside a unit or of a unit that may not be written,
-//! sense data that parse to the same, nothing taken of a capsule but all, and one end of every command.
+//! Fuzzes a slow target with CDBs, parameter lists and task management functions of two initiators, in any order. No
+//! panic, no access outside a unit or without permission, sense data that parse to the same, capsules taken as a whole,
+//! and one end of every command.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use zerolane_block::{
 
 const BYTES: u64 = 64 << 10;
 
-/// Memory that nothing is done outside of.
+/// The only memory that may change.
 #[derive(Debug)]
 struct Guarded {
     memory: MemoryStore,

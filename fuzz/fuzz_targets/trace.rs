@@ -1,5 +1,5 @@
-//! Any bytes as a capture, in files one behind the other: no panic, no more flows than are followed, and every packet is
-//! counted once.
+//! Fuzzes the replay of captures, in several files: no panic, no more flows than the limit, and every packet is counted
+//! once.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -30,7 +30,7 @@ fuzz_target!(|input: &[u8]| {
     let rules = &report.sum.rules;
     for tally in [
         &rules.pages,
-        &rules.pages_apart,
+        &rules.pages_per_stream,
         &rules.pairs,
         &rules.trains,
     ] {
@@ -39,7 +39,7 @@ fuzz_target!(|input: &[u8]| {
         assert!(tally.hit_bytes <= tally.bytes);
     }
     assert!(
-        rules.pages.hits <= rules.pages_apart.hits,
+        rules.pages.hits <= rules.pages_per_stream.hits,
         "others only spoil"
     );
 });

@@ -1,4 +1,4 @@
-//! Any Data datagram of frames: no panic, and what is accepted says the same when it is sent again.
+//! Fuzzes Data datagrams of frames: no panic; an accepted datagram has the same meaning when sent again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any datagram: no panic, and what is accepted says the same when it is sent again.
+//! Fuzzes datagrams: no panic; an accepted datagram has the same meaning when sent again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any pieces at an assembler of trains: no panic, a train lies in front of its header, and there is room for another.
+//! Fuzzes the assembler of trains with pieces: no panic, a train lies in front of its header, and room for another remains.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -16,7 +16,7 @@
 
 enum {
     EVENTS = 256,        /* taken in one call */
-    CONNECTING = 32,     /* connections begun and not established */
+    CONNECTING = 32,     /* connections started and not established */
     RESERVE = 32,        /* descriptors for other uses */
     SILENT_SECONDS = 20, /* without an event: a failure */
 };
@@ -135,7 +135,7 @@ static void ask_all(const char *address, unsigned count, uint64_t requests)
 {
     static zl_event events[EVENTS];
     struct client *clients = calloc(count, sizeof *clients);
-    unsigned begun = 0, answered = 0, closed = 0;
+    unsigned started = 0, answered = 0, closed = 0;
     zl_worker *worker;
     struct reply reply;
 
@@ -143,10 +143,10 @@ static void ask_all(const char *address, unsigned count, uint64_t requests)
         fail("no memory");
     check(zl_worker_new(&worker), "worker");
     while (closed < count) {
-        for (; begun < count && begun - answered < CONNECTING; begun++) {
+        for (; started < count && started - answered < CONNECTING; started++) {
             /* Requests posted before the connection is established wait. */
-            check(zl_worker_connect(worker, address, NULL, &clients[begun].id), "connect");
-            ask(worker, clients, begun);
+            check(zl_worker_connect(worker, address, NULL, &clients[started].id), "connect");
+            ask(worker, clients, started);
         }
         size_t there = next_events(worker, events);
         for (size_t n = 0; n < there; n++) {

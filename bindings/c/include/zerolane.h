@@ -2312,11 +2312,11 @@ enum zl_device_mode
     /**
      * By AF_XDP; the kernel copies each frame once more.
      */
-    ZL_DEVICE_COPIES = 1,
+    ZL_DEVICE_BYPASS_COPY = 1,
     /**
      * By AF_XDP; the driver reads and writes the memory itself.
      */
-    ZL_DEVICE_COPIES_NOTHING = 2,
+    ZL_DEVICE_BYPASS_ZERO_COPY = 2,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -2455,7 +2455,7 @@ typedef struct zl_account {
     /**
      * Of `bytes_sent`, bytes that the kernel sent without its own copy.
      */
-    uint64_t bytes_given;
+    uint64_t bytes_sent_zerocopy;
     /**
      * The lane: ZL_LANE_UDP, ZL_LANE_SHARED_MEMORY, ZL_LANE_ETHERNET or ZL_LANE_IP118.
      */

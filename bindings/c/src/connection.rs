@@ -239,7 +239,7 @@ pub struct zl_account {
     /// Receive buffer that the kernel granted, in bytes.
     pub receive_buffer: u64,
     /// Of `bytes_sent`, bytes that the kernel sent without its own copy.
-    pub bytes_given: u64,
+    pub bytes_sent_zerocopy: u64,
     /// The lane: ZL_LANE_UDP, ZL_LANE_SHARED_MEMORY, ZL_LANE_ETHERNET or ZL_LANE_IP118.
     pub lane: u64,
     /// 1: raw Ethernet frames come and leave by AF_XDP (zl_device_open); otherwise 0.
@@ -265,7 +265,7 @@ impl From<Account> for zl_account {
                 + account.rx_control_syscalls
                 + account.rx_empty_polls,
             receive_buffer: account.receive_buffer as u64,
-            bytes_given: account.bytes_given,
+            bytes_sent_zerocopy: account.bytes_sent_zerocopy,
             lane: zl_lane::from(account.lane) as u64,
             bypass: account.bypass.into(),
             direct_operations: account.direct_operations,

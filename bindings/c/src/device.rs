@@ -53,9 +53,9 @@ pub enum zl_device_mode {
     /// By packet sockets.
     ZL_DEVICE_PACKET_SOCKETS = 0,
     /// By AF_XDP; the kernel copies each frame once more.
-    ZL_DEVICE_COPIES = 1,
+    ZL_DEVICE_BYPASS_COPY = 1,
     /// By AF_XDP; the driver reads and writes the memory itself.
-    ZL_DEVICE_COPIES_NOTHING = 2,
+    ZL_DEVICE_BYPASS_ZERO_COPY = 2,
 }
 
 use zl_device_mode::*;
@@ -161,8 +161,8 @@ pub unsafe extern "C" fn zl_device_get_mode(device: *const zl_device, mode: *mut
         let device = &device.0;
         output.set(match (device.has_bypass(), device.is_zero_copy()) {
             (false, _) => ZL_DEVICE_PACKET_SOCKETS,
-            (true, false) => ZL_DEVICE_COPIES,
-            (true, true) => ZL_DEVICE_COPIES_NOTHING,
+            (true, false) => ZL_DEVICE_BYPASS_COPY,
+            (true, true) => ZL_DEVICE_BYPASS_ZERO_COPY,
         } as u32);
         Ok(zl_status::ZL_OK)
     })

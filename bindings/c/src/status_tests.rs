@@ -1,3 +1,4 @@
+//! Tests the text of the last error, and that each status has a text.
 #![allow(non_snake_case)]
 use super::*;
 

@@ -1,5 +1,5 @@
-//! What a C programmer does: install with the documented command, find the library with pkg-config,
-//! compile with all warnings as errors, run.
+//! Tests the library as a C programmer uses it: installs it with the documented command, finds it with pkg-config,
+//! compiles with all warnings as errors, and runs.
 #![allow(non_snake_case)]
 
 use netlab::netns::{self, Topology};

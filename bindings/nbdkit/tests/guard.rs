@@ -1,4 +1,4 @@
-//! Panics stay in the plugin.
+//! Tests that panics stay in the plugin.
 
 #![allow(non_snake_case)]
 #![allow(dead_code)] // The plugin uses the rest.

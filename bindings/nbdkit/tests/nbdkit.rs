@@ -1,4 +1,4 @@
-//! The plugin in nbdkit, opened by programs that were not made for it.
+//! Tests the plugin in nbdkit, with programs that were not written for it.
 
 #![allow(non_snake_case)]
 

@@ -13,7 +13,7 @@ pub(crate) struct Account {
     /// Payload bytes handed to the kernel.
     bytes_sent: u64,
     /// Of `bytes_sent`, bytes that the kernel sent without its own copy.
-    bytes_given: u64,
+    bytes_sent_zerocopy: u64,
     /// Datagrams handed to the kernel.
     datagrams_sent: u64,
     /// Datagrams taken from the kernel.
@@ -43,7 +43,7 @@ impl From<zerolane::counters::Account> for Account {
             bytes_placed: account.bytes_placed,
             bytes_moved: account.bytes_moved(),
             bytes_sent: account.bytes_sent,
-            bytes_given: account.bytes_given,
+            bytes_sent_zerocopy: account.bytes_sent_zerocopy,
             datagrams_sent: account.datagrams_sent,
             datagrams_received: account.datagrams_received,
             dropped_socket_buffer: account.dropped_socket_buffer,

@@ -65,7 +65,7 @@ impl State {
     /// Makes the peer wait while many completions are kept.
     fn tell_kept(&mut self) {
         if let Some(connection) = &mut self.connection {
-            connection.set_kept(self.kept.len());
+            connection.set_unprocessed(self.kept.len());
         }
     }
 

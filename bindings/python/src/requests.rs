@@ -246,7 +246,7 @@ impl Requests {
     fn _set_kept(&self, py: Python<'_>, kept: usize) {
         // The peer of a connection that is over does not wait.
         let _ = self.with(py, |connection| {
-            connection.set_kept(kept);
+            connection.set_unprocessed(kept);
             Ok(())
         });
     }

@@ -1,4 +1,4 @@
-"""Pairs of connections over loopback, content, and interrupts."""
+"""Makes pairs of connections over loopback, content, and interrupts."""
 
 import _thread
 import threading

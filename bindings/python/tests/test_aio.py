@@ -1,4 +1,4 @@
-"""Connections of an event loop."""
+"""Tests connections of an event loop."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Casts of a buffer to many: content, hosts that fail, what will not do, signals."""
+"""Tests casts of a buffer to many hosts: content, failing hosts, invalid arguments, signals."""
 
 import _thread
 import mmap

@@ -1,4 +1,4 @@
-"""The programs of docs/guide/python.md run: each block after those before it."""
+"""Tests that the programs of docs/guide/python.md run, each block after the earlier ones."""
 
 import pathlib
 import re

@@ -1,4 +1,4 @@
-"""The examples run."""
+"""Tests that the examples run."""
 
 import pathlib
 import subprocess

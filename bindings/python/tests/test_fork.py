@@ -1,4 +1,4 @@
-"""A child of fork: what it has of its parent's is refused, and its parent goes on."""
+"""Tests that a child of fork cannot use its parent's objects, and does not disturb the parent."""
 
 import subprocess
 import sys

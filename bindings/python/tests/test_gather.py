@@ -1,4 +1,4 @@
-"""Several buffers sent as one message: the content is looked at, and the buffers come back."""
+"""Tests several buffers sent as one message: the content, and the return of the buffers."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Remote memory: put, get, fetch-op, rights, revocation, messages, completion queues."""
+"""Tests remote memory: put, get, fetch-op, rights, revocation, messages, completion queues."""
 
 import mmap
 import select

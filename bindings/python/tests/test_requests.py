@@ -1,4 +1,4 @@
-"""What each request carries and returns: contexts, timeouts, batches, memory, names of before."""
+"""Tests contexts, timeouts, batches, memory and deprecated names of requests."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""The identities of the ends, the peers they speak to, and connections without protection."""
+"""Tests identities, trusted peers, and connections without protection."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Messages: content, buffers of every kind, errors, threads, signals."""
+"""Tests messages: content, buffers of every kind, errors, threads, signals."""
 
 import ctypes
 import mmap

@@ -1,4 +1,4 @@
-"""Workers: called by their user, and in threads of their own."""
+"""Tests workers that their user calls, and workers in their own threads."""
 
 import asyncio
 import ctypes

@@ -112,7 +112,7 @@ impl Soaker {
         // From here: a thread of this priority may wait long until it is its turn.
         let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
         set_thread_priority_and_policy(soaking.as_pthread_t(), ThreadPriority::Min, idle)
-            .map_err(|error| anyhow!("no thread of the least priority: {error}"))?;
+            .map_err(|error| anyhow!("cannot start a thread of the lowest priority: {error}"))?;
         Ok(soaker)
     }
 

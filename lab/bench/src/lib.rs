@@ -50,19 +50,19 @@ pub struct Args {
 enum Command {
     /// Memory to memory: the same buffers over Zerolane and over TCP
     Bulk(bulk::Args),
-    /// What two hosts move in a time, interval by interval: as iperf3 has it
+    /// Throughput between two hosts for a given time, by interval, as iperf3 shows it
     Flows(flows::Args),
-    /// From every source to every sink, by every protocol, with the CPU time it takes
+    /// Every source, sink and protocol, with CPU time
     Stream(stream::Args),
-    /// Many to one, one to many, and both at once
+    /// Many to one, one to many, and both directions at once
     Fan(fan::Args),
-    /// What each overhead costs, taken away one after the other
+    /// The cost of each overhead, removed one by one
     Ladder(ladder::Args),
-    /// How long a message takes, by size and way of waiting, and where that time goes
+    /// Latency of messages by size and way of waiting, and where the time goes
     Latency(latency::Args),
-    /// What single things cost on this machine: copies, system calls, trains
+    /// Unit costs on this machine: copies, system calls, trains
     Costs(unit_costs::Args),
-    /// What follows from that for bulk and stream, beside what is measured
+    /// Predictions for bulk and stream from unit costs, beside measurements
     Model(model::Args),
     /// Lossy links: every protocol over the same emulated link
     Loss(loss::Args),
@@ -72,13 +72,13 @@ enum Command {
     Incast(incast::Args),
     /// One Zerolane and one TCP flow on one bottleneck
     Share(share::Args),
-    /// Connections set up and torn down: how long it takes
+    /// Time to set up and close connections
     Handshake(handshake::Args),
-    /// Requests a second of many connections to a server of one thread
+    /// Requests per second of many connections to a single-threaded server
     Echo(echo::Args),
-    /// A transfer while its server is flooded, and while it is pelted with garbage itself
+    /// A transfer while its server is flooded and its connection gets garbage
     Siege(siege::Args),
-    /// Be the other machine of `bench flows --to`, `bench bulk --to` and their like
+    /// Serve `bench flows --to`, `bench bulk --to` and the like on another machine
     Serve(serve::Args),
     #[command(flatten)]
     Operations(operations::Command),

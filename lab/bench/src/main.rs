@@ -16,7 +16,7 @@ enum Command {
     Demo(demo::Args),
     /// Measure Zerolane against the kernel's TCP
     Bench(zerolane_bench::Args),
-    /// Run the papers' experiments, and write a page that shows them beside the papers' figures
+    /// Run the papers' experiments, and write a page that compares the results with the papers' figures
     Report(zerolane_report::Args),
     /// Make the manual pages and completions
     #[command(hide = true)]

@@ -141,9 +141,9 @@ fn take(samplers: &mut [Sampler]) -> usize {
 fn pauses(samplers: &mut [Sampler]) -> Result<Vec<f64>, Box<dyn Error>> {
     let mut pauses = Vec::new();
     switch(samplers, true)?;
-    let begun = Instant::now();
-    let mut last = begun;
-    while last - begun < LOOK {
+    let started = Instant::now();
+    let mut last = started;
+    while last - started < LOOK {
         let now = Instant::now();
         if now - last >= PAUSE_MIN {
             pauses.push((now - last).as_secs_f64());
@@ -180,13 +180,13 @@ fn goodput(samplers: &mut [Sampler], on: bool) -> Result<f64, Box<dyn Error>> {
     if on {
         switch(samplers, true)?;
     }
-    let (begun, before) = (Instant::now(), RECEIVED.load(Ordering::Relaxed));
+    let (started, before) = (Instant::now(), RECEIVED.load(Ordering::Relaxed));
     thread::sleep(TURN);
     if on {
         take(samplers);
     }
     let bytes = RECEIVED.load(Ordering::Relaxed) - before;
-    let seconds = begun.elapsed().as_secs_f64();
+    let seconds = started.elapsed().as_secs_f64();
     if on {
         switch(samplers, false)?;
     }

@@ -26,7 +26,7 @@ pub struct Activity {
     pub system_calls: Option<u64>,
     /// How often the program slept, which is how often it was woken. `None` for the whole machine.
     pub wake_ups: Option<u64>,
-    /// How often the program was interrupted by another that was to run. `None` for the whole machine.
+    /// How often another program preempted this one. `None` for the whole machine.
     pub preemptions: Option<u64>,
 }
 

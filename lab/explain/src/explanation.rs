@@ -95,7 +95,7 @@ pub struct CpuTime {
     pub others: f64,
     /// This process's: what explaining itself took.
     pub explaining: f64,
-    /// What is left: nothing was to do, or a virtual CPU did not run.
+    /// The rest: no work, or a virtual CPU that did not run.
     pub idle: f64,
 }
 
@@ -106,7 +106,7 @@ pub struct CauseTime {
     pub cause: Cause,
     /// CPU seconds.
     pub seconds: f64,
-    /// The share of the time that was to be explained, from 0 to 1.
+    /// The share of the time to explain, from 0 to 1.
     pub share: f64,
     /// CPU nanoseconds for each KiB carried, if there was any.
     pub ns_per_kib: Option<f64>,
@@ -119,7 +119,7 @@ pub struct Unexplained {
     pub symbol: String,
     /// CPU seconds.
     pub seconds: f64,
-    /// The share of the time that was to be explained, from 0 to 1.
+    /// The share of the time to explain, from 0 to 1.
     pub share: f64,
 }
 

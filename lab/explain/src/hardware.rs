@@ -65,7 +65,9 @@ impl Counting {
                 let data = counter.read_full();
                 let data = data.map_err(|why| format!("hardware counters: {why}"))?;
                 *read = count(&data).ok_or_else(|| {
-                    format!("hardware counters: others had those of CPU {cpu} all the time")
+                    format!(
+                        "hardware counters: other programs used those of CPU {cpu} all the time"
+                    )
                 })?;
             }
             let [cycles, instructions, cache_misses] = read;
@@ -101,7 +103,7 @@ fn scaled(count: u64, [enabled, running]: [u128; 2]) -> Option<u64> {
 fn refused(error: io::Error) -> String {
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::ENOENT | Errno::ENODEV | Errno::EOPNOTSUPP) => {
-            "the kernel knows none here; a virtual machine has them if its host passes them on"
+            "the kernel found none; a virtual machine has them only if its host passes them on"
                 .into()
         }
         _ => Refused::of(error).in_full(),

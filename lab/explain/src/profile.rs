@@ -24,7 +24,7 @@ const FURTHER: &str = "(further functions)";
 pub(crate) enum Owner {
     /// A process.
     Process(Kind),
-    /// No process was running, and nothing was to do.
+    /// No process was running, and there was no work.
     Idle,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Counts {
     pub(crate) copies: Copies,
     /// Folded stacks, if they were asked for.
     pub(crate) folded: HashMap<String, u64>,
-    /// Samples whose stack is not among them, for want of room.
+    /// Samples whose stack is not among them, for lack of room.
     pub(crate) not_folded: u64,
 }
 

@@ -16,7 +16,7 @@ pub(crate) enum Refused {
     /// The right is missing.
     #[error(
         "this process may not sample: kernel.perf_event_paranoid is {paranoid} and CAP_PERFMON is missing; run as \
-         root, or allow it to all by `sysctl -w kernel.perf_event_paranoid=0`"
+         root, or allow it for all users: `sysctl -w kernel.perf_event_paranoid=0`"
     )]
     Paranoid {
         /// What the setting is.
@@ -24,8 +24,8 @@ pub(crate) enum Refused {
     },
     /// The right is there, or nothing but the right is in the way, and still.
     #[error(
-        "this process may not sample, and kernel.perf_event_paranoid ({paranoid}) is not why: a container's or \
-         service's filter of system calls forbids perf_event_open"
+        "this process may not sample, and not because of kernel.perf_event_paranoid ({paranoid}): the system-call \
+         filter of a container or service forbids perf_event_open"
     )]
     Filtered {
         /// What the setting is.

@@ -95,8 +95,8 @@ impl Cause {
             Cause::Memory => ("memory", "memory management"),
             Cause::Spinning => ("spinning", "spinning"),
             Cause::Files => ("files", "files, page cache"),
-            Cause::Processes => ("processes", "making processes"),
-            Cause::Tracing => ("tracing", "being watched"),
+            Cause::Processes => ("processes", "process creation"),
+            Cause::Tracing => ("tracing", "explain itself"),
             Cause::Program => ("program", "the program's own code"),
             Cause::Idle => ("idle", "idle"),
         }

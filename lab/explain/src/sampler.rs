@@ -67,7 +67,7 @@ pub(crate) struct Samplers {
     /// `None`: they are the clock's.
     tick: Option<Tick>,
     frequency_hz: u64,
-    /// Records that the kernel could not write, for want of room.
+    /// Records that the kernel could not write, for lack of room.
     pub(crate) lost: u64,
     /// Samples that it took, those of other timers than the tick included.
     pub(crate) taken: u64,

@@ -38,7 +38,7 @@ impl Tick {
         let no = |words: &str| io::Error::new(io::ErrorKind::Unsupported, words);
         let function = format
             .field("function")
-            .ok_or_else(|| no("its record is another"))?;
+            .ok_or_else(|| no("its record has another format"))?;
         let symbols = fs::read_to_string("/proc/kallsyms")?;
         let handlers = addresses(&symbols, &HANDLERS);
         if handlers.is_empty() || addresses(&symbols, &ENTRIES).is_empty() {

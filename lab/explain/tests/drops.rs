@@ -363,10 +363,10 @@ fn call(to: SocketAddr) -> OwnedFd {
     let SocketAddr::V4(to) = to else {
         panic!("{to} is not of IPv4")
     };
-    let begun = connect(socket.as_raw_fd(), &SockaddrIn::from(to));
+    let started = connect(socket.as_raw_fd(), &SockaddrIn::from(to));
     assert!(
-        matches!(begun, Ok(()) | Err(Errno::EINPROGRESS)),
-        "{begun:?}"
+        matches!(started, Ok(()) | Err(Errno::EINPROGRESS)),
+        "{started:?}"
     );
     socket
 }

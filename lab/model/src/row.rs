@@ -29,7 +29,7 @@ impl Carrier {
     }
 }
 
-/// Where the sender has it from.
+/// The sender's source of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -39,7 +39,7 @@ pub enum Source {
     Read,
 }
 
-/// What the receiver does with it.
+/// What the receiver does with the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sink {

@@ -287,7 +287,7 @@ impl Drop for Guard {
     fn drop(&mut self) {
         if let Err(error) = name::remove(&self.name) {
             // This is the last chance to say that something was left behind.
-            eprintln!("netlab: namespace {} stays: {error}", self.name);
+            eprintln!("netlab: cannot remove namespace {}: {error}", self.name);
         }
     }
 }

@@ -180,7 +180,7 @@ impl Chart {
     pub fn table(&self) -> Table {
         let unit = &self.axis.unit;
         let mut table = Table::new(
-            &format!("{}, {unit}: median (least to most)", self.axis.label),
+            &format!("{}, {unit}: median (min to max)", self.axis.label),
             &[&self.over],
         );
         let names = self.series.iter().map(|it| it.name.clone());

@@ -17,7 +17,7 @@ pub fn sentences(results: &Results, sections: &[Section]) -> [String; 5] {
 fn missing(what: &str, run: &str, results: &Results) -> String {
     match results.get(run) {
         Err(why) => format!("{what} was not measured: {why}."),
-        Ok(_) => format!("{what} is not in what {run} printed."),
+        Ok(_) => format!("{what} is missing in the output of {run}."),
     }
 }
 
@@ -38,7 +38,7 @@ fn bulk(results: &Results) -> String {
     });
     let placed = placed.map_or_else(String::new, |it| {
         format!(
-            "; {} % of its payload came to its place without a copy in user space",
+            "; {} % of its payload reached its place without a copy in user space",
             digits(it * 100.0)
         )
     });
@@ -59,7 +59,7 @@ fn latency(sections: &[Section]) -> String {
     });
     let Some((category, own, tcp, udp)) = found else {
         let gap = section.and_then(|it| it.gaps.first());
-        let why = gap.map_or("not in what it printed", |it| it.why.as_str());
+        let why = gap.map_or("missing in its output", |it| it.why.as_str());
         return format!("One-way latency was not measured: {why}.");
     };
     let others: Vec<_> = [("TCP", tcp), ("bare UDP", udp)]
@@ -94,12 +94,12 @@ fn loss(sections: &[Section]) -> String {
     });
     let Some((own, classic, tcp)) = found else {
         let gap = section.and_then(|it| it.gaps.first());
-        let why = gap.map_or("not in what it printed", |it| it.why.as_str());
-        return format!("What losses cost was not measured: {why}.");
+        let why = gap.map_or("missing in its output", |it| it.why.as_str());
+        return format!("The cost of losses was not measured: {why}.");
     };
     format!(
-        "With 0.1 % of all packets lost over a link of 1 Gb/s, of the goodput {own} % is left, of TCP's {tcp} %, and {classic} % under \
-         the rule of the thesis, whose protocol kept 1.8 %."
+        "With 0.1 % of packets lost on a link of 1 Gb/s, Zerolane keeps {own} % of its goodput, TCP {tcp} %, and the \
+         thesis's rule {classic} %; the thesis's own protocol kept 1.8 %."
     )
 }
 
@@ -117,8 +117,8 @@ fn time(results: &Results) -> String {
     }
     let explained = found["explained_fraction"].as_f64().unwrap_or_default();
     format!(
-        "Of the CPU time of an encrypted transfer {} % is copying payload and {} % encryption, {} % is managing memory; {} % of all \
-         samples have a known cause.",
+        "An encrypted transfer spends {} % of its CPU time on copying payload, {} % on encryption and {} % on memory \
+         management; {} % of all samples have a known cause.",
         digits(share("payload_copy")),
         digits(share("encryption")),
         digits(share("memory")),
@@ -150,7 +150,7 @@ fn ladder_and_model(results: &Results) -> String {
         None => "; the model was not run".into(),
     };
     format!(
-        "Taking overheads away one after the other brings messages of {size} from {} to {} Gb/s{model}.",
+        "Removing overheads one by one raises messages of {size} from {} to {} Gb/s{model}.",
         digits(bottom),
         digits(top)
     )

@@ -44,16 +44,16 @@ use runner::store::{Stamp, Store};
 /// Arguments of `zerolane report`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Few short runs, in three minutes: to see how it looks. All takes half an hour
+    /// A few short runs, in three minutes instead of half an hour
     #[arg(long)]
     quick: bool,
-    /// Where the report goes, with the result of each run
+    /// Directory of the report and of the result of each run
     #[arg(long, value_name = "DIR", default_value = "zerolane-report")]
     out: PathBuf,
-    /// Go on with a report that was stopped; runs that failed are tried again
+    /// Continue a stopped report; failed runs are repeated
     #[arg(long)]
     resume: bool,
-    /// Do these runs only, separated by commas; the rest of the report is named as missing
+    /// Do only these runs, separated by commas; the report lists the others as missing
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     only: Vec<String>,
 }
@@ -93,13 +93,13 @@ pub struct Done {
 }
 
 impl Done {
-    /// The seconds with as many digits as say something.
+    /// The seconds with their significant digits.
     fn seconds_shown(&self) -> String {
         format!("{:.1}", self.seconds)
     }
 }
 
-/// What no machine like this one can show, whatever runs on it.
+/// What no machine like this one can show.
 const BEYOND: [(&str, &str); 4] = [
     (
         "network cards",
@@ -203,7 +203,7 @@ pub fn run(args: &Args) -> Result<()> {
     console::say(format_args!("\n{}", page.display()))
 }
 
-/// What tells one build of a version from another: its length, and when it was written.
+/// Identifies a build of a version: length and modification time of the program.
 fn build(program: &Path) -> Result<String> {
     let meta = program
         .metadata()

@@ -28,28 +28,28 @@ impl Error {
 const KINDS: [(&[u8], &str); 9] = [
     (
         b"\x1f\x8b",
-        "compressed by gzip: give it to `zcat` first, and `-` here",
+        "compressed by gzip: decompress it with `zcat`, and read `-` here",
     ),
     (
         b"\x28\xb5\x2f\xfd",
-        "compressed by zstd: give it to `zstdcat` first, and `-` here",
+        "compressed by zstd: decompress it with `zstdcat`, and read `-` here",
     ),
     (
         b"\xfd7zXZ\0",
-        "compressed by xz: give it to `xzcat` first, and `-` here",
+        "compressed by xz: decompress it with `xzcat`, and read `-` here",
     ),
     (
         b"BZh",
-        "compressed by bzip2: give it to `bzcat` first, and `-` here",
+        "compressed by bzip2: decompress it with `bzcat`, and read `-` here",
     ),
     (
         b"\x04\x22\x4d\x18",
-        "compressed by lz4: give it to `lz4cat` first, and `-` here",
+        "compressed by lz4: decompress it with `lz4cat`, and read `-` here",
     ),
     (b"PK\x03\x04", "a zip archive: unpack it first"),
     (
         b"snoop\0\0\0",
-        "a capture of snoop: make it pcap, with `editcap -F pcap`",
+        "a snoop capture: convert it with `editcap -F pcap`",
     ),
     (b"\x7fELF", "a program"),
     (b"<?xml", "XML"),

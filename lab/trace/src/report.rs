@@ -73,7 +73,7 @@ pub struct HostReport {
     /// Pages, in one list of descriptors.
     pub pages: Tally,
     /// Pages, with a list for each stream.
-    pub pages_apart: Tally,
+    pub pages_per_stream: Tally,
 }
 
 /// Flows that were folded together.
@@ -114,7 +114,7 @@ impl HostReport {
             large: host.seen.large,
             small: host.seen.small,
             pages: host.rules.pages,
-            pages_apart: host.rules.pages_apart,
+            pages_per_stream: host.rules.pages_per_stream,
         }
     }
 }

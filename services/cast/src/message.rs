@@ -96,7 +96,7 @@ pub struct Place {
     /// The nodes that take over from the source as coordinator, in order.
     pub successors: Vec<Contact>,
     /// Demoted: it has no successors, and others are served first.
-    pub apart: bool,
+    pub demoted: bool,
 }
 
 /// One message.
@@ -152,7 +152,7 @@ pub enum Message {
         /// Whether the same is wanted in return.
         answer: bool,
         /// Others come first.
-        apart: bool,
+        demoted: bool,
     },
     /// Send the digests from this chunk on.
     AskHashes {

@@ -73,14 +73,14 @@ fn message() -> impl Strategy<Value = Message> {
             vec(contact(), 0..4),
             any::<bool>()
         )
-            .prop_map(|(epoch, predecessors, helpers, apart)| {
+            .prop_map(|(epoch, predecessors, helpers, demoted)| {
                 let successors = helpers.clone();
                 Message::Place(Place {
                     epoch,
                     predecessors,
                     helpers,
                     successors,
-                    apart,
+                    demoted,
                 })
             }),
         (
@@ -98,12 +98,12 @@ fn message() -> impl Strategy<Value = Message> {
         vec(contact(), 0..4).prop_map(Message::Helpers),
         fault.prop_map(Message::Dismissed),
         Just(Message::Finished),
-        (hash, bitmap(), any::<bool>(), any::<bool>()).prop_map(|(root, has, answer, apart)| {
+        (hash, bitmap(), any::<bool>(), any::<bool>()).prop_map(|(root, has, answer, demoted)| {
             Message::Hello {
                 root,
                 has,
                 answer,
-                apart,
+                demoted,
             }
         }),
         (0..MAX_CHUNKS).prop_map(|first| Message::AskHashes { first }),
@@ -223,7 +223,7 @@ fn Message__the_largest_fits() {
         predecessors: contacts.iter().cloned().map(Some).collect(),
         helpers: contacts.clone(),
         successors: contacts,
-        apart: true,
+        demoted: true,
     });
     for message in [join, hashes, place] {
         assert_eq!(Message::parse(&message.encode()), Ok(message));

@@ -29,7 +29,7 @@ pub(crate) struct Topology {
     by_load: Loads,
     /// The same, by how many they have of both sorts.
     by_all: Loads,
-    /// By rack, how many nodes of others its nodes send to; those that are apart do not count.
+    /// By rack, how many nodes of others its nodes send to; demoted ones do not count.
     exits: BTreeMap<u32, usize>,
 }
 
@@ -68,18 +68,18 @@ struct Spot {
     predecessors: Vec<Option<NodeId>>,
     successors: Vec<Vec<NodeId>>,
     /// Without successors.
-    apart: bool,
-    /// How many of the successors are not apart.
+    demoted: bool,
+    /// How many of the successors are not demoted.
     load: usize,
 }
 
 impl Spot {
-    fn new(arity: usize, rack: u32, apart: bool) -> Spot {
+    fn new(arity: usize, rack: u32, demoted: bool) -> Spot {
         Spot {
             rack,
             predecessors: vec![None; arity],
             successors: vec![Vec::new(); arity],
-            apart,
+            demoted,
             load: 0,
         }
     }
@@ -196,21 +196,21 @@ impl Topology {
         feeds
     }
 
-    /// Adds a node that came late, below none of `not`; one that is apart gets no successors. The nodes that have another
+    /// Adds a node that came late, below none of `not`; a demoted one gets no successors. The nodes that have another
     /// predecessor now.
     pub(crate) fn attach(
         &mut self,
         id: NodeId,
         rack: u32,
-        apart: bool,
+        demoted: bool,
         not: &BTreeSet<NodeId>,
     ) -> Vec<NodeId> {
         let mut changed = Vec::new();
         if self.spots.contains_key(&id) {
             return changed;
         }
-        self.spots.insert(id, Spot::new(self.arity, rack, apart));
-        if !apart {
+        self.spots.insert(id, Spot::new(self.arity, rack, demoted));
+        if !demoted {
             self.may_have_successors(id);
         }
         let waiting = (0..self.arity).map(|stripe| (stripe, id, true));
@@ -228,7 +228,7 @@ impl Topology {
         let mut fed = nearby.filter(|it| self.depth(stripe, *it, id).is_some());
         fed.find_map(|above| {
             let mut below = self.spots[&above].successors[stripe].iter();
-            let far = below.find(|it| self.spots[it].rack != rack && !self.spots[it].apart);
+            let far = below.find(|it| self.spots[it].rack != rack && !self.spots[it].demoted);
             far.map(|it| (above, *it))
         })
     }
@@ -283,15 +283,15 @@ impl Topology {
     ) {
         let mut tried = 0;
         while let Some((stripe, id, displaces)) = waiting.pop_front() {
-            let apart = self.spots[&id].apart;
-            let near = (!apart).then(|| self.room_near(stripe, id, not));
+            let demoted = self.spots[&id].demoted;
+            let near = (!demoted).then(|| self.room_near(stripe, id, not));
             if let Some(found) = near.flatten() {
                 self.link(stripe, found, id);
                 tried = 0;
             } else if tried < waiting.len() {
                 waiting.push_back((stripe, id, displaces));
                 tried += 1;
-            } else if let Some(leaf) = (displaces && !apart)
+            } else if let Some(leaf) = (displaces && !demoted)
                 .then(|| self.leaf(stripe, id, not))
                 .flatten()
             {
@@ -398,7 +398,7 @@ impl Topology {
                 |stripe: usize| spot.successors[stripe].iter().map(move |it| (stripe, *it));
             let mut successors: Vec<(usize, NodeId)> = (0..self.arity)
                 .flat_map(of_stripe)
-                .filter(|it| !self.spots[&it.1].apart)
+                .filter(|it| !self.spots[&it.1].demoted)
                 .collect();
             // Those that pass it on to many would take them along.
             successors.sort_by_key(|(stripe, it)| self.spots[it].successors[*stripe].len());
@@ -425,7 +425,7 @@ impl Topology {
             return changed;
         }
         let mut entries: BTreeMap<(u32, usize), Vec<NodeId>> = BTreeMap::new();
-        for (id, spot) in self.spots.iter().filter(|it| !it.1.apart) {
+        for (id, spot) in self.spots.iter().filter(|it| !it.1.demoted) {
             for (stripe, above) in spot.predecessors.iter().enumerate() {
                 if above.is_some_and(|it| self.spots[&it].rack != spot.rack) {
                     entries.entry((spot.rack, stripe)).or_default().push(*id);
@@ -461,7 +461,7 @@ impl Topology {
             let above = self.predecessors(not).get(stripe).copied().flatten();
             self.unlink(stripe, id);
             // In a chain there is one place that fits; in trees another has room where the one above has none.
-            let near = above.filter(|it| !self.spots[it].apart && !out.contains(it));
+            let near = above.filter(|it| !self.spots[it].demoted && !out.contains(it));
             let near = near.filter(|it| self.arity == 1 || self.has_room(*it));
             let found = near.or_else(|| self.choose(stripe, id, &out));
             self.link(stripe, found.unwrap_or(not), id);
@@ -482,7 +482,7 @@ impl Topology {
 
     fn has_room(&self, id: NodeId) -> bool {
         let spot = self.spots.get(&id);
-        spot.is_some_and(|it| !it.apart && it.load < self.arity)
+        spot.is_some_and(|it| !it.demoted && it.load < self.arity)
     }
 
     /// The nodes of a rack, in order of their number of successors.
@@ -498,9 +498,9 @@ impl Topology {
     /// A node that may be above `id`: one with room, else the one with the fewest successors. The root is the last of
     /// these: what it sends late all get late.
     fn choose(&self, stripe: usize, id: NodeId, not: &BTreeSet<NodeId>) -> Option<NodeId> {
-        let (rack, apart) = (self.spots[&id].rack, self.spots[&id].apart);
-        let nodes = if apart { &self.by_all } else { &self.by_load };
-        if !apart && let Some(found) = self.find_room(stripe, id, not) {
+        let (rack, demoted) = (self.spots[&id].rack, self.spots[&id].demoted);
+        let nodes = if demoted { &self.by_all } else { &self.by_load };
+        if !demoted && let Some(found) = self.find_room(stripe, id, not) {
             return Some(found);
         }
         let possible = |it: &(usize, NodeId)| {
@@ -508,7 +508,7 @@ impl Topology {
             allowed && self.depth(stripe, it.1, id).is_some()
         };
         // A demoted node takes nothing from others, so its predecessor may as well be in its own rack.
-        let near = nodes.of_rack(rack).filter(|_| apart).find(possible);
+        let near = nodes.of_rack(rack).filter(|_| demoted).find(possible);
         let found = near.or_else(|| nodes.all.iter().copied().find(possible));
         found
             .map(|(_, id)| id)
@@ -531,7 +531,7 @@ impl Topology {
     fn link(&mut self, stripe: usize, predecessor: NodeId, id: NodeId) {
         let spot = self.spot(id);
         spot.predecessors[stripe] = Some(predecessor);
-        let counts = usize::from(!spot.apart);
+        let counts = usize::from(!spot.demoted);
         self.count_exit(self.spots[&predecessor].rack, id, true);
         self.change_load(predecessor, |it| {
             it.successors[stripe].push(id);
@@ -541,7 +541,7 @@ impl Topology {
 
     fn unlink(&mut self, stripe: usize, id: NodeId) {
         let spot = self.spot(id);
-        let counts = usize::from(!spot.apart);
+        let counts = usize::from(!spot.demoted);
         if let Some(predecessor) = spot.predecessors[stripe].take() {
             self.count_exit(self.spots[&predecessor].rack, id, false);
             self.change_load(predecessor, |it| {
@@ -554,7 +554,7 @@ impl Topology {
     /// A node of this rack begins or ceases to send to `id`.
     fn count_exit(&mut self, rack: u32, id: NodeId, begins: bool) {
         let spot = &self.spots[&id];
-        if spot.rack == rack || spot.apart {
+        if spot.rack == rack || spot.demoted {
             return;
         }
         let exits = self.exits.entry(rack).or_default();

@@ -31,11 +31,11 @@ fn check(topology: &Topology) -> (usize, usize) {
         }
         assert_eq!(
             topology.by_load.all.contains(&(spot.load, *id)),
-            !spot.apart
+            !spot.demoted
         );
         assert_eq!(
             topology.by_all.all.contains(&(spot.all(), *id)),
-            !spot.apart
+            !spot.demoted
         );
     }
     let loads = topology.spots.values().map(|it| it.load);

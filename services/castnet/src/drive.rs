@@ -61,7 +61,7 @@ pub(crate) struct Drive {
     pub(crate) words: BTreeMap<NodeId, Option<Word>>,
     endpoint: EndpointId,
     membership: Membership,
-    begun: Instant,
+    started: Instant,
     links: Links,
     memory: BTreeMap<u32, Chunk>,
     pool: Pool,
@@ -92,7 +92,7 @@ impl Drive {
         node: Node,
         membership: Membership,
         (store, name): (&Store, String),
-        begun: Instant,
+        started: Instant,
     ) -> Result<Drive, Error> {
         let jobs = Jobs::start(store, &worker.waker())?;
         let mut drive = Drive {
@@ -103,7 +103,7 @@ impl Drive {
             words: BTreeMap::new(),
             endpoint,
             membership,
-            begun,
+            started,
             links: Links::default(),
             memory: BTreeMap::new(),
             pool: Pool::new(0),
@@ -122,7 +122,7 @@ impl Drive {
 
     /// The time as the node counts it.
     pub(crate) fn now(&self) -> Duration {
-        self.begun.elapsed()
+        self.started.elapsed()
     }
 
     /// Whether the node started at least `time` ago.
@@ -180,8 +180,8 @@ impl Drive {
         let address = address_of(contact, self.membership.interface);
         let address = address.filter(|_| there.is_none());
         let dialed = address.and_then(|it| self.worker.connect(it, &options).ok());
-        let begun = Instant::now();
-        while let (Some(dialed), None, true) = (dialed, there, begun.elapsed() < most) {
+        let started = Instant::now();
+        while let (Some(dialed), None, true) = (dialed, there, started.elapsed() < most) {
             self.worker.wait(Some(Duration::from_millis(20)))?;
             while let Some(event) = self.worker.next_event() {
                 match event {
@@ -208,9 +208,9 @@ impl Drive {
         for connection in self.worker.connection_ids().collect::<Vec<_>>() {
             self.worker.close(connection);
         }
-        let begun = Instant::now();
+        let started = Instant::now();
         while self.worker.connections() > 0
-            && begun.elapsed() < owed.map_or(PARTING, |(_, most)| most.max(PARTING))
+            && started.elapsed() < owed.map_or(PARTING, |(_, most)| most.max(PARTING))
         {
             self.worker.wait(Some(Duration::from_millis(20)))?;
             while let Some(event) = self.worker.next_event() {

@@ -59,7 +59,7 @@ pub enum Error {
     Aborted(String),
     /// Chunks are lacking, and no node that can be reached has them.
     #[error(
-        "{lacking} chunks are missing, and nothing arrived for {seconds} s: no reachable node has them"
+        "no reachable node has the missing chunks ({lacking}): nothing arrived for {seconds} s"
     )]
     Stuck {
         /// How many; 0 if it is not known how many there are.
@@ -67,7 +67,7 @@ pub enum Error {
         /// For how long.
         seconds: u64,
     },
-    /// The command that was to read the content failed.
+    /// The command that reads the content failed.
     #[error("{0}")]
     Command(String),
     /// The user asked to stop.

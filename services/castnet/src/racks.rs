@@ -56,7 +56,7 @@ impl Racks {
             let (host, rack) = match words[..] {
                 [] => continue,
                 [host, rack] => (host, rack),
-                _ => return wrong(format!("not HOST RACK, but {} words", words.len())),
+                _ => return wrong("a line is 'HOST RACK'".into()),
             };
             let before = racks.insert(host.to_owned(), rack.to_owned());
             if let Some(before) = before.filter(|it| it != rack) {

@@ -257,7 +257,7 @@ impl Cast {
             false => listen(Ipv4Addr::UNSPECIFIED.into()),
         }?;
         let address = worker.endpoint(endpoint).expect("it listens").local_addr();
-        let begun = Instant::now();
+        let started = Instant::now();
         let contact = Contact {
             id: membership.id(),
             address: address_bytes(address),
@@ -278,7 +278,7 @@ impl Cast {
         let key = membership.identity.public();
         let secret = membership.secret;
         let store = (content.store(), content.name());
-        let drive = Drive::new(worker, endpoint, node, membership, store, begun)?;
+        let drive = Drive::new(worker, endpoint, node, membership, store, started)?;
         let mut hosts = std::mem::take(&mut self.hosts);
         // By the same key a host that is called again knows its source. For this cast alone, where the user named none.
         let own = Arc::new(Identity::from_secret(random()?));

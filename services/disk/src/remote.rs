@@ -7,7 +7,7 @@ use zerolane::Region;
 use zerolane_block::sense::{Code, Key};
 use zerolane_block::store::{BrokenMedium, Run, Store};
 
-use crate::initiator::{Done, Error, Queue, Request, Wrong};
+use crate::initiator::{DisplaySense, Done, Error, Queue, Request};
 
 /// The bytes of a unit opened by a [`Queue`]. Writes must be whole blocks of the unit.
 pub struct RemoteStore(Queue);
@@ -116,7 +116,7 @@ impl Store for RemoteStore {
         let Done { result, .. } = self.0.call(Request::CompareAndWrite { at, memory });
         Some(match result {
             Ok(()) => Ok(None),
-            Err(Error::Sense(Wrong(sense))) if sense.key == Key::Miscompare => {
+            Err(Error::Sense(DisplaySense(sense))) if sense.key == Key::Miscompare => {
                 Ok(Some(sense.information.unwrap_or(0)))
             }
             Err(error) => Err(self.io_error(error)),

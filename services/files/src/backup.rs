@@ -57,7 +57,7 @@ impl Backup {
 pub(crate) struct Backups {
     asked: Backup,
     /// `None`: backups stand beside the files.
-    apart: Option<Apart>,
+    tree: Option<BackupTree>,
     durable: bool,
     /// Backups made and not yet counted.
     made: AtomicU64,
@@ -65,7 +65,7 @@ pub(crate) struct Backups {
 
 /// A directory of backups.
 #[derive(Debug)]
-struct Apart {
+struct BackupTree {
     /// The deepest existing directory of its path, and the directories to be made below that.
     anchor: OwnedFd,
     missing: Vec<Vec<u8>>,
@@ -110,13 +110,15 @@ impl Backups {
         open: impl Fn(&RelativePath) -> Result<OwnedFd, Cause>,
     ) -> Result<Backups, (&'b [u8], Cause)> {
         backup.check()?;
-        let apart = match &backup.directory {
+        let tree = match &backup.directory {
             None => None,
-            Some(path) => Some(Apart::find(base, path, open).map_err(|cause| (&path[..], cause))?),
+            Some(path) => {
+                Some(BackupTree::find(base, path, open).map_err(|cause| (&path[..], cause))?)
+            }
         };
         Ok(Backups {
             asked: backup.clone(),
-            apart,
+            tree,
             durable,
             made: AtomicU64::new(0),
         })
@@ -143,7 +145,7 @@ impl Backups {
         above: &[u8],
         stays: bool,
     ) -> Result<(), Cause> {
-        let there = match self.apart.as_ref().map(|apart| apart.directory(above)) {
+        let there = match self.tree.as_ref().map(|tree| tree.directory(above)) {
             Some(there) => Some(there?),
             None => None,
         };
@@ -204,12 +206,12 @@ pub(crate) fn has_backup(kind: EntryKind) -> bool {
     matches!(kind, EntryKind::File | EntryKind::Link)
 }
 
-impl Apart {
+impl BackupTree {
     fn find(
         base: &OwnedFd,
         path: &[u8],
         open: impl Fn(&RelativePath) -> Result<OwnedFd, Cause>,
-    ) -> Result<Apart, Cause> {
+    ) -> Result<BackupTree, Cause> {
         let mut path = RelativePath::parse(path)?;
         let mut missing = Vec::new();
         let anchor = loop {
@@ -222,7 +224,7 @@ impl Apart {
             missing.insert(0, name.to_vec());
             path = above;
         };
-        Ok(Apart {
+        Ok(BackupTree {
             anchor,
             missing,
             base: fcntl_dupfd_cloexec(base, 0)?,

@@ -336,7 +336,7 @@ impl Client {
                 filter: self.filter.texts(),
                 digester: offer.clone(),
                 from: copying.reached.position,
-                begun: copying.reached.begun,
+                started: copying.reached.started,
             };
             let (mut connection, accepted) = self.ask(&request, copying, &options)?;
             let digester = offer.settle(accepted.algorithm)?;

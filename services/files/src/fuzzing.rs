@@ -47,7 +47,7 @@ pub fn messages(bytes: &[u8]) {
             }
             | Request::Fetch { source: path, .. }
             | Request::Read { source: path, .. } => std::slice::from_ref(path),
-            Request::Meet | Request::Decline | Request::Limit { .. } => &[],
+            Request::AskOffer | Request::Decline | Request::Limit { .. } => &[],
         };
         for path in paths {
             if let Ok(path) = RelativePath::parse(path) {

@@ -73,7 +73,7 @@ impl<'a> Copy<'a> {
             Client::Sends => Reached::default(),
             Client::Receives => Reached {
                 position: self.reached.position,
-                begun: self.reached.begun,
+                started: self.reached.started,
                 ..Reached::default()
             },
         };

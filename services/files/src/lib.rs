@@ -4,7 +4,7 @@
 //! the protocol and its guarantees; [`limits`] lists the limits.
 //!
 //! ```text
-//!        meet           two people who share a code: finds the peer, then runs a client and a server
+//!        by_code         two people who share a code: finds the peer, then runs a client and a server
 //!         |
 //!  client / server     opening: Request, Reply; share: the part of one of several connections
 //!         |
@@ -62,6 +62,7 @@
 
 mod attributes;
 mod backup;
+mod by_code;
 mod client;
 mod confine;
 mod digest;
@@ -82,7 +83,6 @@ mod links;
 mod local;
 mod location;
 mod mark;
-mod meet;
 mod message;
 mod modes;
 mod name;
@@ -108,6 +108,7 @@ mod target;
 mod temporary;
 mod umask;
 
+pub use by_code::{FoundSender, Invitation, Offer, SearchScope, TransferCode, TransferCodeError};
 pub use client::{Changes, Client, Entry, Listed};
 pub use confine::Confinement;
 pub use error::{Cause, Error, Failure, FilterError, Refusal};
@@ -115,7 +116,6 @@ pub use escape::escape;
 pub use filter::Filter;
 pub use local::open_stream;
 pub use location::{Host, Location, LocationError};
-pub use meet::{Invitation, Meeting, MeetingCode, MeetingCodeError, Offer, Whereabouts};
 pub use message::{
     Attributes, Backup, CopyOptions, EntryKind, ListOptions, Meta, OfferedEntry, Owner,
     RemoveOptions, Replace, Totals,
@@ -125,7 +125,9 @@ pub use observe::{Observer, Peer, Queued, ServerObserver, Spent, Verb};
 pub use rendezvous::{Answer, Call, LineError, Order, Ready};
 pub use server::{ServeOptions, Server};
 pub use stop::Stop;
-pub use sync::options::{Action, Change, Kept, SyncObserver, SyncOptions, SyncPaths, SyncTotals};
+pub use sync::options::{
+    Action, Change, NotDeleted, SyncObserver, SyncOptions, SyncPaths, SyncTotals,
+};
 
 #[cfg(test)]
 mod change_tests;

@@ -75,7 +75,7 @@ pub const FILE_BYTES: u64 = i64::MAX as u64;
 
 /// Steps of a sync, resumed after an outage, for which the receiver is asked what it has: one of them was in transit.
 /// It exceeds the depth of directories, each of which is a step; each large file among them costs a round trip.
-pub const BEGUN_STEPS: u64 = 2 * TREE_DEPTH as u64;
+pub const RESUMED_STEPS: u64 = 2 * TREE_DEPTH as u64;
 
 /// Longest name in bytes, as in Linux file systems (NAME_MAX).
 pub const NAME_BYTES: usize = 255;
@@ -99,7 +99,7 @@ pub const TREE_DEPTH: usize = 128;
 
 /// Failures that a client remembers of a copy over several connections, each of which may meet them: 8 MiB with
 /// [`MAX_CONNECTIONS`]. Further failures are reported, and counted, once for each connection that meets them.
-pub const TOLD_FAILURES: usize = 32 << 10;
+pub const REPORTED_FAILURES: usize = 32 << 10;
 
 /// Failures that wait for one Feedback message. At this number the receiver stops until the message is on its way.
 pub const FEEDBACK_FAILURES: usize = 32;
@@ -178,13 +178,13 @@ pub const ASKERS: usize = 64;
 
 /// Places that a receiver tries for one code. Each could be an attacker, who then has one guess at the code: all
 /// together one chance in six million.
-pub const MEETING_PLACES: usize = 16;
+pub const SENDER_PLACES: usize = 16;
 
 /// Most of these at one address, so that one host cannot keep the right one from being tried.
-pub const MEETING_PLACES_OF_HOST: usize = 4;
+pub const SENDER_PLACES_OF_HOST: usize = 4;
 
 /// Milliseconds for the key exchange with one place: the right one is on the same network.
-pub const MEETING_ANSWER_MILLISECONDS: u64 = 2000;
+pub const SENDER_ANSWER_MILLISECONDS: u64 = 2000;
 
 /// Bytes of the names listed in one offer, with [`ENTRY_OVERHEAD_BYTES`] each: as many as fit the message. Of the rest
 /// the offer gives the number.

@@ -42,7 +42,7 @@ pub(crate) enum Request {
         /// How far the previous connection came; the start, if there was none.
         from: Position,
         /// Steps that were begun on the previous connection.
-        begun: u64,
+        started: u64,
     },
     /// The server lists what these paths and patterns name, and the contents of directories among it.
     List {
@@ -80,7 +80,7 @@ pub(crate) enum Request {
         options: CopyOptions,
         digester: Digester,
         /// As in a Get.
-        begun: u64,
+        started: u64,
     },
     /// The server removes the files named by the steps that follow.
     Remove {
@@ -100,7 +100,7 @@ pub(crate) enum Request {
         allow_changing: bool,
     },
     /// From a client that proved the code: the server says what it offers.
-    Meet,
+    AskOffer,
     /// The client declines the offer.
     Decline,
     /// Before another request: the client's limit of payload, in bytes per second.
@@ -390,7 +390,7 @@ pub(crate) enum Record<'a> {
     Abandon { cause: Cause },
     /// The content is up to date, but permissions or time must change. `was`: their values when the content was
     /// compared, so that the change is not applied to another content.
-    Settle {
+    SetAttributes {
         #[serde(borrow)]
         name: &'a [u8],
         size: u64,
@@ -468,7 +468,7 @@ impl Record<'_> {
             Record::Reenter { meta, .. } | Record::Enter { meta, .. } => Some((meta, true)),
             Record::File { meta, .. }
             | Record::Open { meta, .. }
-            | Record::Settle { meta, .. }
+            | Record::SetAttributes { meta, .. }
             | Record::Same { meta, .. }
             | Record::Stream { meta, .. } => Some((meta, false)),
             _ => None,
@@ -487,7 +487,7 @@ impl Record<'_> {
             | Record::Link { meta, .. }
             | Record::File { meta, .. }
             | Record::Open { meta, .. }
-            | Record::Settle { meta, .. }
+            | Record::SetAttributes { meta, .. }
             | Record::HardLink { meta, .. }
             | Record::Same { meta, .. }
             | Record::Stream { meta, .. } => Some(meta),

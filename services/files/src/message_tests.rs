@@ -141,7 +141,7 @@ fn decode_opening__roundtrip_and_truncation() {
         filter: vec![b"- *.o".to_vec(), b":n .f".to_vec()],
         digester: Digester::fixed(),
         from: Position::default(),
-        begun: 7,
+        started: 7,
     };
     let bytes = encode_opening(&request).unwrap();
     assert_eq!(decode_opening::<Request>(&bytes).unwrap(), request);

@@ -35,7 +35,7 @@ pub trait Observer: Send + Sync {
     }
 
     /// A file was not copied because of the other end.
-    fn failed_there(&self, failure: &Failure) {
+    fn failed_remotely(&self, failure: &Failure) {
         self.failed(failure);
     }
 
@@ -57,7 +57,7 @@ pub trait Observer: Send + Sync {
 
     /// Reconnected, `outage` after the connection broke. Files with `bytes` bytes are done; the following files are
     /// reported again.
-    fn taken_up(&self, outage: Duration, bytes: u64) {
+    fn reconnected(&self, outage: Duration, bytes: u64) {
         let _ = (outage, bytes);
     }
 }
@@ -139,7 +139,7 @@ pub struct Queued {
 /// Receives the events of a server, from the threads of its connections. Every method is optional.
 pub trait ServerObserver: Sync {
     /// A client requests an operation on `paths`, which are bytes as the client sent them.
-    fn asked(&self, peer: &Peer, verb: Verb, paths: &[Vec<u8>]) {
+    fn requested(&self, peer: &Peer, verb: Verb, paths: &[Vec<u8>]) {
         let _ = (peer, verb, paths);
     }
 
@@ -166,12 +166,12 @@ pub trait ServerObserver: Sync {
     }
 
     /// These clients proved keys that are not on the list, and were refused; `more` others are not listed here.
-    fn not_let_in(&self, clients: &[Peer], more: u64) {
+    fn untrusted(&self, clients: &[Peer], more: u64) {
         let _ = (clients, more);
     }
 
     /// A connected client was refused because of `why`.
-    fn turned_away(&self, peer: &Peer, why: &Refusal) {
+    fn refused(&self, peer: &Peer, why: &Refusal) {
         let _ = (peer, why);
     }
 
@@ -206,9 +206,9 @@ impl ServerObserver for () {}
 
 /// Reports to both, in order.
 impl<A: ServerObserver, B: ServerObserver> ServerObserver for (A, B) {
-    fn asked(&self, peer: &Peer, verb: Verb, paths: &[Vec<u8>]) {
-        self.0.asked(peer, verb, paths);
-        self.1.asked(peer, verb, paths);
+    fn requested(&self, peer: &Peer, verb: Verb, paths: &[Vec<u8>]) {
+        self.0.requested(peer, verb, paths);
+        self.1.requested(peer, verb, paths);
     }
 
     fn unauthenticated(&self, gate: Option<&GateCounters>, listener: &ListenerCounters) {
@@ -231,14 +231,14 @@ impl<A: ServerObserver, B: ServerObserver> ServerObserver for (A, B) {
         self.1.list_changed(news);
     }
 
-    fn not_let_in(&self, clients: &[Peer], more: u64) {
-        self.0.not_let_in(clients, more);
-        self.1.not_let_in(clients, more);
+    fn untrusted(&self, clients: &[Peer], more: u64) {
+        self.0.untrusted(clients, more);
+        self.1.untrusted(clients, more);
     }
 
-    fn turned_away(&self, peer: &Peer, why: &Refusal) {
-        self.0.turned_away(peer, why);
-        self.1.turned_away(peer, why);
+    fn refused(&self, peer: &Peer, why: &Refusal) {
+        self.0.refused(peer, why);
+        self.1.refused(peer, why);
     }
 
     fn wrong_code(&self, left: u32) {

@@ -87,7 +87,7 @@ fn complete(
     stop: &Stop,
     patience: Duration,
 ) -> Result<Completion, Error> {
-    let (begun, before) = (Instant::now(), payload(connection));
+    let (started, before) = (Instant::now(), payload(connection));
     loop {
         if let Some(completion) = connection.wait(Some(LOOK))? {
             if let Err(error) = &completion.result {
@@ -97,7 +97,7 @@ fn complete(
         }
         stop.check()?;
         let moved = payload(connection) - before;
-        if begun.elapsed() > patience + Duration::from_secs(moved / MESSAGE_RATE) {
+        if started.elapsed() > patience + Duration::from_secs(moved / MESSAGE_RATE) {
             return Err(Error::Stalled);
         }
     }

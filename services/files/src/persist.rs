@@ -36,7 +36,7 @@ struct Outage {
     mark: (u64, u64, u64),
     tries: u32,
     /// Whether a connection was accepted meanwhile.
-    taken_up: bool,
+    reconnected: bool,
 }
 
 impl<'a> Copying<'a> {
@@ -100,10 +100,10 @@ impl<'a> Copying<'a> {
             // The server's system was restarted: data that was not synced may be lost.
             self.reached.restart();
         }
-        if let Some(outage) = self.outage.as_mut().filter(|it| !it.taken_up) {
-            outage.taken_up = true;
+        if let Some(outage) = self.outage.as_mut().filter(|it| !it.reconnected) {
+            outage.reconnected = true;
             let bytes = self.reached.totals.bytes;
-            self.observer.taken_up(outage.since.elapsed(), bytes);
+            self.observer.reconnected(outage.since.elapsed(), bytes);
         }
     }
 
@@ -114,12 +114,12 @@ impl<'a> Copying<'a> {
         if self.outage.as_ref().is_none_or(|outage| mark > outage.mark) {
             self.outage = None;
         }
-        let first = self.outage.as_ref().is_none_or(|outage| outage.taken_up);
+        let first = self.outage.as_ref().is_none_or(|outage| outage.reconnected);
         let outage = self.outage.get_or_insert(Outage {
             since: now,
             mark,
             tries: 0,
-            taken_up: false,
+            reconnected: false,
         });
         let left = self.patience.saturating_sub(outage.since.elapsed());
         if left.is_zero() {
@@ -132,7 +132,7 @@ impl<'a> Copying<'a> {
             });
         }
         if first {
-            outage.taken_up = false;
+            outage.reconnected = false;
             self.observer.interrupted(&why, left);
         }
         self.observer.waiting(left);

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 #[derive(Default)]
 struct Told {
     interrupted: AtomicU32,
-    taken_up: AtomicU32,
+    reconnected: AtomicU32,
 }
 
 impl Observer for Told {
@@ -19,8 +19,8 @@ impl Observer for Told {
         assert!(!left.is_zero());
         self.interrupted.fetch_add(1, Relaxed);
     }
-    fn taken_up(&self, _outage: Duration, _bytes: u64) {
-        self.taken_up.fetch_add(1, Relaxed);
+    fn reconnected(&self, _outage: Duration, _bytes: u64) {
+        self.reconnected.fetch_add(1, Relaxed);
     }
 }
 
@@ -59,7 +59,7 @@ fn run__goes_on_until_all_is_copied() {
     assert!(outcome.is_ok());
     assert_eq!(tries, 4);
     assert_eq!(told.interrupted.load(Relaxed), 2);
-    assert_eq!(told.taken_up.load(Relaxed), 2);
+    assert_eq!(told.reconnected.load(Relaxed), 2);
 }
 
 #[test]

@@ -11,7 +11,7 @@ pub(crate) struct Reached {
     /// The totals of these steps.
     pub(crate) totals: Totals,
     /// Steps that the sender has begun: those between `position` and there may be done, too.
-    pub(crate) begun: u64,
+    pub(crate) started: u64,
     /// Units of the file in transit.
     pub(crate) units: u64,
     /// How often the copy was restarted because the walk differed.
@@ -22,7 +22,7 @@ impl Reached {
     /// Discards the progress, although many files may be in place.
     pub(crate) fn restart(&mut self) {
         *self = Reached {
-            begun: u64::MAX,
+            started: u64::MAX,
             restarts: self.restarts + 1,
             ..Reached::default()
         };

@@ -324,7 +324,7 @@ fn serve__client_that_asks_and_goes_away() {
 struct Told(std::sync::mpsc::Sender<(PublicKey, Result<(), Error>)>);
 
 impl ServerObserver for Told {
-    fn asked(&self, peer: &Peer, _: Verb, _: &[Vec<u8>]) {
+    fn requested(&self, peer: &Peer, _: Verb, _: &[Vec<u8>]) {
         self.0.send((peer.key.unwrap(), Ok(()))).unwrap();
     }
 

@@ -24,11 +24,11 @@ const READ_BYTES: usize = 256 << 10;
 
 /// An event of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum ServerEvent {
     /// An initiator has connected.
-    Came(SocketAddr),
+    Connected(SocketAddr),
     /// It is gone.
-    Left(SocketAddr),
+    Disconnected(SocketAddr),
     /// It was cut off.
     CutOff(SocketAddr, Offence),
     /// There are too many: this one was closed at once.
@@ -144,7 +144,11 @@ impl Server {
     ///
     /// # Errors
     /// The listening socket failed.
-    pub fn serve(&self, stop: impl AsFd, tell: impl Fn(News) + Send + Sync) -> io::Result<()> {
+    pub fn serve(
+        &self,
+        stop: impl AsFd,
+        tell: impl Fn(ServerEvent) + Send + Sync,
+    ) -> io::Result<()> {
         thread::scope(|scope| {
             for _ in 0..self.threads {
                 scope.spawn(|| work(&self.shared));
@@ -206,7 +210,7 @@ impl Server {
         scope: &'scope Scope<'scope, '_>,
         stream: TcpStream,
         from: SocketAddr,
-        tell: &'scope (impl Fn(News) + Send + Sync),
+        tell: &'scope (impl Fn(ServerEvent) + Send + Sync),
     ) {
         let Ok(address) = prepare(&stream) else {
             return;
@@ -219,7 +223,7 @@ impl Server {
         let mut state = self.shared.state();
         let Some(peer) = state.portal.connect(&address.to_string()) else {
             drop(state);
-            return tell(News::Full(from));
+            return tell(ServerEvent::Full(from));
         };
         let outlet = Outlet {
             news: Arc::clone(&news),
@@ -228,7 +232,7 @@ impl Server {
         };
         state.outlets.insert(peer, outlet);
         drop(state);
-        tell(News::Came(from));
+        tell(ServerEvent::Connected(from));
         let (shared, own) = (&self.shared, Arc::clone(&news));
         scope.spawn(move || write(shared, peer, writing, &own));
         scope.spawn(move || {
@@ -240,7 +244,9 @@ impl Server {
             state.outlets.remove(&peer);
             news.notify_all();
             drop(state);
-            tell(offence.map_or(News::Left(from), |it| News::CutOff(from, it)));
+            tell(offence.map_or(ServerEvent::Disconnected(from), |it| {
+                ServerEvent::CutOff(from, it)
+            }));
         });
     }
 }

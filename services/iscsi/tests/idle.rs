@@ -50,7 +50,7 @@ fn server__of_an_initiator_that_asks_for_nothing_sleeps() {
         }
     };
     assert!(matches!(answer, AnswerBody::Login { status: 0, .. }));
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut before = sleeps();
     loop {
         thread::sleep(Duration::from_secs(1));
@@ -58,7 +58,7 @@ fn server__of_an_initiator_that_asks_for_nothing_sleeps() {
         if now == before {
             break;
         }
-        assert!(begun.elapsed() < Duration::from_secs(30), "it wakes");
+        assert!(started.elapsed() < Duration::from_secs(30), "it wakes");
         before = now;
     }
     drop(door);

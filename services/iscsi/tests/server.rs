@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use support::portal;
-use zerolane_iscsi::server::{News, Server};
+use zerolane_iscsi::server::{Server, ServerEvent};
 
 #[test]
 fn server__takes_all_that_connect_at_once() {
@@ -22,7 +22,7 @@ fn server__takes_all_that_connect_at_once() {
     let (came, (stopped, stop)) = (AtomicUsize::new(0), pipe().unwrap());
     let stop = Mutex::new(Some(stop));
     let tell = |news| {
-        let is_one = matches!(news, News::Came(_));
+        let is_one = matches!(news, ServerEvent::Connected(_));
         if is_one && came.fetch_add(1, Ordering::Relaxed) + 1 == CLIENTS {
             // Its end is readable.
             *stop.lock().unwrap() = None;

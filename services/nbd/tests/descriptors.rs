@@ -13,7 +13,7 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use zerolane_nbd::server::News;
+use zerolane_nbd::server::ServerEvent;
 
 use lab::Lab;
 use raw::{READ, Raw, WRITE};
@@ -27,7 +27,10 @@ fn door__without_a_descriptor_serves_on_and_takes_the_client_later() {
     let lab = Lab::new(false);
     let mut first = Raw::new(&lab.door.socket);
     assert_eq!(first.call(WRITE, 0, 4096, &[7; 4096]).error, 0);
-    assert_eq!(lab.door.news.recv_timeout(PATIENCE), Ok(News::Came));
+    assert_eq!(
+        lab.door.news.recv_timeout(PATIENCE),
+        Ok(ServerEvent::Connected)
+    );
     let before = getrlimit(Resource::Nofile);
     let next = File::open("/dev/null").unwrap().as_raw_fd();
     let scarce = Rlimit {
@@ -44,7 +47,10 @@ fn door__without_a_descriptor_serves_on_and_takes_the_client_later() {
     // Nor has the door, while nothing is asked of it, ended for it.
     assert!(lab.door.news.recv_timeout(Duration::from_secs(1)).is_err());
     setrlimit(Resource::Nofile, before).unwrap();
-    assert_eq!(lab.door.news.recv_timeout(PATIENCE), Ok(News::Came));
+    assert_eq!(
+        lab.door.news.recv_timeout(PATIENCE),
+        Ok(ServerEvent::Connected)
+    );
     let mut greeting = [0; 18];
     second.stream.read_exact(&mut greeting).unwrap();
     assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");

@@ -9,7 +9,8 @@ use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
 use zerolane::Options;
 use zerolane::lanes::{
-    Neighbour, Reach, is_ethernet, look, look_ethernet, look_ip118, neighbours, resolve_host,
+    Neighbour, Reach, is_ethernet, max_ethernet_datagram, max_ip118_datagram, neighbours,
+    probe_shared_memory, resolve_host,
 };
 use zerolane::options::{DeviceOptions, EthernetAddress, EthernetDevice, LaneChoice};
 use zerolane_files::limits::DEFAULT_PORT;
@@ -198,7 +199,7 @@ impl Raw {
 
 impl Ethernet {
     fn at(address: SocketAddr) -> Ethernet {
-        let mut ethernet = Raw::of(look_ethernet(address));
+        let mut ethernet = Raw::of(max_ethernet_datagram(address));
         ethernet.af_xdp = ethernet.possible.then(|| AfXdp::at(address));
         Ethernet {
             address: address_shown(address, LaneChoice::Ethernet),
@@ -252,7 +253,7 @@ struct SharedMemory {
 
 impl Found {
     fn at(address: SocketAddr) -> Found {
-        let shm = match look(address, &Options::default()) {
+        let shm = match probe_shared_memory(address, &Options::default()) {
             Ok(Reach { reads, is_read }) => SharedMemory {
                 possible: true,
                 why_not: None,
@@ -271,7 +272,7 @@ impl Found {
                 false => LaneName::Udp,
             },
             shm,
-            ip118: Raw::of(look_ip118(address)),
+            ip118: Raw::of(max_ip118_datagram(address)),
         }
     }
 }

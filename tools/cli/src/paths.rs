@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use zerolane::counters::NoPath;
-use zerolane::lanes::look_ethernet;
+use zerolane::lanes::max_ethernet_datagram;
 use zerolane::options::{MAX_PATHS, PathAddresses, PathThreads};
 
 use crate::exit::Exit;
@@ -73,7 +73,7 @@ impl PathArgs {
         );
         for path in &self.links {
             if let Some(peer) = path.ethernet_peer() {
-                look_ethernet(peer).with_context(|| format!("--path {path}"))?;
+                max_ethernet_datagram(peer).with_context(|| format!("--path {path}"))?;
             }
             let &PathAddresses::Udp { local, peer } = path else {
                 continue;

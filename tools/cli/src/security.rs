@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow};
 
 use zerolane::Security;
 use zerolane::failure::{CloseReason, Reason};
-use zerolane::keys::{self, Access, AllowFile, HostTrust, KnownHosts, Meeting, identity};
+use zerolane::keys::{self, Access, AllowFile, HostKeyCheck, HostTrust, KnownHosts, identity};
 use zerolane::lanes;
 use zerolane::options::{NeighbourName, Profile, Profiles, RendezvousName};
 use zerolane::security::{Code, Identity, Mode, PublicKey};
@@ -383,9 +383,9 @@ impl Caution {
                 console::note("WARNING: plain: what was sent could be read and changed by others.");
             }
         }
-        if let Some(Meeting::First { key, kept }) = self.trust.meeting() {
+        if let Some(HostKeyCheck::First { key, saved }) = self.trust.key_check() {
             let host = &self.host;
-            console::note(match kept {
+            console::note(match saved {
                 true => format!("First contact with {host}: its key {key} is remembered."),
                 false => format!("First contact with {host}: its key {key} cannot be remembered."),
             });
@@ -406,15 +406,15 @@ impl Caution {
 
     fn advice(&self, why: Option<&zerolane::Error>) -> Option<String> {
         let host = &self.host;
-        if let Some(Meeting::Changed { known, shown }) = self.trust.meeting() {
+        if let Some(HostKeyCheck::Changed { known, presented }) = self.trust.key_check() {
             if self.key_named {
                 return Some(format!(
-                    "{host} has the key {shown}, and --server-key names {known} (or server-key in a configuration file). If that was not mistyped, \
+                    "{host} has the key {presented}, and --server-key names {known} (or server-key in a configuration file). If that was not mistyped, \
                      another program is listening in its place"
                 ));
             }
             return Some(format!(
-                "WARNING: {host} IS NOT WHO IT WAS. Its key was {known} and now is {shown}. Another \
+                "WARNING: {host} IS NOT WHO IT WAS. Its key was {known} and now is {presented}. Another \
                  program may be listening in its place. If you know that it has a new key: \
                  `zerolane keys forget {host}`"
             ));
@@ -539,7 +539,10 @@ pub(crate) fn listed(given: Option<PathBuf>, own: Option<PublicKey>) -> Result<(
 /// Reports that the list of keys changed.
 pub(crate) fn tell_news(news: Result<usize, String>) {
     console::note(match news {
-        Ok(count) => format!("The list of keys was read again: {count} may connect."),
+        Ok(count) => {
+            let keys = console::counted(count, "key");
+            format!("The list of keys was read again: {keys} may connect.")
+        }
         Err(why) => {
             format!("WARNING: the list of keys stays as it was, because it cannot be used: {why}")
         }

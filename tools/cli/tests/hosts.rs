@@ -119,7 +119,7 @@ fn cp_of_client_while(change: impl FnOnce(&Topology, Pid)) -> Option<u64> {
     );
     assert_eq!(fs::read_dir(place("share")).unwrap().count(), 1);
     let summary: serde_json::Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
-    Some(summary["taken_up"].as_u64().unwrap())
+    Some(summary["reconnected"].as_u64().unwrap())
 }
 
 /// Longer than the idle timeout of 15 s plus the delay of its checks.
@@ -167,7 +167,7 @@ fn cp__address_of_the_client_changed() {
 #[test]
 #[ignore = "depends on the clock: .ci/run runs it alone"]
 fn cp__both_interfaces_down_for_longer_than_a_connection_lives() {
-    let taken_up = cp_while(|hosts| {
+    let reconnected = cp_while(|hosts| {
         for up in [false, true] {
             for side in Side::BOTH {
                 hosts.set_link_up(side, up).unwrap();
@@ -177,19 +177,19 @@ fn cp__both_interfaces_down_for_longer_than_a_connection_lives() {
             }
         }
     });
-    assert!(taken_up.is_none_or(|times| times > 0), "{taken_up:?}");
+    assert!(reconnected.is_none_or(|times| times > 0), "{reconnected:?}");
 }
 
 /// Like a laptop with a closed lid: the clock runs on, and the client answers nothing.
 #[test]
 #[ignore = "depends on the clock: .ci/run runs it alone"]
 fn cp__client_asleep_for_longer_than_a_connection_lives() {
-    let taken_up = cp_of_client_while(|_, client| {
+    let reconnected = cp_of_client_while(|_, client| {
         kill(client, Signal::SIGSTOP).unwrap();
         std::thread::sleep(LONGER_THAN_A_CONNECTION);
         kill(client, Signal::SIGCONT).unwrap();
     });
-    assert!(taken_up.is_none_or(|times| times > 0), "{taken_up:?}");
+    assert!(reconnected.is_none_or(|times| times > 0), "{reconnected:?}");
 }
 
 /// The time that an outage of 20 s in the middle adds to a copy, beyond those 20 s.
@@ -200,7 +200,7 @@ fn cp__an_outage_of_20_s_costs_2_s_more_at_most() {
     const MORE: Duration = Duration::from_secs(2);
     let timed = |outage: Duration| {
         let started = Instant::now();
-        let taken_up = cp_while(|hosts| {
+        let reconnected = cp_while(|hosts| {
             let set = |up| {
                 for side in Side::BOTH {
                     hosts.set_link_up(side, up).unwrap();
@@ -212,17 +212,18 @@ fn cp__an_outage_of_20_s_costs_2_s_more_at_most() {
                 set(true);
             }
         })?;
-        Some((started.elapsed(), taken_up))
+        Some((started.elapsed(), reconnected))
     };
     // Measured again, in case this machine held it up.
     let in_time = (0..3).any(|_| {
-        let (Some((without, _)), Some((with, taken_up))) = (timed(Duration::ZERO), timed(OUTAGE))
+        let (Some((without, _)), Some((with, reconnected))) =
+            (timed(Duration::ZERO), timed(OUTAGE))
         else {
             return true;
         };
         let lost = with.saturating_sub(without + OUTAGE);
         println!("{without:?} without, {with:?} with the outage: {lost:?} lost");
-        assert!(taken_up > 0);
+        assert!(reconnected > 0);
         lost <= MORE
     });
     assert!(in_time);

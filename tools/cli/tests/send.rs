@@ -106,7 +106,7 @@ fn send__two_hosts_and_an_outage_in_the_middle() {
     assert!(child.try_wait().unwrap().is_none(), "over too early");
     hosts.set_link_up(Side::A, true).unwrap();
     let summary = summary(child);
-    assert_eq!(summary["taken_up"], 1, "{summary}");
+    assert_eq!(summary["reconnected"], 1, "{summary}");
     assert!(fs::read(to.join("file")).unwrap() == content(1, 64 << 20));
     assert!(sender.0.wait().unwrap().success());
 }

@@ -273,7 +273,7 @@ impl Context {
 
     /// As [`Context::send_end`], but not before the message of number `follows` was executed.
     pub(crate) fn send_end_behind(&mut self, end: End, follows: Option<u32>) {
-        self.counters.forgotten += self.endings.push(self.now, end, follows);
+        self.counters.records_dropped += self.endings.push(self.now, end, follows);
         self.timers.set_earlier(Timer::Answers, self.now);
         self.owe(Debt::Peer);
     }

@@ -65,7 +65,7 @@ pub struct Counters {
     /// Trains received, whatever their outcome.
     pub trains_received: u64,
     /// Trains with a missing or wrong part. Their payload is asked for again.
-    pub trains_spoiled: u64,
+    pub trains_broken: u64,
     /// Control operations sent.
     pub control_sent: u64,
     /// Control operations received.
@@ -77,7 +77,7 @@ pub struct Counters {
     /// Payload that came unrequested after later payload: the path reordered it.
     pub reordered: u64,
     /// Payload that was asked for again and came too early to be the repair.
-    pub asked_in_vain: u64,
+    pub spurious_requests: u64,
     /// Transfers of this end whose payload left with its announcement.
     pub eager_sent: u64,
     /// Transfers of the peer whose payload came with its announcement and was accepted.
@@ -87,22 +87,22 @@ pub struct Counters {
     /// Blocks granted before their Transfers were announced.
     pub granted_in_advance: u64,
     /// Datagrams received that the path had marked "congestion experienced".
-    pub marked: u64,
+    pub ecn_marked: u64,
     /// Datagrams received that were ECN-capable, marked ones included.
-    pub capable: u64,
+    pub ecn_capable: u64,
     /// Address changes of the peer or of this end.
-    pub moves: u64,
+    pub migrations: u64,
     /// Paths that stopped answering, so that other paths took over their payload.
     pub paths_lost: u64,
     /// Waits for payload or for an answer that expired.
     pub timeouts: u64,
     /// Times that announced payload was not granted because of [`MAX_LIVE_BLOCKS`](crate::limits::MAX_LIVE_BLOCKS), or
     /// because other connections receive too.
-    pub grants_held: u64,
+    pub grants_deferred: u64,
     /// Records dropped for lack of room: of overtaken payload ([`MAX_OVERTAKEN`](crate::limits::MAX_OVERTAKEN)), of
     /// bursts in flight ([`MAX_FLIGHT`](crate::limits::MAX_FLIGHT)) and of Transfers ended
     /// ([`MAX_ENDINGS`](crate::limits::MAX_ENDINGS)). The outcome of those is found out later.
-    pub forgotten: u64,
+    pub records_dropped: u64,
     drops: [u64; DropReason::ALL.len()],
 }
 

@@ -208,7 +208,7 @@ fn fill_endings(attack: &mut Attack) {
         assert!(attack.victim.revoke(attack.now, handle));
         attack.drain();
     }
-    assert!(attack.victim.counters().forgotten > 0);
+    assert!(attack.victim.counters().records_dropped > 0);
     attack.grants.clear();
     attack.report("Ends unconfirmed");
 }
@@ -251,7 +251,7 @@ fn fill_blocks(attack: &mut Attack) {
         fragment(attack, &grant);
     }
     assert_eq!(attack.grants.len(), MAX_REMEMBERED_BLOCKS, "all granted");
-    assert!(attack.victim.counters().forgotten as usize > MAX_OVERTAKEN);
+    assert!(attack.victim.counters().records_dropped as usize > MAX_OVERTAKEN);
     attack.report("gaps of the live Blocks, and what was overtaken");
 }
 

@@ -41,8 +41,8 @@ pub(crate) fn respond(
     ephemeral: &[u8; 32],
     key: u32,
 ) -> Result<Answered, Option<Reason>> {
-    let begun = noise::begin(Role::Responder, credentials, frame, *ephemeral);
-    let mut state = begun.map_err(|_| None)?;
+    let started = noise::begin(Role::Responder, credentials, frame, *ephemeral);
+    let mut state = started.map_err(|_| None)?;
     let mut payload = [0; MAX_HANDSHAKE];
     let len = state.read_message(hello, &mut payload).map_err(|_| None)?;
     let (offer, share) = payload[..len]

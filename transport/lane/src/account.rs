@@ -22,7 +22,7 @@ pub enum MoveCause {
     /// It was sealed, and opened in the lane's own memory (one copy, by design). This happens to payload for a mapped
     /// file. It also happens to payload for exported memory if the cipher cannot work on memory that others may access
     /// meanwhile, or if a datagram failed to open recently.
-    OpenedApart,
+    OpenedOutOfPlace,
     /// It came with its announcement, so no forecast could name its place (one copy, by design). In strict mode an end
     /// asks its peer to send no such payload.
     Eager,
@@ -41,7 +41,7 @@ impl MoveCause {
         MoveCause::Pattern,
         MoveCause::Unexpected,
         MoveCause::Unannounced,
-        MoveCause::OpenedApart,
+        MoveCause::OpenedOutOfPlace,
         MoveCause::Eager,
         MoveCause::Held,
         MoveCause::Ring,
@@ -90,7 +90,7 @@ pub struct Account {
     /// Payload bytes handed to the kernel.
     pub bytes_sent: u64,
     /// Of [`Account::bytes_sent`], the bytes that the kernel sent from where they lay, without its own copy.
-    pub bytes_given: u64,
+    pub bytes_sent_zerocopy: u64,
     /// Datagrams handed to the kernel.
     pub datagrams_sent: u64,
     /// Datagrams taken from the kernel.
@@ -141,7 +141,7 @@ pub struct Account {
     pub ring_fault: Option<RingFault>,
     /// Records of shared memory that the peer had revoked by the time their payload was copied. The payload was
     /// discarded.
-    pub dropped_void: u64,
+    pub dropped_revoked: u64,
     /// Puts, gets and atomic operations that this end carried out in its mapping of the peer's memory, without the
     /// peer's CPU.
     pub direct_operations: u64,

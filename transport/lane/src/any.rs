@@ -170,8 +170,8 @@ impl AnyLane {
                 *undecided = None;
                 return received;
             }
-            Err(LaneError::Gone) => NoSharedMemory::TurnedAway,
-            Ok(_) if fallback.is_late(turn.now) && lane.leave() => NoSharedMemory::NotLetIn,
+            Err(LaneError::Gone) => NoSharedMemory::Rejected,
+            Ok(_) if fallback.is_late(turn.now) && lane.leave() => NoSharedMemory::NotAdmitted,
             _ => return received,
         };
         let lane = fallback.go(lane.peer_addr(), turn);

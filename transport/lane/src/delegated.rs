@@ -31,10 +31,10 @@ pub(crate) fn delegate() -> (DelegatedAccess, Recall) {
 impl DelegatedAccess {
     /// Begins the access. False if the owner ended it first.
     pub(crate) fn begin(&self) -> bool {
-        let begun = self
-            .0
-            .compare_exchange(WAITS, UNDER_WAY, Ordering::Acquire, Ordering::Relaxed);
-        begun.is_ok()
+        let started =
+            self.0
+                .compare_exchange(WAITS, UNDER_WAY, Ordering::Acquire, Ordering::Relaxed);
+        started.is_ok()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reads socket errors that an ICMP message may have caused. Anybody can forge one, so none ends a connection by
+//! Reads socket errors that an ICMP message may have caused. Anyone can forge one, so none ends a connection by
 //! itself.
 
 use std::io;

@@ -72,11 +72,11 @@ pub use driver::{
 };
 pub use ethernet::{
     DeviceOptions, EthernetAddress, EthernetDevice, EthernetLane, Neighbour, NeighbourName,
-    NoBypass, NoEthernet, NoXdp, XdpCounters, driver_statistics, is_ethernet, look_ethernet,
-    neighbours, resolve, resolve_host,
+    NoBypass, NoEthernet, NoXdp, XdpCounters, driver_statistics, is_ethernet,
+    max_ethernet_datagram, neighbours, resolve, resolve_host,
 };
 pub use exported::{ExportedRegion, Exporting};
-pub use ip::{IpLane, NoIp118, look_ip118};
+pub use ip::{IpLane, NoIp118, max_ip118_datagram};
 pub use lane_error::LaneError;
 pub use listener::{Accept, Listener, ListenerCounters, Untrusted};
 pub use memory::{Access, Memory, Owner, Region, SharedRegion};
@@ -86,7 +86,10 @@ pub use process::Process;
 pub use registry::Registry;
 pub use scheduler::Scheduler;
 pub use security::{Mode, Security, random};
-pub use shm::{BadRendezvousName, NoSharedMemory, Reach, RendezvousName, RingFault, ShmLane, look};
+pub use shm::{
+    BadRendezvousName, NoSharedMemory, Reach, RendezvousName, RingFault, ShmLane,
+    probe_shared_memory,
+};
 pub use submissions::Submissions;
 pub use waker::Waker;
 pub use zerolane_core::{

@@ -57,7 +57,8 @@ impl Default for PathAddresses {
 }
 
 impl PathAddresses {
-    /// The peer's address of a path over raw Ethernet, in the form that [`look_ethernet`](crate::look_ethernet) takes.
+    /// The peer's address of a path over raw Ethernet, in the form that
+    /// [`max_ethernet_datagram`](crate::max_ethernet_datagram) takes.
     pub fn ethernet_peer(&self) -> Option<SocketAddr> {
         match *self {
             PathAddresses::Udp { .. } => None,

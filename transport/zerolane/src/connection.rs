@@ -50,7 +50,7 @@ pub struct Connection {
     pub(crate) vectored: Vectored,
     /// The queue that receives the completions, and this connection's tag in it.
     queue: Option<(CompletionQueue, u64)>,
-    /// Completions that the program took and has not processed: see [`Connection::set_kept`].
+    /// Completions that the program took and has not processed: see [`Connection::set_unprocessed`].
     unread_external: usize,
     /// Completions that a worker keeps for handles.
     unread_of_handles: usize,
@@ -502,22 +502,22 @@ impl Connection {
     ///         break;
     ///     }
     ///     kept.push_back(completion.value);
-    ///     connection.set_kept(kept.len());
+    ///     connection.set_unprocessed(kept.len());
     /// }
     /// while let Some(number) = kept.pop_front() {
-    ///     connection.set_kept(kept.len());
+    ///     connection.set_unprocessed(kept.len());
     ///     assert!(number < 3);
     /// }
     /// connection.close()?;
     /// client.join().unwrap()?;
     /// # Ok::<(), zerolane::Error>(())
     /// ```
-    pub fn set_kept(&mut self, kept: usize) {
-        self.unread_external = kept;
+    pub fn set_unprocessed(&mut self, unprocessed: usize) {
+        self.unread_external = unprocessed;
         self.report_unread();
     }
 
-    /// Sets how many completions a worker keeps for handles, in addition to [`Connection::set_kept`].
+    /// Sets how many completions a worker keeps for handles, in addition to [`Connection::set_unprocessed`].
     pub(crate) fn set_unread_of_handles(&mut self, unread: usize) {
         self.unread_of_handles = unread;
         self.report_unread();

@@ -105,8 +105,8 @@ pub mod failure {
 /// The available lanes to a host, and parsing of host names and addresses.
 pub mod lanes {
     pub use zerolane_lane::{
-        Neighbour, Reach, is_ethernet, look, look_ethernet, look_ip118, neighbours, resolve,
-        resolve_host,
+        Neighbour, Reach, is_ethernet, max_ethernet_datagram, max_ip118_datagram, neighbours,
+        probe_shared_memory, resolve, resolve_host,
     };
     pub use zerolane_wire::discovery::is_neighbour_name;
 }

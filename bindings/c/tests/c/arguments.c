@@ -1,5 +1,5 @@
-/* Null and bad arguments give codes and text, everywhere; a wake ends no request, and memory of a refused one is the
-   caller's. Run by tests/install.rs. */
+/* Tests that all functions refuse null and bad arguments with a code and a text, that a wake ends no request, and that
+   the memory of a refused request stays the caller's. Run by tests/install.rs. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "pair.h"

@@ -1,5 +1,5 @@
-/* A worker in a thread of its own: memory served while its owner makes no call, handles that any thread posts to. Run
-   by tests/install.rs. */
+/* Tests a worker in its own thread: it serves memory while its owner makes no call, and any thread posts to its
+   handles. Run by tests/install.rs. */
 #include "expect.h"
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Delivery modes: what wakes zl_wait, what zl_poll finds, what is held back. One thread drives both ends. Run by
-   tests/install.rs. */
+/* Tests delivery modes: which completions wake zl_wait, which zl_poll finds, and which are held back. One thread drives
+   both ends. Run by tests/install.rs. */
 #include "pair.h"
 #include <pthread.h>
 #include <stdio.h>

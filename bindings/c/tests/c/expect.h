@@ -1,4 +1,4 @@
-/* What a test expects: else it ends, and says what is not so. */
+/* Checks what a test expects: otherwise prints it and ends. */
 #ifndef EXPECT_H
 #define EXPECT_H
 

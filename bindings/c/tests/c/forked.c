@@ -1,5 +1,5 @@
-/* A child of fork has copies of handles, which stay its parent's: what it asks of them fails in words, what it frees says nothing
-   to peers. Run by tests/install.rs. */
+/* Tests a child of fork with copies of its parent's handles: calls fail with a text, and freeing them sends nothing to
+   peers. Run by tests/install.rs. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "pair.h"

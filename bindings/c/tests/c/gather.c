@@ -1,4 +1,4 @@
-/* Sends and messages of several parts of memory: the payload is looked at byte by byte. Completions of a queue in
+/* Tests sends and messages from several pieces of memory, byte by byte, and completions of a queue in
    batches. Run by tests/install.rs. */
 #define _DEFAULT_SOURCE
 

@@ -1,4 +1,4 @@
-/* What carries a connection. */
+/* Tests the lanes of connections. */
 #define _GNU_SOURCE
 
 #include "expect.h"

@@ -1,4 +1,4 @@
-/* Two connections joined on loopback. */
+/* Makes two connections joined on loopback. */
 #ifndef PAIR_H
 #define PAIR_H
 

@@ -1,4 +1,4 @@
-/* The names of before, which go with the next release: each does what it did. Run by tests/install.rs. */
+/* Tests deprecated names, which the next release removes: each still works. Run by tests/install.rs. */
 #include <stdlib.h>
 #include <string.h>
 #include <zerolane.h>

@@ -1,4 +1,4 @@
-/* Keys, trust and plain connections; run by tests/install.rs with a directory of its own. */
+/* Tests keys, trust and plain connections. Run by tests/install.rs with its own directory. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "expect.h"

@@ -1,5 +1,5 @@
-/* What a request carries: context, no report of success, a time; completions in batches; regions asked for by name
-   without waiting; and how the structures lie in memory. Run by tests/install.rs. */
+/* Tests contexts, unsignalled requests and timeouts; completions in batches; opening regions by name without waiting;
+   and the layout of the structures. Run by tests/install.rs. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "pair.h"

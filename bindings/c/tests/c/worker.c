@@ -1,5 +1,5 @@
-/* A worker that its program calls: endpoints and connections in one loop, events in batches, handles to post to, an
-   event loop of the program's own. One thread has both ends. Run by tests/install.rs. */
+/* Tests a worker that its program calls: endpoints and connections in one loop, events in batches, handles to post to,
+   and the program's own event loop. One thread has both ends. Run by tests/install.rs. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "expect.h"

@@ -34,7 +34,7 @@ pub(crate) fn server() -> Result<ServerConfig> {
         .with_protocol_versions(&[&TLS13])?
         .with_no_client_auth()
         .with_single_cert(vec![made.cert.der().clone()], key.into())?;
-    // Nobody comes again.
+    // No client resumes a session.
     config.send_tls13_tickets = 0;
     Ok(config)
 }

@@ -70,18 +70,17 @@ fn allowed() -> Option<String> {
 fn explain(error: ErrorKind, name: &str, allowed: Option<&str>) -> String {
     match (error, allowed) {
         (ErrorKind::NotFound, _) => format!(
-            "this kernel does not have TCP congestion control {name:?}; what it has: \
-             sysctl net.ipv4.tcp_available_congestion_control; \
-             if it is a module, as root: modprobe tcp_{name}"
+            "this kernel does not have TCP congestion control {name:?}: `sysctl \
+             net.ipv4.tcp_available_congestion_control` lists those it has; to load a module, as root: modprobe \
+             tcp_{name}"
         ),
         (ErrorKind::PermissionDenied, Some(allowed)) => format!(
-            "this user may not choose TCP congestion control {name:?}, but may choose one of: {allowed}; \
-             to allow it to all, as root: \
-             sysctl -w net.ipv4.tcp_allowed_congestion_control=\"{allowed} {name}\""
+            "this user may not choose TCP congestion control {name:?}, only one of: {allowed}; to allow it for all \
+             users, as root: sysctl -w net.ipv4.tcp_allowed_congestion_control=\"{allowed} {name}\""
         ),
         (ErrorKind::PermissionDenied, None) => format!(
-            "this user may not choose TCP congestion control {name:?}; what all users may: \
-             sysctl net.ipv4.tcp_allowed_congestion_control"
+            "this user may not choose TCP congestion control {name:?}: `sysctl \
+             net.ipv4.tcp_allowed_congestion_control` lists those allowed"
         ),
         _ => format!("TCP congestion control {name:?} cannot be chosen"),
     }

@@ -69,7 +69,7 @@ impl Part<'_> {
 
     /// Where the file is, or its copy goes.
     pub(super) fn path(&self, file: &FileCopy) -> Result<PathBuf> {
-        let directory = self.files.context("this end has no files")?;
+        let directory = self.files.context("this end has no directory for files")?;
         Ok(directory.join(&file.name))
     }
 

@@ -34,11 +34,11 @@ impl Contender for Program {
     }
 
     fn listen(&self, _: IpAddr, _: &Job) -> Result<Box<dyn Listener>> {
-        bail!("{} is no end of ours", self.program())
+        bail!("{} is not an end of this benchmark", self.program())
     }
 
     fn initiate(&self, _: SocketAddr, _: &mut Part<'_>) -> Result<Vec<Measured>> {
-        bail!("{} is no end of ours", self.program())
+        bail!("{} is not an end of this benchmark", self.program())
     }
 }
 
@@ -128,7 +128,7 @@ impl Program {
             Program::Ucx => ucx_measured(job, said),
             Program::Libfabric => libfabric_measured(said),
         }
-        .with_context(|| format!("{} said {said:?}", self.program()))
+        .with_context(|| format!("{} printed {said:?}", self.program()))
     }
 }
 

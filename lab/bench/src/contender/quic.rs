@@ -68,7 +68,7 @@ impl Contender for Quic {
     fn able(&self, job: &Job) -> Result<(), String> {
         match job.work {
             Work::Laps(_) | Work::File(_) => Ok(()),
-            _ => Err("QUIC carries a buffer or a file, one way".into()),
+            _ => Err("QUIC carries only a buffer or a file, in one direction".into()),
         }
     }
 
@@ -103,7 +103,7 @@ impl Listener for Listening {
         let token = part.job.token;
         let mut waiting = Some(*self);
         stream::respond(part, || {
-            let listening = waiting.take().context("one connection alone")?;
+            let listening = waiting.take().context("only one connection at a time")?;
             Connection::accept(listening, token)
         })
     }
@@ -135,7 +135,7 @@ impl Connection {
             recv.read_exact(&mut told).await?;
             ensure!(
                 told == token.to_le_bytes(),
-                "the sender does not know the token"
+                "the sender has the wrong token"
             );
             anyhow::Ok((connection, send, recv))
         })?;
@@ -201,7 +201,7 @@ impl Stream for Connection {
         if self.here.is_empty() {
             let mut fresh: [Bytes; CHUNKS] = std::array::from_fn(|_| Bytes::new());
             let count = self.runtime.block_on(self.recv.read_chunks(&mut fresh))?;
-            let count = count.context("the peer closed the stream in the middle")?;
+            let count = count.context("the peer closed the stream before its end")?;
             self.here.extend(fresh.into_iter().take(count));
         }
         let mut filled = 0;

@@ -13,12 +13,12 @@ use crate::content::pattern::{Pattern, WORD};
 use crate::content::stage::Stage;
 use crate::job::source_sink::{LINE, Sink, Source, SourceSink};
 
-/// The pattern of such a job: the same in every lap, for it may be in a file.
+/// The pattern of such a job: the same in every lap, because it may be in a file.
 pub(crate) fn pattern(job: &SourceSink) -> Pattern {
     job.laps().pattern().fixed()
 }
 
-/// A file that is nowhere but in memory.
+/// A file that exists only in memory.
 pub(crate) fn file_in_memory(bytes: usize) -> Result<File> {
     let file = memfd_create("content", MFdFlags::MFD_CLOEXEC).context("no file in memory")?;
     let file = File::from(file);
@@ -26,13 +26,13 @@ pub(crate) fn file_in_memory(bytes: usize) -> Result<File> {
     Ok(file)
 }
 
-/// Makes `buffer` what is sent in every lap.
+/// Fills `buffer` with the content of every lap.
 fn write(pattern: &Pattern, buffer: &mut [u8]) {
     pattern.fill(buffer);
     pattern.stamp(buffer, 0, 0);
 }
 
-/// Such a file and its mapping, with the content of a pattern.
+/// Such a file, filled with a pattern, and its mapping.
 pub(crate) fn filled_file(pattern: &Pattern, bytes: usize) -> Result<(File, Region)> {
     let file = file_in_memory(bytes)?;
     let mut mapping = Region::map_file(&file, 0, bytes, Access::Write)?;
@@ -42,13 +42,13 @@ pub(crate) fn filled_file(pattern: &Pattern, bytes: usize) -> Result<(File, Regi
 
 /// The sender's side.
 pub(crate) struct FromSource {
-    /// What is read, if that is the source.
+    /// The file to read, if that is the source.
     file: Option<File>,
     reads: u64,
 }
 
 impl FromSource {
-    /// The side, and the memory from which it is sent: `memory`, or in place of it a file's mapping. That of `sendfile`
+    /// The side, and the memory to send from: `memory`, or instead a file's mapping. That of `sendfile`
     /// is filled.
     pub(crate) fn new(job: &SourceSink, mut memory: Region) -> Result<(FromSource, Region)> {
         let (pattern, bytes) = (pattern(job), memory.len());
@@ -71,7 +71,7 @@ impl Stage for FromSource {
         if let Some(file) = &self.file {
             self.reads += 1;
             let read = file.read_exact_at(piece, base as u64);
-            read.context("the file is shorter than it was")?;
+            read.context("the file was truncated")?;
         }
         Ok(())
     }
@@ -88,11 +88,11 @@ impl Stage for FromSource {
 /// The receiver's side.
 pub(crate) struct ToSink {
     job: SourceSink,
-    /// Of the words that were looked at.
+    /// The sum of the words that were read.
     sum: u64,
     file: Option<File>,
     writes: u64,
-    /// Where it is copied to.
+    /// The destination of the copy.
     copy: Vec<u8>,
 }
 
@@ -116,7 +116,7 @@ impl ToSink {
         })
     }
 
-    /// Fails unless the sum is that of what was sent in all laps, and the file or the copy what was sent last.
+    /// Fails unless the sum is that of all laps, and the file or the copy equals the last lap.
     pub(crate) fn check(&self) -> Result<()> {
         let (pattern, buffer) = (pattern(&self.job), self.job.laps().buffer);
         let all_of = |bytes: &[u8]| {
@@ -136,11 +136,11 @@ impl ToSink {
         let is_right = self.sum == expected;
         let checked = is_right
             .then_some(())
-            .context("the sum of what came is wrong");
+            .context("the checksum of the received data is wrong");
         checked.context(Exit::Corrupt)
     }
 
-    /// Of the words of `bytes`, whole lines, that this sink looks at.
+    /// The sum of those words of `bytes`, whole lines, that this sink reads.
     fn sum_of(&self, bytes: &[u8]) -> u64 {
         let every = match self.job.sink {
             Sink::None | Sink::Copy | Sink::File => return 0,
@@ -164,7 +164,7 @@ impl Stage for ToSink {
         if let Some(file) = &self.file {
             self.writes += 1;
             let written = file.write_all_at(piece, base as u64);
-            return written.context("writing what came");
+            return written.context("writing received data");
         }
         if !self.copy.is_empty() {
             self.copy[base..base + piece.len()].copy_from_slice(piece);
@@ -191,7 +191,7 @@ mod tests {
     use crate::job::source_sink::tests::JOB;
     use clap::ValueEnum;
 
-    /// What `sink` says of laps that came as they were sent from `source`, but for what `spoil` does.
+    /// The verdict of `sink` on laps from `source` that only `spoil` changed.
     fn came(source: Source, sink: Sink, spoil: impl Fn(&mut [u8])) -> Result<()> {
         let job = SourceSink {
             source,

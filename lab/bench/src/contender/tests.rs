@@ -26,7 +26,7 @@ use crate::measured::times::Quantiles;
 
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Those that carry buffers and files.
+/// The contenders that carry buffers and files.
 const CARRIERS: [Name; 6] = [
     Name::Tcp,
     Name::Unix,
@@ -36,7 +36,7 @@ const CARRIERS: [Name; 6] = [
     Name::ZerolanePlain,
 ];
 
-/// Those that carry buffers.
+/// The contenders that carry buffers.
 fn carriers_of_laps() -> impl Iterator<Item = Name> {
     let lenders = [Name::TcpSplice, Name::TcpSendfile];
     CARRIERS.into_iter().chain(lenders)
@@ -65,7 +65,7 @@ fn job(contender: Name, work: Work) -> Job {
     }
 }
 
-/// Does what `act` says as an end with `files`.
+/// Runs `act` as an end with `files`.
 fn as_end<T>(job: &Job, files: Option<&Path>, act: impl FnOnce(&mut Part<'_>) -> T) -> T {
     act(&mut Part {
         job,
@@ -83,7 +83,7 @@ fn initiate(to: SocketAddr, job: &Job, files: Option<&Path>) -> Result<Vec<Measu
 
 type Both = (Vec<Result<Vec<Measured>>>, Result<Vec<Measured>>);
 
-/// All ends; the initiators have a job each, and the responder one.
+/// All ends: each initiator has a job, and the responder one.
 fn ends(initiators: &[&Job], responder: &Job, files: Option<[&Path; 2]>) -> Both {
     let (tell, told) = mpsc::channel();
     thread::scope(|scope| {
@@ -194,7 +194,7 @@ fn laps__wrong_bytes_are_corrupt() {
     }
 }
 
-/// With buffers that many laps of fit into the sockets: what they lend is not changed while it is on its way.
+/// Uses buffers of which many laps fit into the sockets: lent memory must not change in flight.
 #[test]
 fn laps__of_little_memory_that_is_lent_are_right() {
     let laps = Laps {
@@ -298,7 +298,7 @@ const FLOWS: Flows = Flows {
     seed: 3,
 };
 
-/// What is received in flows whose times and samples are so many times those of [`FLOWS`].
+/// The results of flows whose times and samples are `times` times those of [`FLOWS`].
 fn received(name: Name, reverse: bool, times: u64) -> Vec<Measured> {
     let flows = Flows {
         reverse,
@@ -375,7 +375,7 @@ fn flows__wrong_bytes_are_corrupt() {
     }
 }
 
-/// By every contender that can do it, from every source to every sink.
+/// Runs every possible contender from every source to every sink.
 fn from_sources_to_sinks(work: SourceSink) -> Vec<Job> {
     let (mut jobs, sources, sinks) = (Vec::new(), Source::value_variants(), Sink::value_variants());
     for name in [
@@ -404,7 +404,7 @@ fn from_sources_to_sinks(work: SourceSink) -> Vec<Job> {
     jobs
 }
 
-/// A job of several laps in pieces that are no whole number of datagrams.
+/// A job of several laps in pieces that do not fill whole datagrams.
 const SOURCE_SINK: SourceSink = SourceSink {
     piece: 200 * 64,
     ..source_sink::tests::JOB
@@ -471,7 +471,7 @@ fn source_sink__wrong_bytes_are_corrupt() {
     }
 }
 
-/// The operations of a test, of each size, in every way of waiting, by every contender that does them.
+/// Runs the operations of a test at each size, in every way of waiting, by every contender that supports them.
 fn operations_of(test: Test, sizes: &[usize]) -> Vec<Job> {
     let mut jobs = Vec::new();
     for name in [Name::Udp, Name::Tcp, Name::Unix, Name::Zerolane] {

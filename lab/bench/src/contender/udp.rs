@@ -49,7 +49,7 @@ impl Contender for Udp {
             }
             Work::SourceSink(it) => datagrams::able(it),
             Work::Operations(_) => Err(format!(
-                "raw UDP has no flow control: no ping-pong above {MESSAGE_MAX} bytes"
+                "raw UDP has no flow control: ping-pong messages have at most {MESSAGE_MAX} bytes"
             )),
             _ => Err(NO_STREAM.into()),
         }
@@ -115,7 +115,9 @@ fn accept(socket: UdpSocket, token: u64) -> Result<UdpSocket> {
     socket.set_read_timeout(Some(CONNECT))?;
     let mut told = [0; 9];
     while Instant::now() < deadline {
-        let (len, from) = socket.recv_from(&mut told).context("no initiator came")?;
+        let (len, from) = socket
+            .recv_from(&mut told)
+            .context("no initiator connected")?;
         if told[..len] != token {
             continue;
         }
@@ -129,7 +131,7 @@ fn accept(socket: UdpSocket, token: u64) -> Result<UdpSocket> {
             }
         }
     }
-    bail!("no initiator with the right token came")
+    bail!("no initiator with the right token connected")
 }
 
 /// Connects to the responder and shows it the token.

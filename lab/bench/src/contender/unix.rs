@@ -21,10 +21,10 @@ impl Contender for Unix {
     fn able(&self, job: &Job) -> Result<(), String> {
         match &job.work {
             _ if !matches!(job.lane, LaneName::Shm | LaneName::Auto) => {
-                Err("its ends are on one host and its network: --lane shm".into())
+                Err("both ends must be in one network namespace: --lane shm".into())
             }
             Work::SourceSink(it) if matches!(it.source, Source::Sendfile | Source::Splice) => {
-                Err("this is send and recv".into())
+                Err("it uses send and recv".into())
             }
             _ => Ok(()),
         }

@@ -64,7 +64,7 @@ pub(super) fn measure(
         measured.unwrap_or_else(|_| anyhow::bail!("a thread of an experiment panicked"))
     })?;
     let account = ends[0].account();
-    let given = account.bytes_given as f64 / (account.bytes_sent as f64).max(1.0);
+    let given = account.bytes_sent_zerocopy as f64 / (account.bytes_sent as f64).max(1.0);
     // Nanoseconds of a train's parts at either end.
     let (memory, trains) = (&parts.memory, &parts.trains);
     let kernel = |copied: Cost, lent: Cost| copied.median * (1.0 - given) + lent.median * given;

@@ -15,7 +15,7 @@ pub(crate) fn middle(rounds: &[UnitCosts]) -> Result<UnitCosts> {
 
 /// Combines values of the same shape, entry by entry. Fields that are not costs are equal in all of them.
 fn middle_of(rounds: &[Value]) -> Result<Value> {
-    let first = rounds.first().context("costs of no round")?;
+    let first = rounds.first().context("no rounds to combine")?;
     match first {
         Value::Object(cost) if cost.contains_key("median") => {
             let of = |key: &str| {

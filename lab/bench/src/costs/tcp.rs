@@ -133,7 +133,7 @@ impl Way {
                 while at < range.end as i64 {
                     let left = range.end - at as usize;
                     let sent = sendfile64(&*stream, file, Some(&mut at), left)?;
-                    ensure!(sent > 0, "the file is shorter than it was");
+                    ensure!(sent > 0, "the file was truncated");
                 }
             }
         }

@@ -93,7 +93,7 @@ fn by(
                     let had = TRAIN + TRAIN_END - left;
                     let place = &mut to[at + had.min(TRAIN)..at + TRAIN];
                     let got = receive(&receiver, place, &mut end, &mut spill)?;
-                    ensure!(got <= left, "more than a train came at once");
+                    ensure!(got <= left, "received more than a train at once");
                     left -= got;
                 }
             }
@@ -146,9 +146,9 @@ fn pair(place: &Place<'_>, datagram: usize) -> Result<(UdpSocket, Socket)> {
     sender.connect(receiver.local_addr()?)?;
     receiver.connect(sender.local_addr()?)?;
     setsockopt(&sender, UdpGsoSegment, &i32::try_from(datagram)?)
-        .context("this kernel cuts no datagrams (UDP_SEGMENT)")?;
+        .context("this kernel does not segment datagrams (UDP_SEGMENT)")?;
     setsockopt(&receiver, UdpGroSegment, &true)
-        .context("this kernel merges no datagrams (UDP_GRO)")?;
+        .context("this kernel does not merge datagrams (UDP_GRO)")?;
     large_buffer(&receiver, BUFFER)?;
     sender.set_write_timeout(Some(STALL))?;
     receiver.set_read_timeout(Some(STALL))?;

@@ -37,13 +37,13 @@ pub struct Args {
 
 const CONTENDERS: [Name; 2] = [Name::Tcp, Name::Zerolane];
 
-/// Copies with each contender, at most.
+/// Most copies with each contender.
 const PAIRS: u32 = 3;
 
-/// No further pair is begun after this long, so that all ends within a minute.
+/// No further pair starts after this time, so that everything ends within a minute.
 const LAST_START: Duration = Duration::from_secs(30);
 
-/// Copies, compares, and says what came of it.
+/// Copies, compares, and prints the result.
 pub fn run(args: Args) -> Result<()> {
     let interrupt = Interrupt::install()?;
     let report = interrupt.explain(compare(&args, &interrupt))?;

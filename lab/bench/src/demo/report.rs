@@ -14,7 +14,7 @@ const SAME: f64 = 0.05;
 /// One run, as it happens.
 pub(crate) fn line(run: &Run) -> String {
     format!(
-        "  {:9} {:.2} s, {:.1} Gb/s, digest right",
+        "  {:9} {:.2} s, {:.1} Gb/s, digest correct",
         format!("{}:", run.contender.title()),
         run.rx.seconds,
         gbps(run)
@@ -51,7 +51,7 @@ fn table(compared: &Comparison) -> Table {
     let copied = cell(compared.moved_bytes_per_byte, |bytes| format!("{bytes:.4}"));
     // The loop hands its buffer from one system call to the next.
     let tcp_copied = compared.tcp.as_ref().map_or("-", |_| "0.0000");
-    table.add_row(["bytes copied in user space, a byte", tcp_copied, &copied]);
+    table.add_row(["bytes copied in user space per byte", tcp_copied, &copied]);
     let misplaced = cell(compared.misplaced, |packets| packets.to_string());
     table.add_row(["packets misplaced", "-", &misplaced]);
     let ratio = cell(compared.ratio_vs_tcp, |ratio| format!("{ratio:.2}"));
@@ -67,10 +67,10 @@ fn sentence(compared: &Comparison) -> String {
         compared.placed_fraction,
         &compared.cipher,
     ) else {
-        return "Only one of the two was run: nothing to compare.".into();
+        return "Only one of the two ran: nothing to compare.".into();
     };
     let placed = format!(
-        "{:.1} % of the bytes came to their final place without a copy in user space",
+        "{:.1} % of the bytes reached their final place without a copy in user space",
         (placed * 1000.0).floor() / 10.0
     );
     let cpu = if (cpu - 1.0).abs() <= SAME {
@@ -113,8 +113,7 @@ mod tests {
         assert_eq!(
             sentence(&compared(1.724, 0.8, 0.9996)),
             "Zerolane, encrypted with a-cipher, copied the file 1.72 times as fast as plain TCP with \
-             0.80 times the CPU time: 99.9 % of the bytes came to their final place without a copy in \
-             user space."
+             0.80 times the CPU time: 99.9 % of the bytes reached their final place without a copy in user space."
         );
     }
 

@@ -56,7 +56,7 @@ impl Stage {
         let bytes = fitting(asked, place.room)?;
         if bytes < asked {
             console::note(format_args!(
-                "Only {} free in {}: the file is {} instead of {}.",
+                "Only {} free in {}: the file has {} instead of {}.",
                 ByteSize(place.room),
                 place.path.display(),
                 ByteSize(bytes),
@@ -110,7 +110,7 @@ impl Stage {
     pub(crate) fn verify_copy(&self, interrupt: &Interrupt) -> Result<()> {
         let copy = self.destination().join(NAME);
         if digest(&copy, interrupt)? != self.digest {
-            return Err(Exit::Corrupt).context("the copy's digest is not the file's");
+            return Err(Exit::Corrupt).context("the copy's digest differs from the file's");
         }
         fs::remove_file(copy)?;
         Ok(())
@@ -186,8 +186,8 @@ fn fitting(asked: u64, room: u64) -> Result<u64> {
     };
     if bytes < SMALLEST_BYTES {
         bail!(
-            "the demo needs room for {FILES} files of at least {}, and there is {}: free some \
-             memory or disk, or point TMPDIR elsewhere",
+            "the demo needs room for {FILES} files of at least {}, and {} are free: free some memory or disk space, \
+             or point TMPDIR elsewhere",
             ByteSize(SMALLEST_BYTES),
             ByteSize(room)
         );
@@ -196,7 +196,7 @@ fn fitting(asked: u64, room: u64) -> Result<u64> {
 }
 
 fn free_bytes(directory: &Path) -> Result<u64> {
-    let stat = statvfs(directory).with_context(|| format!("looking at {}", directory.display()))?;
+    let stat = statvfs(directory).with_context(|| format!("examining {}", directory.display()))?;
     Ok(stat.blocks_available() * stat.fragment_size())
 }
 

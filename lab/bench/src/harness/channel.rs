@@ -45,8 +45,7 @@ impl<R: BufRead, W: Write> Channel<R, W> {
         if line.last() != Some(&b'\n') {
             bail!("the control line is cut short or longer than {limit} bytes");
         }
-        let message =
-            serde_json::from_slice(&line).context("the control line is not understood")?;
+        let message = serde_json::from_slice(&line).context("the control line cannot be parsed")?;
         Ok(Some(message))
     }
 }

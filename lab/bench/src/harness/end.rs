@@ -37,7 +37,7 @@ pub(crate) struct Args {
     files: Option<PathBuf>,
 }
 
-/// Makes `command`, this program, an end.
+/// Turns `command`, this program, into an end.
 pub(super) fn arguments(command: &mut Command, bind: IpAddr, core: usize, files: Option<&Path>) {
     command.args(["bench", "end", "--bind", &bind.to_string()]);
     command.args(["--core", &core.to_string()]);
@@ -90,7 +90,7 @@ impl End {
             Request::Hello { version } => {
                 ensure!(
                     version == VERSION,
-                    "bench protocol {version} asked for, {VERSION} spoken here: use the same zerolane at both ends"
+                    "the peer speaks bench protocol {version}, this end {VERSION}: use the same zerolane at both ends"
                 );
                 self.channel.send(&Reply::Hello {
                     version: VERSION,
@@ -118,7 +118,7 @@ impl End {
         }
     }
 
-    /// What does the job, which is checked, and which has its deadline from here on.
+    /// The contender for the job, after checking the job and starting its deadline.
     fn contender(&self, job: &Job) -> Result<&'static dyn Contender> {
         job.check()?;
         let contender = contender::of(job.contender);

@@ -54,7 +54,7 @@ pub(super) fn end(
 pub(super) fn resolve(to: &str) -> Result<SocketAddr> {
     let mut addresses = to
         .to_socket_addrs()
-        .with_context(|| format!("{to:?} is not a HOST:PORT that can be found"))
+        .with_context(|| format!("cannot resolve {to:?} as HOST:PORT"))
         .context(Exit::Unreachable)?;
     let first = addresses.next();
     ensure!(first.is_some(), "{to:?} has no address");

@@ -11,7 +11,7 @@ use netsim::Side;
 use zerolane::options::PathAddresses;
 use zerolane_cli::lab;
 
-/// Which segmentation and merging work the interfaces take over.
+/// The segmentation and merging offloads of the interfaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Offloads {
     /// veth's defaults: packets of up to 64 KiB pass uncut
@@ -24,7 +24,7 @@ pub(crate) enum Offloads {
 }
 
 impl Offloads {
-    /// As the command line spells it.
+    /// Its name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Offloads::On => "on",
@@ -33,13 +33,13 @@ impl Offloads {
         }
     }
 
-    /// Switches the devices of `topology`.
+    /// Sets the offloads of the devices of `topology`.
     pub(crate) fn apply(self, topology: &Topology) -> Result<()> {
         for (side, wanted) in self.changes() {
             let change = topology.set_offloads(side, wanted)?;
             ensure!(
                 change.unavailable.is_empty(),
-                "this kernel cannot switch {} of {}",
+                "this kernel cannot change {} of {}",
                 change.unavailable.join(", "),
                 topology.device(side)
             );
@@ -47,7 +47,7 @@ impl Offloads {
         Ok(())
     }
 
-    /// What to switch at which device; nothing where veth's defaults do.
+    /// The settings by device; none if veth's defaults apply.
     fn changes(self) -> Vec<(Side, DeviceOffloads)> {
         let off = DeviceOffloads {
             tx: false,
@@ -74,7 +74,7 @@ pub(crate) enum Host {
 }
 
 impl Host {
-    /// The role of its end, in words.
+    /// The role of its end, as text.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Host::Sender => "sender",
@@ -83,12 +83,12 @@ impl Host {
     }
 }
 
-/// Two hosts that reach each other; gone when dropped.
+/// Two hosts that reach each other; removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Link(Option<Topology>);
 
 impl Link {
-    /// Two namespaces joined by so many veth pairs of this MTU, with offloads as asked of the first.
+    /// Two namespaces joined by `pairs` veth pairs of this MTU, with these offloads at the ends of the first.
     pub(crate) fn namespaces(mtu: u32, offloads: Offloads, pairs: usize) -> Result<Link> {
         lab::sweep();
         let topology = Topology::pairs("bench", mtu, pairs)?;
@@ -101,7 +101,7 @@ impl Link {
         Link(None)
     }
 
-    /// Paths from the sender to the receiver, beside that of the first pair: by the other pairs.
+    /// Paths from the sender to the receiver over the pairs after the first.
     pub(crate) fn paths(&self) -> Vec<PathAddresses> {
         let Some(topology) = &self.0 else {
             return Vec::new();
@@ -128,7 +128,7 @@ impl Link {
         }
     }
 
-    /// Whether MTU and offloads are as asked for, and not what loopback has.
+    /// Whether MTU and offloads are the requested ones, not those of loopback.
     pub(crate) fn is_shaped(&self) -> bool {
         self.0.is_some()
     }
@@ -140,13 +140,13 @@ impl Link {
             .into()
     }
 
-    /// This very program, to be run on a host.
+    /// This program, to run on a host.
     pub(crate) fn this_program(&self, host: Host) -> Result<Command> {
-        let program = std::env::current_exe().context("where is this program?")?;
+        let program = std::env::current_exe().context("cannot find this program's file")?;
         Ok(self.program(host, program))
     }
 
-    /// Any program, to be run on a host.
+    /// Any program, to run on a host.
     pub(crate) fn program(&self, host: Host, program: impl AsRef<OsStr>) -> Command {
         match self.namespace(host) {
             Some(namespace) => namespace.command(program),
@@ -154,7 +154,7 @@ impl Link {
         }
     }
 
-    /// What `make` makes on a host: a socket stays there wherever it goes afterwards.
+    /// Runs `make` on a host: a socket stays in that namespace.
     pub(crate) fn within<T: Send>(
         &self,
         host: Host,

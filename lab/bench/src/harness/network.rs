@@ -66,7 +66,7 @@ impl Network {
     ) -> Result<Network> {
         ensure!(
             netns::is_permitted(),
-            "the emulated network is made of network namespaces, and this process may make none: run it as root"
+            "the emulated network needs network namespaces, which this process may not create: run it as root"
         );
         lab::sweep();
         let lab = Lab::start(LabConfig {
@@ -173,7 +173,7 @@ impl Network {
 
     /// A process in a host, on a core.
     fn end(&self, host: usize, core: usize, name: &'static str) -> Result<Peer> {
-        let program = std::env::current_exe().context("where is this program?")?;
+        let program = std::env::current_exe().context("cannot find this program's file")?;
         let namespace = self.lab.host(host);
         let mut command = namespace.command(program);
         end::arguments(&mut command, namespace.ipv4().into(), core, None);

@@ -136,7 +136,7 @@ impl Peer {
         let name = self.name;
         self.channel
             .receive()
-            .with_context(|| format!("listening to the {name}"))?
+            .with_context(|| format!("reading from the {name}"))?
             .ok_or_else(|| anyhow!("the {name} ended without an answer"))
     }
 

@@ -85,7 +85,7 @@ impl Place {
         let status = loop {
             match process.child.try_wait()? {
                 Some(status) => break status,
-                None if Instant::now() > deadline => bail!("no end after {PATIENCE:?}"),
+                None if Instant::now() > deadline => bail!("did not end within {PATIENCE:?}"),
                 None => sleep(LOOK),
             }
         };

@@ -47,7 +47,7 @@ pub(crate) struct Ends {
     /// Where the initiators find the responder.
     address: IpAddr,
     /// What they are about.
-    begun: Option<Job>,
+    started: Option<Job>,
     /// Where these and other programs run, if all of that is on this machine. Goes last: namespaces outlive
     /// their processes.
     place: Option<Place>,
@@ -65,7 +65,7 @@ impl Ends {
             initiators,
             responder,
             address,
-            begun: None,
+            started: None,
             place: None,
         }
     }
@@ -137,7 +137,7 @@ impl Ends {
     /// Whether this contender can do this job here; if not, why.
     pub(crate) fn able(&self, contender: Name, job: &Job) -> Result<(), String> {
         if Program::of(contender).is_some() && self.place.is_none() {
-            return Err("not run between machines".into());
+            return Err("cannot run between two machines".into());
         }
         contender::of(contender).able(job)
     }
@@ -152,7 +152,10 @@ impl Ends {
     }
 
     fn run_program(&self, contender: Name, program: Program, job: &Job) -> Result<Run> {
-        let place = self.place.as_ref().context("no place for programs")?;
+        let place = self
+            .place
+            .as_ref()
+            .context("this link cannot run third-party programs")?;
         let Work::Operations(operations) = &job.work else {
             bail!("{} has no such test", program.program())
         };
@@ -172,14 +175,14 @@ impl Ends {
         for initiator in &mut self.initiators {
             initiator.initiate(to, &job)?;
         }
-        self.begun = Some(job);
+        self.started = Some(job);
         Ok(())
     }
 
     /// Waits until all ends have done what they began; a run for each connection. Meanwhile `heard` gets the samples of
     /// flows whose job has them told.
     pub(crate) fn finish(&mut self, heard: Heard<'_>) -> Result<Vec<Run>> {
-        let job = self.begun.take().context("nothing was begun")?;
+        let job = self.started.take().context("nothing was started")?;
         let reverse = matches!(&job.work, Work::Flows(flows) if flows.reverse);
         // All are heard, whichever failed first: the end that found something wrong explains more than the one that was
         // left alone. The receiver's word comes first.
@@ -267,7 +270,7 @@ mod tests {
             saying("receiver", responder),
             Ipv4Addr::LOCALHOST.into(),
         );
-        ends.begun = Some(if reverse { flows } else { laps });
+        ends.started = Some(if reverse { flows } else { laps });
         ends.finish(&mut out_of_turn).unwrap_err()
     }
 
@@ -303,14 +306,18 @@ mod tests {
     #[test]
     fn finish__tells_what_each_end_says() {
         let gone = failed("gone", Failure::GaveUp);
-        let paths = failed("1 of 2 paths carry", Failure::Other);
+        let paths = failed("only 1 of 2 paths work", Failure::Other);
         for reverse in [false, true] {
             let error = said(&gone, &[&paths, &paths], reverse);
             assert!(!is_giving_up(&error), "{error:#}");
             assert!(is_giving_up(&said(&gone, &[&gone], reverse)));
             let error = format!("{error:#}");
             assert!(error.contains("gone"), "{error}");
-            assert_eq!(error.matches("1 of 2 paths carry").count(), 1, "{error}");
+            assert_eq!(
+                error.matches("only 1 of 2 paths work").count(),
+                1,
+                "{error}"
+            );
         }
     }
 }

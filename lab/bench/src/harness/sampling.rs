@@ -26,7 +26,7 @@ impl Drop for Over<'_> {
 /// Those of `act`. That this process may not sample is none: the explanation says so.
 pub(crate) fn sampled<T>(act: impl FnOnce() -> Result<T>) -> Result<(T, Explanation)> {
     let over = AtomicBool::new(false);
-    let (tell, begun) = channel();
+    let (tell, started) = channel();
     thread::scope(|scope| {
         let ended = &over;
         let watching = scope.spawn(move || {
@@ -43,7 +43,7 @@ pub(crate) fn sampled<T>(act: impl FnOnce() -> Result<T>) -> Result<(T, Explanat
             explainer.finish()
         });
         // It has begun, or has panicked, which is told when it is joined.
-        let _ = begun.recv();
+        let _ = started.recv();
         let done = {
             let _over = Over(ended);
             act()

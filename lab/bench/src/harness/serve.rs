@@ -13,11 +13,10 @@ use zerolane_cli::console;
 /// Arguments of `zerolane bench serve`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Address and port to listen on; anyone who can reach it can make this
-    /// machine receive and send at full speed, so choose it with care
+    /// Address and port to listen on; anyone who can reach it can make this machine receive and send at full speed
     #[arg(long, default_value = "127.0.0.1:18181")]
     listen: SocketAddr,
-    /// Core to run on; parallel flows go on from there
+    /// Core to run on; parallel flows use the following cores
     #[arg(long, default_value_t = 0)]
     core: usize,
 }

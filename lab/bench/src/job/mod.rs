@@ -154,12 +154,12 @@ impl Job {
         })
     }
 
-    /// Refuses what no honest orchestrator asks for.
+    /// Refuses jobs that no honest orchestrator sends.
     pub(crate) fn check(&self) -> Result<()> {
         self.tcp.check()?;
         ensure!(
             self.links.len() < usize::from(MAX_PATHS),
-            "{} paths beside the first: a connection has {MAX_PATHS} at most",
+            "{} paths besides the first: a connection has at most {MAX_PATHS}",
             self.links.len()
         );
         match &self.work {

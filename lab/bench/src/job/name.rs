@@ -4,8 +4,7 @@ use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::{Deserialize, Serialize};
 
-/// A contender, as the command line and the reports spell it. What each of them is stands in
-/// [`crate::contender`].
+/// A contender, as the command line and the reports spell it. [`crate::contender`] describes each.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
 )]
@@ -17,10 +16,10 @@ pub(crate) enum Name {
     Tcp,
     /// A UNIX socket, send and recv, where both ends are on one host: --lane shm
     Unix,
-    /// The kernel's TCP, given the buffer's pages by vmsplice and splice
+    /// The kernel's TCP with the buffer's pages by vmsplice and splice
     #[value(name = "tcp_splice")]
     TcpSplice,
-    /// The kernel's TCP, given a file's pages by sendfile
+    /// The kernel's TCP with a file's pages by sendfile
     #[value(name = "tcp_sendfile")]
     TcpSendfile,
     /// TLS 1.3 over TCP: rustls, AES-128-GCM
@@ -68,7 +67,7 @@ impl Name {
         }
     }
 
-    /// Whether the kernel goes on reading the sender's memory after a send, so that its content has to stay as it is.
+    /// Whether the kernel reads the sender's memory after a send, so that its content must not change.
     pub(crate) fn lends_memory(self) -> bool {
         matches!(self, Name::TcpSplice | Name::TcpSendfile)
     }

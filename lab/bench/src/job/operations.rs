@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 
 use super::test::{FETCH_BYTES, Metric, SIZE_MAX, Test};
 
-/// Most bytes that the messages in flight of one run take at an end; as many again take the last ones that come.
+/// Most bytes of one run's messages in flight at an end; the last ones to arrive take as many again.
 pub(crate) const RING_MAX_BYTES: usize = 64 << 20;
 /// Most operations in flight at once.
 pub(crate) const DEPTH_MAX: usize = 4096;
 /// Most operations of one run, warming up included.
 pub(crate) const ITERS_MAX: u64 = 1 << 32;
-/// Longest pause before a first answer, milliseconds: an end that hears nothing for longer may give up.
+/// Longest pause before a first answer, milliseconds: an end may give up after longer silence.
 pub(crate) const PAUSE_MAX_MILLIS: u64 = 5000;
 /// Largest payload of one UDP datagram over IPv4.
 pub(crate) const DATAGRAM_MAX: usize = 65_507;
@@ -20,23 +20,23 @@ pub(crate) const DATAGRAM_MAX: usize = 65_507;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Wait {
-    /// Looks again and again, never gives up its core.
+    /// Polls, and never yields its core.
     #[default]
     Poll,
     /// Sleeps in the kernel.
     Event,
 }
 
-/// What the end that is put to does meanwhile.
+/// What the target of puts does meanwhile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Target {
-    /// It puts back: one way is half of a round.
+    /// It answers with a put: the one-way time is half of the round trip.
     #[default]
     Answers,
-    /// It looks after its connection and answers nothing: a put lasts until it is confirmed.
+    /// It polls its connection and answers nothing: a put takes until it is confirmed.
     Active,
-    /// The same, but its program sleeps; a worker's thread looks after the connection.
+    /// The same, but its program sleeps while a worker's thread drives the connection.
     Background,
 }
 
@@ -53,19 +53,18 @@ pub(crate) struct Operations {
     pub(crate) iters: u64,
     /// Operations before those.
     pub(crate) warm_up: u64,
-    /// Operations in flight at once, where there is more than one.
+    /// Operations in flight at once, in tests with several.
     pub(crate) depth: usize,
     /// Largest UDP payload that the path carries in one packet, bytes.
     pub(crate) datagram: usize,
     /// What the messages hold.
     pub(crate) seed: u64,
-    /// How long the responder keeps the initiator waiting for its first answer, milliseconds; 0: not at all. It shows what
-    /// an end that waits does.
+    /// Delay of the responder's first answer, milliseconds; 0: none. It shows the behaviour of a waiting end.
     pub(crate) pause_millis: u64,
 }
 
 impl Operations {
-    /// Refuses what no honest orchestrator asks for.
+    /// Refuses jobs that no honest orchestrator sends.
     pub(crate) fn check(&self) -> Result<()> {
         let Operations { size, depth, .. } = *self;
         ensure!(
@@ -101,7 +100,7 @@ impl Operations {
         let answers = matches!(self.test, Test::PutLat | Test::SendLat);
         ensure!(
             self.pause_millis == 0 || answers && self.target == Target::Answers,
-            "nothing answers a {}: no pause",
+            "a {} has no answer, so it takes no pause",
             self.test.name()
         );
         ensure!(
@@ -117,7 +116,7 @@ impl Operations {
         self.warm_up + self.iters
     }
 
-    /// What divides a measured round: a put that nothing answers is timed until it is confirmed.
+    /// The divisor of a measured round trip: 1 for a put without an answer, which is timed until it is confirmed.
     pub(crate) fn round_trip_parts(&self) -> u32 {
         match self.target {
             Target::Answers => self.test.round_trip_parts(),
@@ -125,7 +124,7 @@ impl Operations {
         }
     }
 
-    /// How a kernel socket waits: a stream blocks, which is faster.
+    /// How a kernel socket waits: in a stream it blocks, which is faster.
     pub(crate) fn socket_wait(&self) -> Wait {
         match self.test.metric() {
             Metric::Latency => self.wait,

@@ -15,7 +15,7 @@ use crate::limits::BUFFER_MAX_BYTES;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Protection {
-    /// Encrypted and authenticated, with keys made for the run, by the best cipher that both ends have.
+    /// Encrypted and authenticated with keys made for the run, by the best cipher of both ends.
     Encrypted,
     /// The same, by the cipher of TLS's and quinn's runs.
     #[value(name = "aes-128-gcm")]
@@ -29,7 +29,7 @@ pub(crate) enum Protection {
 }
 
 impl Protection {
-    /// As the reports say it.
+    /// Its name in reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Protection::Encrypted => "encrypted",
@@ -39,7 +39,7 @@ impl Protection {
         }
     }
 
-    /// What it means to an end: neither knows the other, whose key is made for the run.
+    /// The security of an end: neither end knows the other's key, which is made for the run.
     pub(crate) fn security(self) -> Security {
         match self {
             Protection::Encrypted => Security::default(),
@@ -53,7 +53,7 @@ impl Protection {
     }
 }
 
-/// Where a path beside the first begins and ends, as [`PathAddresses`] has it.
+/// The addresses of a path after the first, as in [`PathAddresses`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) enum PathEnds {
@@ -68,7 +68,7 @@ pub(crate) enum PathEnds {
 }
 
 impl PathEnds {
-    /// Whether the peer has to take paths over raw Ethernet.
+    /// Whether the peer must accept paths over raw Ethernet.
     pub(crate) fn is_ethernet(&self) -> bool {
         matches!(self, PathEnds::Ethernet { .. })
     }
@@ -125,7 +125,7 @@ impl Default for TcpTuning {
 }
 
 impl TcpTuning {
-    /// What was found to be best where the bytes come from a file or a bad link: they stay in the cache.
+    /// The best settings found for files and bad links: the bytes stay in the cache.
     pub(crate) fn in_cache() -> TcpTuning {
         TcpTuning {
             send_bytes: 256 << 10,

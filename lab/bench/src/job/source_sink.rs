@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Laps, check_buffer};
 use crate::job::operations::DATAGRAM_MAX;
 
-/// Where the sender has it from.
+/// The sender's source of the data.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
 )]
@@ -14,9 +14,9 @@ use crate::job::operations::DATAGRAM_MAX;
 pub(crate) enum Source {
     /// Memory that was filled before
     Buffer,
-    /// A file, given to the socket by sendfile
+    /// A file, by sendfile
     Sendfile,
-    /// Memory, given to the socket by vmsplice and splice
+    /// Memory, by vmsplice and splice
     Splice,
     /// A file that is read into memory, a piece at a time
     Read,
@@ -24,13 +24,13 @@ pub(crate) enum Source {
     Mmap,
 }
 
-/// What the receiver does with it.
+/// What the receiver does with the data.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
 )]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Sink {
-    /// Nothing: it is in memory
+    /// Nothing: the data stays in memory
     None,
     /// Reads one word of every 64 bytes
     Touch,
@@ -43,7 +43,7 @@ pub(crate) enum Sink {
 }
 
 impl Source {
-    /// As the reports spell it.
+    /// Its name in reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Source::Buffer => "buffer",
@@ -54,14 +54,14 @@ impl Source {
         }
     }
 
-    /// Whether it is memory of the end that is sent, not a file's.
+    /// Whether it is the end's own memory, not a file's.
     pub(crate) fn is_memory(self) -> bool {
         matches!(self, Source::Buffer | Source::Splice | Source::Read)
     }
 }
 
 impl Sink {
-    /// As the reports spell it.
+    /// Its name in reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Sink::None => "none",
@@ -77,7 +77,7 @@ impl Sink {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Overheads {
-    /// Each datagram is sent by a call of its own.
+    /// Each datagram is sent by a separate call.
     pub(crate) no_gso: bool,
     /// Each datagram is received alone.
     pub(crate) no_gro: bool,
@@ -97,11 +97,11 @@ pub(crate) struct SourceSink {
     pub(crate) piece: usize,
     /// How often the buffer is sent.
     pub(crate) laps: u64,
-    /// What Zerolane is not to leave out, and not to use.
+    /// Overheads that Zerolane must keep, and optimisations that it must not use.
     pub(crate) overheads: Overheads,
     /// Largest UDP payload that the path carries in one packet, bytes.
     pub(crate) datagram: usize,
-    /// Whether a thread of the least priority counts what the core has left.
+    /// Whether a thread of the lowest priority measures the core's spare time.
     pub(crate) soak: bool,
     /// What is sent.
     pub(crate) seed: u64,
@@ -111,7 +111,7 @@ pub(crate) struct SourceSink {
 pub(crate) const LINE: usize = 64;
 /// A buffer has at least so many bytes, so that enough of short pieces are in flight.
 const LEAST_BYTES: usize = 1 << 20;
-/// And so many pieces, so that one is on its way while another is looked at.
+/// And this many pieces, so that one is in flight while another is read.
 const LEAST_PIECES: usize = 2;
 
 impl SourceSink {
@@ -128,7 +128,7 @@ impl SourceSink {
         LEAST_BYTES.div_ceil(self.piece.max(1)).max(LEAST_PIECES)
     }
 
-    /// So many laps that they are at least `bytes`.
+    /// The number of laps with at least `bytes` in total.
     pub(crate) fn of_bytes(self, bytes: u64) -> SourceSink {
         let buffer = self.laps().buffer.max(1) as u64;
         SourceSink {
@@ -137,7 +137,7 @@ impl SourceSink {
         }
     }
 
-    /// Refuses what no honest orchestrator asks for.
+    /// Refuses jobs that no honest orchestrator sends.
     pub(crate) fn check(&self) -> Result<()> {
         ensure!(
             self.piece > 0 && self.piece.is_multiple_of(LINE),

@@ -23,14 +23,13 @@ use crate::job::settings::{PathEnds, Protection};
 use crate::job::{Flows, fresh};
 use crate::limits::{FLOW_MAX, REPS_MAX};
 
-/// Where an initiator and a responder run.
+/// Cores of an initiator and a responder.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct CoreArgs {
     /// Core of the sender, initiator or client
     #[arg(long, default_value_t = 0)]
     pub(crate) tx_core: usize,
-    /// Core of the receiver, responder or server, where this command starts it [default: 1, or 0 if it is
-    /// the only one]
+    /// Core of the receiver, responder or server, if this command starts it [default: 1, or 0 on one core]
     #[arg(long)]
     pub(crate) rx_core: Option<usize>,
 }
@@ -42,7 +41,7 @@ impl CoreArgs {
     }
 }
 
-/// Where two ends are.
+/// Hosts of two ends.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PlaceArgs {
     /// Measure to the machine where `zerolane bench serve` runs
@@ -50,7 +49,7 @@ pub(crate) struct PlaceArgs {
     pub(crate) to: Option<String>,
     #[command(flatten)]
     pub(crate) cores: CoreArgs,
-    /// Seed of the payload [default: a fresh one]
+    /// Seed of the payload [default: random]
     #[arg(long)]
     seed: Option<u64>,
     /// Print one JSON object instead of a table
@@ -58,7 +57,7 @@ pub(crate) struct PlaceArgs {
     pub(crate) json: bool,
 }
 
-/// What is said of two ends.
+/// Common arguments of two ends.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct EndsArgs {
     #[command(flatten)]
@@ -142,11 +141,11 @@ impl EndsArgs {
 /// What carries Zerolane's connections.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct LaneArgs {
-    /// What carries Zerolane's connections: with auto and shm both ends are on one host, without a network between them; with
-    /// ethernet the interfaces of the path's two ends are on one segment
+    /// What carries Zerolane's connections: auto and shm put both ends on one host without a network; ethernet needs
+    /// interfaces on one segment
     #[arg(long, value_enum, default_value_t = LaneName::Udp, value_name = "LANE")]
     pub(crate) lane: LaneName,
-    /// With ethernet, whether it goes past the kernel's network stack, by AF_XDP, at both ends
+    /// With ethernet: whether both ends bypass the kernel's network stack by AF_XDP
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
     pub(crate) bypass: Bypass,
 }
@@ -160,7 +159,7 @@ impl LaneArgs {
         interrupt: &Interrupt,
     ) -> Result<Ends> {
         if self.bypass == Bypass::Always && self.lane != LaneName::Ethernet {
-            let words = "--bypass always is for raw Ethernet alone: --lane ethernet";
+            let words = "--bypass always needs --lane ethernet";
             return Err(anyhow!(words).context(Exit::Usage));
         }
         let has_network = matches!(
@@ -172,7 +171,7 @@ impl LaneArgs {
         }
         if args.mtu.is_some() || offloads.is_some() {
             let name = self.lane.name();
-            let words = format!("--lane {name} has no network, whose --mtu and --offloads are");
+            let words = format!("--lane {name} uses no network: leave out --mtu and --offloads");
             return Err(anyhow!(words).context(Exit::Usage));
         }
         Ends::here(Link::loopback(), args.place.ends_cores(), None, interrupt)
@@ -196,7 +195,7 @@ impl LaneArgs {
 /// The paths of Zerolane's connection.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ManyPaths {
-    /// Paths of Zerolane's connection over UDP, 1 to 8: between the two namespaces by a veth pair each, else from a port each
+    /// Paths of Zerolane's connection over UDP, 1 to 8: one veth pair each between namespaces, otherwise one port each
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "links", value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_PATHS)))]
     paths: u8,
     #[command(flatten)]
@@ -229,7 +228,7 @@ impl ManyPaths {
         }
         if lane.lane != LaneName::Udp {
             let words = format!(
-                "--paths is for UDP, and --lane {} is not: leave one of them out",
+                "--paths works over UDP only: leave out --paths or --lane {}",
                 lane.lane.name()
             );
             return Err(anyhow!(words).context(Exit::Usage));
@@ -263,7 +262,7 @@ pub(crate) struct LinkArgs {
     /// MTU of the hosts' interfaces
     #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u32).range(1280..=65521))]
     pub(crate) mtu: u32,
-    /// Rate of each host's own interface [default: as fast as it goes]
+    /// Rate of each host's own interface [default: unlimited]
     #[arg(long, value_name = "RATE", value_parser = units::rate)]
     pub(crate) interface_rate: Option<u64>,
     /// Memory at each end of each flow
@@ -272,13 +271,13 @@ pub(crate) struct LinkArgs {
     /// Measure only these
     #[arg(long, value_name = "CONTENDERS", value_delimiter = ',', value_parser = Name::among(&FLOWING))]
     pub(crate) only: Vec<Name>,
-    /// Decides which packets are lost
+    /// Seed of the packet losses
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     /// Protection of Zerolane's connections
     #[arg(long, default_value = "plain", value_name = "MODE")]
     pub(crate) security: Protection,
-    /// Short and few: to see that it works
+    /// A few short runs, to see that it works
     #[arg(long)]
     pub(crate) quick: bool,
     /// Print one JSON object instead of a table

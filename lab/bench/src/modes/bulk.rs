@@ -22,7 +22,7 @@ use crate::report::{self, Report};
 #[command(mut_arg("mtu", |mtu| mtu.conflicts_with("to")))]
 #[command(mut_arg("links", |links| links.requires("to")))]
 pub(crate) struct Args {
-    /// The memory at each end, sent over and over
+    /// Memory at each end, sent repeatedly
     #[arg(long, default_value = "64MiB", value_name = "SIZE")]
     buffer: ByteSize,
     /// Bytes that one run moves, rounded up to whole buffers
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     /// zerolane_plain, tls and quinn as well]
     #[arg(long, value_name = "CONTENDERS", value_delimiter = ',', value_parser = Name::among(&CONTENDERS))]
     only: Vec<Name>,
-    /// Protection of Zerolane's connection; the default is what users of Zerolane get
+    /// Protection of Zerolane's connection; the default is also that of the library
     #[arg(long, default_value = "encrypted", value_name = "MODE")]
     security: Protection,
     #[command(flatten)]
@@ -67,7 +67,7 @@ const USUAL_ENCRYPTED: [Name; 3] = [Name::ZerolanePlain, Name::Tls, Name::Quinn]
 
 /// Tuning of TCP. `contender::tcp` lists what was tried.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "TCP's tuning (the defaults are the best that was found)")]
+#[command(next_help_heading = "Tuning of TCP (the defaults are the best found)")]
 struct TcpArgs {
     /// Most bytes handed to one send
     #[arg(long, default_value = "1MiB", value_name = "SIZE")]
@@ -89,16 +89,15 @@ struct TcpArgs {
     tcp_congestion: Option<String>,
 }
 
-/// How the figures came about, in words; part of every report.
-const METHOD: &str = "One buffer sent over and over, from memory to memory; sender and \
-    receiver are processes pinned to one core each; the contenders take turns (A B .. B A) on the same \
-    buffers. Goodput: payload bytes in place over the receiver's time from its go, said when the \
-    connection stands, to the last byte in place. CPU: getrusage of the process plus its core's \
-    ksoftirqd, over the same time; 1 GB is 1e9 bytes. Content: sampled words are checked during \
-    the run in the same way for all, every word of the last lap after it. TCP by splice and by sendfile \
-    sends memory that does not change from lap to lap.";
+/// The method, as text; part of every report.
+const METHOD: &str = "One buffer is sent repeatedly from memory to memory. Sender and receiver are processes, each \
+     pinned to its own core. The contenders take turns (A B .. B A) on the same buffers. Goodput: payload bytes in \
+     place, divided by the receiver's time from the start signal, sent once connected, to the last byte. CPU: \
+     getrusage of the process plus its core's ksoftirqd over the same time; 1 GB is 1e9 bytes. Content: sampled words \
+     are checked during the run, equally for all contenders, and every word of the last lap after it. TCP by splice \
+     and by sendfile sends memory that never changes.";
 
-/// Everything `bench bulk` says; `--json` prints it as it is.
+/// The report of `bench bulk`; `--json` prints it unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct BulkReport {
     #[serde(flatten)]
@@ -149,7 +148,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     })
 }
 
-/// What the command line asks to be moved.
+/// The transfer that the command line requests.
 fn laps(args: &Args) -> Result<Laps> {
     let buffer = size(args.buffer)?;
     Ok(Laps {
@@ -170,7 +169,7 @@ fn tuning(args: &TcpArgs) -> Result<TcpTuning> {
     })
 }
 
-/// What is measured: beside a Zerolane that encrypts also one that does not, and what else encrypts.
+/// The contenders: with an encrypting Zerolane also a plain one and other encrypting ones.
 fn contenders(args: &Args) -> Vec<Name> {
     match (args.only.is_empty(), args.security) {
         (false, _) => args.only.clone(),
@@ -213,7 +212,7 @@ fn measure(args: &Args, laps: Laps, job: &Job, interrupt: &Interrupt) -> Result<
         mtu,
         offloads: match ends.link().is_some_and(Link::is_shaped) {
             true => args.offloads.unwrap_or_default().name(),
-            false => "as they are",
+            false => "unchanged",
         },
         memcpy_gbps: ends.memcpy(laps.buffer)?,
     };
@@ -234,7 +233,7 @@ impl BulkReport {
         }
     }
 
-    /// What is no row of the table.
+    /// The facts outside the table.
     fn facts(&self) -> String {
         let compared = &self.comparison;
         let ratio = |of: Name, ratio: Option<f64>| {

@@ -17,7 +17,7 @@ use crate::{costs, cpu};
 pub(crate) struct Args {
     #[command(flatten)]
     cores: CoreArgs,
-    /// Few repetitions: to see that it works
+    /// Few repetitions, to see that it works
     #[arg(long)]
     quick: bool,
     /// Print one JSON object instead of tables

@@ -61,7 +61,7 @@ pub(crate) struct Args {
     cores: CoreArgs,
 }
 
-/// Everything `bench echo` says; `--json` prints it as it is.
+/// The report of `bench echo`; `--json` prints it unchanged.
 #[derive(Debug, Serialize)]
 struct EchoReport {
     bench: &'static str,
@@ -234,13 +234,16 @@ fn serve_zerolane(mut worker: Worker, over: &AtomicBool) -> Result<()> {
 fn ask_zerolane(args: &Args, to: SocketAddr) -> Result<f64> {
     let mut worker = Worker::new()?;
     let options = worker_options(args);
-    let (mut begun, mut numbers) = (0, std::collections::HashMap::<ConnectionId, u64>::new());
+    let (mut started, mut numbers) = (0, std::collections::HashMap::<ConnectionId, u64>::new());
     let deadline = Instant::now() + CONNECT * 4;
     while numbers.len() < args.connections as usize {
-        ensure!(Instant::now() < deadline, "not all connections stand");
-        while begun < args.connections as usize && begun < numbers.len() + AT_ONCE {
+        ensure!(
+            Instant::now() < deadline,
+            "not all connections were established"
+        );
+        while started < args.connections as usize && started < numbers.len() + AT_ONCE {
             worker.connect(to, &options)?;
-            begun += 1;
+            started += 1;
         }
         worker.wait(Some(BEAT))?;
         while let Some(event) = worker.next_event() {
@@ -285,7 +288,7 @@ fn ask_zerolane(args: &Args, to: SocketAddr) -> Result<f64> {
 
 fn ask(worker: &mut Worker, id: ConnectionId, number: u64, request: &mut [u8]) -> Result<()> {
     fill(request, id.to_u64(), number);
-    let connection = worker.connection(id).context("it is over")?;
+    let connection = worker.connection(id).context("the connection is closed")?;
     connection.post_message_recv(None)?;
     connection.post_message(request, None, Work::default().unsignalled())?;
     Ok(())
@@ -418,7 +421,7 @@ fn ask_tcp(args: &Args, to: SocketAddr) -> Result<f64> {
 
 impl Report for EchoReport {
     fn text(&self) -> String {
-        let header = ["requests a second", "median", "min", "max"];
+        let header = ["requests per second", "median", "min", "max"];
         let mut rows = table(header, 1);
         for (name, figures) in [
             ("TCP, epoll", &self.tcp),
@@ -433,8 +436,8 @@ impl Report for EchoReport {
             ]);
         }
         format!(
-            "{rows}\nZerolane / TCP: {:.2} (median of pairs). {} connections of {} bytes there and back over {}, a thread and \
-             a core each end, {} s a run; Zerolane {}; every answer checked.",
+            "{rows}\nZerolane / TCP: {:.2} (median of pairs). {} connections, {} bytes each way, over {}; one thread \
+             and one core per end; {} s per run; Zerolane {}; every answer checked.",
             self.ratio,
             self.connections,
             self.size,

@@ -21,13 +21,13 @@ use crate::report::fan::{FanReport, Pattern, Row};
 /// Arguments of `zerolane bench fan`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Number of ends on the side of the many, each a process; with both directions at once, streams per direction
+    /// Number of ends on the side with many, each a process; with both directions at once, streams per direction
     #[arg(long, short = 'n', default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=32))]
     ends: u8,
     /// How long each run lasts
     #[arg(long, short, default_value = "2", value_name = "SECONDS", value_parser = seconds)]
     time: Duration,
-    /// Memory at each end of each stream, sent over and over
+    /// Memory at each end of each stream, sent repeatedly
     #[arg(long, default_value = "8MiB", value_name = "SIZE")]
     buffer: ByteSize,
     /// MTU of the veth between the two namespaces [default: 1500]
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// Measure only these
     #[arg(long, value_name = "CONTENDERS", value_delimiter = ',', value_parser = Name::among(&CONTENDERS))]
     only: Vec<Name>,
-    /// Protection of Zerolane's connections; the default is what users of Zerolane get
+    /// Protection of Zerolane's connections; the default is also that of the library
     #[arg(long, default_value = "encrypted", value_name = "MODE")]
     security: Protection,
     #[command(flatten)]
@@ -139,7 +139,7 @@ fn run_once(
     if comes {
         back.begin(contender, &job(args, true)?)?;
     }
-    let done = |begun, ends: &mut Ends| match begun {
+    let done = |started, ends: &mut Ends| match started {
         true => ends.finish(&mut out_of_turn),
         false => Ok(Vec::new()),
     };

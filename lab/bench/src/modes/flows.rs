@@ -28,19 +28,19 @@ pub(crate) struct Args {
     /// Number of simultaneous flows, each on its own core while there are enough
     #[arg(long, short = 'P', default_value_t = 1, value_name = "N")]
     parallel: usize,
-    /// Let the other end send, and measure what arrives here
+    /// Let the other end send, and measure here
     #[arg(long, short = 'R')]
     reverse: bool,
     /// Time between two lines
     #[arg(long, short, default_value = "1", value_name = "SECONDS", value_parser = seconds)]
     interval: Duration,
-    /// Memory at each end of each flow, sent over and over
+    /// Memory at each end of each flow, sent repeatedly
     #[arg(long, default_value = "16MiB", value_name = "SIZE")]
     buffer: ByteSize,
     /// What carries the flows
     #[arg(long, default_value = "zerolane", value_name = "CONTENDER", value_parser = Name::among(&CONTENDERS))]
     contender: Name,
-    /// Protection of Zerolane's connections; the default is what users of Zerolane get
+    /// Protection of Zerolane's connections; the default is also that of the library
     #[arg(long, default_value = "encrypted", value_name = "MODE")]
     security: Protection,
     #[command(flatten)]
@@ -62,7 +62,7 @@ const CONTENDERS: [Name; 7] = [
     Name::Bbr,
 ];
 
-/// Everything `bench flows` says; `--json` prints it as it is.
+/// The report of `bench flows`; `--json` prints it unchanged.
 #[derive(Debug, Serialize)]
 struct FlowsReport {
     bench: &'static str,
@@ -101,7 +101,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     job.check().context(Exit::Usage)?;
     if args.paths.is_several() && args.parallel > 1 {
-        let words = "several paths are of one flow: leave out --parallel, or --paths and --path";
+        let words =
+            "only a single flow can use several paths: leave out --parallel, or --paths and --path";
         return Err(anyhow!(words).context(Exit::Usage));
     }
     report::present(args.ends.place.json, |interrupt| {
@@ -183,12 +184,12 @@ impl Report for FlowsReport {
             [] => String::new(),
             by => {
                 let by: Vec<String> = by.iter().map(size).collect();
-                format!("; by each path: {}", by.join(", "))
+                format!("; by path: {}", by.join(", "))
             }
         };
         format!(
-            "- - - - - - - - - - - - - - - - - - - - - - - - - - -\n{}\n{}{sealed}{direction}; {}, MTU {}; sent \
-             again: {}{paths}; counted at the receiver; payload verified.",
+            "- - - - - - - - - - - - - - - - - - - - - - - - - - -\n{}\n{}{sealed}{direction}; {}, MTU {}; \
+             retransmitted: {}{paths}; counted at the receiver; payload verified.",
             whole.text(),
             self.contender.title(),
             self.path,

@@ -39,7 +39,7 @@ pub(crate) struct Args {
     cores: CoreArgs,
 }
 
-/// Everything `bench handshake` says; `--json` prints it as it is.
+/// The report of `bench handshake`; `--json` prints it unchanged.
 #[derive(Debug, Serialize)]
 struct HandshakeReport {
     bench: &'static str,
@@ -156,7 +156,7 @@ fn connect_all(
         interrupt.check()?;
         let due = start + Duration::from_secs(number.into()) / PER_SECOND;
         thread::sleep(due.saturating_duration_since(Instant::now()));
-        let begun = Instant::now();
+        let started = Instant::now();
         let connection = Connection::connect(to, &options)?;
         let connected = Instant::now();
         let asked = verdicts
@@ -165,7 +165,7 @@ fn connect_all(
         let closing = Instant::now();
         connection.close()?;
         let kind = &mut kinds[usize::from(asked)];
-        kind.connect.record(connected - begun);
+        kind.connect.record(connected - started);
         kind.close.record(closing.elapsed());
         kind.count += 1;
     }
@@ -187,7 +187,7 @@ impl Report for HandshakeReport {
             ("plain", Some(&self.plain)),
             ("encrypted", Some(&self.encrypted)),
             (
-                "encrypted, asked for a cookie",
+                "encrypted, with a cookie",
                 self.encrypted_with_cookie.as_ref(),
             ),
         ] {
@@ -203,7 +203,8 @@ impl Report for HandshakeReport {
             ]);
         }
         format!(
-            "{rows}\nTwo threads on {}, a core each, {PER_SECOND} connections a second, both ends asleep in between.",
+            "{rows}\nTwo threads on {}, one core each, {PER_SECOND} connections per second, both ends asleep in \
+             between.",
             self.path
         )
     }

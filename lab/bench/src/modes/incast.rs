@@ -39,7 +39,7 @@ const MEMORY_BYTES: usize = 512 << 20;
 
 const USUAL_TIME: Duration = Duration::from_secs(30);
 
-/// Everything `bench incast` says; `--json` prints it as it is.
+/// The report of `bench incast`; `--json` prints it unchanged.
 #[derive(Debug, Serialize)]
 struct IncastReport {
     bench: &'static str,
@@ -102,7 +102,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<IncastReport> {
         network.check()?;
         let figures = Figures::of(contender, outcome, common.rate)?;
         console::note(format_args!(
-            "{}: {:.1} Mb/s together",
+            "{}: {:.1} Mb/s in total",
             contender.title(),
             figures.aggregate_mbps
         ));
@@ -123,7 +123,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<IncastReport> {
 }
 
 impl Figures {
-    /// A contender that gives up gets nothing through; wrong bytes end everything, and so does what is not its failure.
+    /// A contender that gives up delivers nothing; wrong bytes, or a failure outside the contender, end the benchmark.
     fn of(contender: Name, outcome: Result<Outcome>, rate: u64) -> Result<Figures> {
         let (outcome, failure) = match outcome {
             Ok(outcome) => (Some(outcome), None),
@@ -157,12 +157,12 @@ impl Report for IncastReport {
     fn text(&self) -> String {
         let header = [
             "contender",
-            "Mb/s together",
+            "Mb/s in total",
             "% of link",
-            "least, of a share",
-            "most, of a share",
+            "lowest share",
+            "highest share",
             "queue full",
-            "sent again",
+            "retransmitted",
             "jitter: median, 99 %",
         ];
         let mut table = table(header, 1);

@@ -34,7 +34,7 @@ pub(crate) struct Args {
     rounds: Rounds,
     #[command(flatten)]
     cores: CoreArgs,
-    /// Seed of the payload [default: a fresh one]
+    /// Seed of the payload [default: random]
     #[arg(long)]
     seed: Option<u64>,
     /// Print one JSON object instead of a table
@@ -45,7 +45,7 @@ pub(crate) struct Args {
 /// MTUs of the two links: what Ethernet has, and what it can have.
 const MTUS: [u32; 2] = [1500, 9000];
 
-/// What a run is like.
+/// The settings of a run.
 struct Step {
     rung: Rung,
     /// Of [`MTUS`].

@@ -23,9 +23,7 @@ use crate::report::{self, comparison::gbps};
 /// Arguments of `zerolane bench model`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
-First it measures what single things cost, as `bench costs`: copies, system calls, wake-ups, trains, a Transfer alone. From \
-nothing but that it predicts goodput and CPU time of `bench bulk` and `bench stream`; then it runs those. Costs and runs take \
-turns: by how much the costs of the last round differ from those of the first is the machine's own share of the error.")]
+Measures unit costs as `bench costs` does: copies, system calls, wake-ups, trains, a single Transfer. Predicts goodput and CPU time of `bench bulk` and `bench stream` from these alone, then runs both. Costs and runs alternate: the difference between the costs of the first and the last round is the machine's own share of the error.")]
 pub(crate) struct Args {
     /// Bytes that one run moves, rounded up to whole buffers [default: 1GiB; quick: 256MiB]
     #[arg(long, value_name = "SIZE")]
@@ -35,7 +33,7 @@ pub(crate) struct Args {
     reps: Option<u32>,
     #[command(flatten)]
     cores: CoreArgs,
-    /// Short and few: to see that it works
+    /// A few short runs, to see that it works
     #[arg(long)]
     quick: bool,
     /// Print one JSON object instead of a table
@@ -151,7 +149,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<ModelReport> {
     let effort = Effort::of(args.quick).in_rounds(reps);
     let unit_costs = || {
         let link = hosts::link(None, None)?;
-        console::note(format_args!("measuring what single things cost"));
+        console::note(format_args!("measuring unit costs"));
         let place = Place { link: &link, cores };
         costs::measure(effort, &place, (MTU - UDP_HEADERS) as usize, interrupt)
     };

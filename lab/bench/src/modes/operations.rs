@@ -42,7 +42,7 @@ pub(crate) enum Command {
     /// Bandwidth of gets
     #[command(name = "get_bw")]
     GetBw(Args),
-    /// Small puts a second
+    /// Small puts per second
     #[command(name = "put_rate")]
     PutRate(Args),
     /// Bandwidth of messages
@@ -53,16 +53,16 @@ pub(crate) enum Command {
 /// Arguments of every test.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Bytes of a message, 1 to 4 MiB [default: as the test has it]
+    /// Bytes of a message, up to 4 MiB [default: depends on the test]
     #[arg(long, short, value_name = "SIZE")]
     size: Option<ByteSize>,
     /// All powers of two from 1 B to 4 MiB
     #[arg(long, short, conflicts_with = "size")]
     all: bool,
-    /// Operations of a run [default: as fits the size]
+    /// Operations of a run [default: depends on the size]
     #[arg(long, short = 'n', value_parser = clap::value_parser!(u64).range(1..=1 << 31))]
     iters: Option<u64>,
-    /// Operations in flight at once, in tests of bandwidth and rate [default: as the test has it]
+    /// Operations in flight at once, in tests of bandwidth and rate [default: depends on the test]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     depth: Option<u32>,
     /// Wait by polling (the default)
@@ -74,7 +74,7 @@ pub(crate) struct Args {
     /// How the target of the puts waits [put_lat]
     #[arg(long, value_enum, default_value_t, value_name = "TARGET")]
     target: Target,
-    /// One short run of each contender, to see that everything works
+    /// One short run of each contender, to see that it works
     #[arg(long, conflicts_with_all = ["iters", "reps"])]
     quick: bool,
     /// Measure only these
@@ -174,7 +174,7 @@ fn wait(args: &Args) -> Wait {
 
 /// The operations of one size.
 fn operations(test: Test, args: &Args, size: usize, seed: u64) -> Result<Operations> {
-    ensure!(size > 0, "a message of 0 bytes cannot be told from none");
+    ensure!(size > 0, "a message has at least 1 byte");
     let iters = args.iters.unwrap_or_else(|| {
         let part = if args.quick { QUICK_PART } else { 1 };
         (test.default_iters(size) / part).max(1)
@@ -248,7 +248,7 @@ fn able(plan: &Plan, ends: &Ends, job: &Job, size: usize, skipped: &mut Vec<Skip
         let answers = plan.target == Target::Answers || contender == Name::Zerolane;
         let able = match answers {
             true => ends.able(contender, job),
-            false => Err("it has no memory that is put to".into()),
+            false => Err("it has no remote memory".into()),
         };
         let Err(why) = able else {
             named.push(contender);

@@ -33,10 +33,10 @@ pub(crate) struct Args {
 
 const USUAL_TIME: Duration = Duration::from_secs(60);
 
-/// Who shares unless `--only` names others.
+/// The contenders unless `--only` names others.
 const USUAL: [Name; 2] = [Name::Extended, Name::Cubic];
 
-/// Everything `bench share` says; `--json` prints it as it is.
+/// The report of `bench share`; `--json` prints it unchanged.
 #[derive(Debug, Serialize)]
 struct ShareReport {
     bench: &'static str,
@@ -124,7 +124,7 @@ impl Figures {
 
 impl Report for ShareReport {
     fn text(&self) -> String {
-        let header = ["contender", "Mb/s", "% of link", "sent again"];
+        let header = ["contender", "Mb/s", "% of link", "retransmitted"];
         let mut shares = table(header, 1);
         for flow in &self.flows {
             shares.add_row([
@@ -135,7 +135,7 @@ impl Report for ShareReport {
             ]);
         }
         format!(
-            "{shares}\n{}\n{:.0} Mb/s, RTT {} ms, {} s; {} frames found the queue full; jitter added by \
+            "{shares}\n{}\n{:.0} Mb/s, RTT {} ms, {} s; frames dropped by the full queue: {}; jitter added by \
              this machine (median, 99 %): {} us; Zerolane {}; payload verified.",
             over_time(self),
             self.rate_bits_per_s as f64 / 1e6,

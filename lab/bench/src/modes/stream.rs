@@ -22,7 +22,7 @@ use crate::report::stream::{Figures, LeftOut, Row, Setup, StreamReport};
 enum Protocol {
     /// The kernel's TCP
     Tcp,
-    /// Raw UDP: what is lost is lost
+    /// Raw UDP, without retransmission
     Udp,
     /// Zerolane as the thesis describes Scheduled Transfer
     Classic,
@@ -47,8 +47,7 @@ impl Protocol {
 /// Arguments of `zerolane bench stream`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
-Lists are separated by commas; every combination is measured, those that cannot be are named. Combinations \
-with the same MTU and size take turns until the goodput of each is known well enough.")]
+Lists are separated by commas. Every combination is measured; impossible ones are named. Combinations with the same MTU and size take turns until the goodput of each is known precisely enough.")]
 pub(crate) struct Args {
     /// What carries it
     #[arg(
@@ -59,7 +58,7 @@ pub(crate) struct Args {
         value_name = "LIST"
     )]
     protocol: Vec<Protocol>,
-    /// Where the sender takes the data from
+    /// Source of the sender's data
     #[arg(
         long,
         value_enum,
@@ -68,7 +67,7 @@ pub(crate) struct Args {
         value_name = "LIST"
     )]
     source: Vec<Source>,
-    /// What the receiver does with it
+    /// What the receiver does with the data
     #[arg(
         long,
         value_enum,
@@ -92,13 +91,13 @@ pub(crate) struct Args {
     /// Bytes that one run moves, rounded up to whole buffers
     #[arg(long, default_value = "1GiB", value_name = "SIZE")]
     bytes: ByteSize,
-    /// Repeat until the confidence interval (95 %) of the mean goodput is this narrow, percent
+    /// Repeat until the 95 % confidence interval of the mean goodput is this narrow, in percent
     #[arg(long, default_value_t = 5.0, value_name = "PERCENT")]
     within: f64,
     /// Most runs of each combination
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=i64::from(REPS_MAX)))]
     reps: u32,
-    /// Protection of Zerolane's connections; the default is what users of Zerolane get
+    /// Protection of Zerolane's connections; the default is also that of the library
     #[arg(long, default_value = "encrypted", value_name = "MODE")]
     security: Protection,
     /// Do not run the thread that measures each core's spare time
@@ -119,7 +118,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     );
     ensure!(
         args.place.to.is_none() || args.mtu.len() <= 1,
-        anyhow!("between two machines there is one --mtu").context(Exit::Usage)
+        anyhow!("between two machines only one --mtu is possible").context(Exit::Usage)
     );
     for &size in &args.size {
         // What no end does is told before anything is measured.
@@ -208,7 +207,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<StreamReport> {
     Ok(StreamReport::new(setup, args.within, rows, left_out))
 }
 
-/// Whether the mean of these runs is known well enough.
+/// Whether the mean of these runs is known precisely enough.
 fn is_known(args: &Args, runs: &[Run]) -> bool {
     runs.len() >= LEAST_REPS as usize
         && Figures::of(runs).is_some_and(|it| it.half_width_percent() <= Some(args.within))

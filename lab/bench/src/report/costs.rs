@@ -7,11 +7,12 @@ use super::stream::in_words;
 use super::{Report, table};
 use crate::harness::machine::Machine;
 
-/// How the figures came about, in words; part of every report.
-const METHOD: &str = "Each by itself, the median of repetitions, on a core of its own. Of memory: one pass after the other, a \
-    train or a piece at a time; handed: one core seals into slots, then the other copies from them, over and over. Of TCP and of trains: a thread on the one core sends while the other does nothing, then a \
-    thread on the other core receives; what a sender takes includes all up to the receiver's queue. Of the library: both ends \
-    of a connection in one thread, by turns, a Transfer alone.";
+/// The method, as text; part of every report.
+const METHOD: &str = "Each cost is measured alone, on its own core: the median of repetitions. Memory: pass after \
+     pass, one train or one piece at a time; handed over: one core seals into slots, then the other copies from them, \
+     repeatedly. TCP and trains: a thread on one core sends while the other is idle, then a thread on the other core \
+     receives; the sender's cost includes everything up to the receiver's queue. Library: both ends of a connection \
+     alternate in one thread, a single Transfer.";
 
 /// Everything `bench costs` says; `--json` prints it as it is.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -59,9 +60,9 @@ pub(crate) fn tables(costs: &UnitCosts) -> String {
     let library = [("plain", &costs.plain), ("encrypted", &costs.encrypted)];
     let calls = [
         ("a system call", costs.system_call),
-        ("a wake-up: until the other runs", wake.latency),
-        ("  of the one that wakes", wake.waker),
-        ("  of the one that is woken", wake.woken),
+        ("wake-up: latency", wake.latency),
+        ("  CPU time of the waker", wake.waker),
+        ("  CPU time of the woken thread", wake.woken),
     ];
     for (name, cost) in calls {
         single.add_row([name.to_owned(), words(cost, 0)]);
@@ -70,8 +71,8 @@ pub(crate) fn tables(costs: &UnitCosts) -> String {
         let costs = [
             ("a Transfer, sender", it.send_transfer),
             ("a Transfer, receiver", it.receive_transfer),
-            ("a train more, sender", it.send_train),
-            ("a train more, receiver", it.receive_train),
+            ("one more train, sender", it.send_train),
+            ("one more train, receiver", it.receive_train),
         ];
         for (name, cost) in costs {
             single.add_row([format!("{name}, {mode}"), words(cost, 0)]);
@@ -101,18 +102,20 @@ pub(crate) fn tables(costs: &UnitCosts) -> String {
         &[
             ("send", |it| it.send.send),
             ("  receive", |it| it.send.receive),
-            ("  send without room", |it| it.send.queue),
-            ("  receive, and have it sent", |it| it.send.receive_clocked),
+            ("  send into a full queue", |it| it.send.queue),
+            ("  receive, with the sends it triggers", |it| {
+                it.send.receive_clocked
+            }),
             ("splice", |it| it.splice.send),
             ("  receive", |it| it.splice.receive),
-            ("  splice without room", |it| it.splice.queue),
-            ("  receive, and have it sent", |it| {
+            ("  splice into a full queue", |it| it.splice.queue),
+            ("  receive, with the sends it triggers", |it| {
                 it.splice.receive_clocked
             }),
             ("sendfile", |it| it.sendfile.send),
             ("  receive", |it| it.sendfile.receive),
-            ("  sendfile without room", |it| it.sendfile.queue),
-            ("  receive, and have it sent", |it| {
+            ("  sendfile into a full queue", |it| it.sendfile.queue),
+            ("  receive, with the sends it triggers", |it| {
                 it.sendfile.receive_clocked
             }),
         ],
@@ -132,8 +135,9 @@ pub(crate) fn tables(costs: &UnitCosts) -> String {
     let contention = words(costs.contention, 2);
     let [seal, read] = [costs.handed.seal, costs.handed.read].map(|it| words(it, 1));
     format!(
-        "{single}\n{memory}\n{tcp}\n{trains}\nslots handed from core to core, ns per KiB: {seal} to seal into, {read} to copy from\n\
-         both cores copy at once: {contention} of a copy alone"
+        "{single}\n{memory}\n{tcp}\n{trains}\nslots handed from core to core, ns per KiB: {seal} to seal, {read} to \
+         copy\n\
+         both cores copy at once: {contention} times the cost of one copy alone"
     )
 }
 

@@ -10,13 +10,13 @@ use crate::harness::runs::Run;
 use crate::job::name::Name;
 use crate::job::settings::Protection;
 
-/// How the figures came about, in words; part of every report.
-const METHOD: &str = "Each end of the many is a process with one stream, all on one core; the one is a process with a thread a \
-    stream; the contenders and patterns take turns (A B .. B A). Goodput is counted at the receivers, over the time of \
-    each stream, and every word of every whole piece is checked. Fairness is Jain's index over the streams of one \
-    direction, the lower of the two: 1 if all got the same, 1/n if one got all. Both ways at once, there are as many \
-    streams each way. CPU: getrusage of the processes of a side plus their core's ksoftirqd, from when all \
-    connections stand to the end of the streams, for each GB of both directions; 1 GB is 1e9 bytes.";
+/// The method, as text; part of every report.
+const METHOD: &str = "The many ends are processes with one stream each, all on one core; the single end is a process \
+     with one thread per stream. Contenders and patterns take turns (A B .. B A). Goodput is counted at the receivers \
+     over the time of each stream, and every word of every complete piece is checked. Fairness is Jain's index over \
+     the streams of one direction, the lower of the two: 1 if all got the same, 1/n if one got everything. In both \
+     directions at once, each direction has that many streams. CPU: getrusage of the processes of a side plus their \
+     core's ksoftirqd, from the last connection's setup to the end of the streams, per GB of both directions; 1 GB is 1e9 bytes.";
 
 /// Who sends to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -160,7 +160,7 @@ impl Report for FanReport {
         let header = [
             "",
             "contender",
-            "Gb/s, together",
+            "Gb/s, in total",
             "to the one",
             "from it",
             "fairness",

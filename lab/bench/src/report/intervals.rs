@@ -138,7 +138,7 @@ impl Assembly {
             .with_context(|| format!("the receiver reports flow {flow}, which does not exist"))?;
         ensure!(
             self.next + (told.len() as u64) < self.flows.samples(),
-            "the receiver tells of more intervals than there are"
+            "the receiver reports more intervals than there are"
         );
         told.push_back(bytes);
         if self.told.iter().any(VecDeque::is_empty) {

@@ -7,13 +7,13 @@ use super::{Report, cell, table};
 use crate::harness::machine::Machine;
 use crate::harness::runs::Run;
 
-/// How the figures came about, in words; part of every report.
-const METHOD: &str = "Zerolane, extended profile, from memory to memory between two network namespaces joined by veth, sender and \
-    receiver pinned to a core each; the rungs take turns (A B .. B A). Goodput: payload bytes over the receiver's \
-    time from its go to the last byte; medians of the runs. The copy is one in user space, from where the data came to \
-    other memory; the checksum one of the payload on top of what UDP does. Every word of the last lap is checked after \
-    each run. Veth never checks UDP's own checksum, nor does it have buffers that are gathered, or a faster chip to \
-    replace it by, as the paper had.";
+/// The method, as text; part of every report.
+const METHOD: &str = "Zerolane, extended profile, from memory to memory between two network namespaces joined by \
+     veth; sender and receiver are pinned to one core each. The rungs take turns (A B .. B A). Goodput: payload bytes \
+     divided by the receiver's time from the start signal to the last byte; medians of the runs. The copy is an extra \
+     one in user space; the checksum covers the payload in addition to UDP's. Every word of the last lap is checked \
+     after each run. Unlike the paper's hardware, veth never checks UDP's own checksum, gathers no buffers, and has \
+     no faster chip as a replacement.";
 
 /// A step of the ladder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -35,7 +35,7 @@ impl Rung {
     /// In words.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Rung::Bottom => "MTU 1500, a call and a header a datagram, checksum, copy",
+            Rung::Bottom => "MTU 1500, one call and one header per datagram, checksum, copy",
             Rung::LargeMtu => "MTU 9000",
             Rung::Gso => "one call for many datagrams (GSO)",
             Rung::Gro => "many datagrams received as one (GRO)",
@@ -44,7 +44,7 @@ impl Rung {
             Rung::NoCopy => "without the copy",
             Rung::Trains => "trains in place of headers",
             Rung::SmallMtuAgain => "the same at MTU 1500",
-            Rung::Encrypted => "encrypted, as users get it",
+            Rung::Encrypted => "encrypted, as by default",
         }
     }
 }

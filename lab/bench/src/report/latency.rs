@@ -10,15 +10,16 @@ use crate::job::name::Name;
 use crate::job::operations::Wait;
 use crate::job::test::Test;
 
-/// How the figures came about, in words; part of every report.
-pub(crate) const METHOD: &str = "Ping-pong of two processes pinned to a core each; one way is half of a round, timed at the \
-    initiator in a histogram for each run, after a warm-up. At one size and way of waiting the contenders take turns (A B C, \
-    C B A), each run on a connection of its own. min, median and max are of the runs' medians, p99_us is the median of the \
-    runs' 99th percentiles, ratio_vs_udp that of the runs' ratios. poll: sockets that do not block, read again and again, \
-    and connections polled; event: asleep in the kernel at both ends, sockets in their blocking call, connections in \
-    poll(2). Every message carries its number and is checked; the last one byte by byte. Pareto: both ends are sampled \
-    while messages go to and fro, and what an end does that waits is taken away: polling, as samples of ends that poll in \
-    vain have it; asleep, as time in which its core did nothing. The parts are scaled to the measured one-way time.";
+/// The method, as text; part of every report.
+pub(crate) const METHOD: &str = "Ping-pong between two processes, each pinned to its own core. The one-way time is \
+     half of a round trip, timed at the initiator in a histogram for each run after a warm-up. For each size and way \
+     of waiting the contenders take turns (A B C, C B A), each run on its own connection. min, median and max are \
+     those of the runs' medians; p99_us is the median of the runs' 99th percentiles, ratio_vs_udp the median of the \
+     runs' ratios. poll: non-blocking sockets and connections are polled; event: both ends sleep in the kernel, \
+     sockets in a blocking call, connections in poll(2). Every message carries its number and is checked, the last \
+     one byte by byte. Pareto: both ends are sampled during a ping-pong, without the time spent waiting: for polling \
+     ends, the samples of ends that poll without messages; for sleeping ends, the idle time of the core. The parts \
+     are scaled to the measured one-way time.";
 
 /// What is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -160,7 +161,7 @@ impl Report for LatencyReport {
         let paretos: String = paretos.map(pareto).collect();
         let missing = self.pareto_missing.as_ref();
         let missing = missing.map_or_else(String::new, |why| {
-            format!("\nWhere the time goes is not shown, or not in full: {why}.")
+            format!("\nThe attribution of the time is missing or incomplete: {why}.")
         });
         format!(
             "{table}\n{}, MTU {}, {} runs; Zerolane {}; payload verified.{}{missing}{paretos}",

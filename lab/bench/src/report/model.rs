@@ -10,12 +10,13 @@ use crate::harness::machine::Machine;
 use crate::harness::runs::Run;
 use crate::measured::Measured;
 
-/// How the figures came about, in words; part of every report.
-const METHOD: &str = "Unit costs: each by itself, the median of repetitions, of two threads that take turns where there are \
-    two ends; nothing of what is predicted is run for them. A prediction is what the slower end takes for a byte. The rows take \
-    turns (A B .. B A), a round of costs before each, and are measured as bench bulk and bench stream measure them. Error: predicted goodput over the median of the \
-    measured, less 1. Drift: the costs of the last round over those of the first, less 1. 1 GB is 1e9 bytes. Bytes on the memory bus are predicted from the sizes of buffers and caches, and not \
-    measured: this needs hardware counters.";
+/// The method, as text; part of every report.
+const METHOD: &str = "Unit costs: each measured alone, as the median of repetitions; two ends are two threads that \
+     alternate. None of the predicted transfers runs for them. A prediction is the time per byte of the slower end. \
+     The rows take turns (A B .. B A), each after a round of costs, and are measured as bench bulk and bench stream \
+     measure them. Error: predicted goodput divided by the measured median, minus 1. Drift: the costs of the last \
+     round divided by those of the first, minus 1. 1 GB is 1e9 bytes. Bytes on the memory bus are predicted from the \
+     sizes of buffers and caches; measuring them needs hardware counters.";
 
 /// Everything `bench model` says; `--json` prints it as it is.
 #[derive(Clone, Debug, PartialEq, Serialize)]

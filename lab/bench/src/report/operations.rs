@@ -15,13 +15,13 @@ use crate::measured::Measured;
 use crate::measured::times::Quantiles;
 
 /// How the figures were measured, as text; part of every report.
-pub(crate) const METHOD: &str = "Initiator and responder are processes pinned to one core each. The contenders take \
-    turns (A B C, C B A) at the same sizes, each run on a connection of its own, after a warm-up. \
-    Latency: time of each operation at the initiator, in a histogram for each run; half of it where \
-    the operation goes one way and is answered by the same. Quantiles are the medians of the runs', \
-    min and max those of all. Bandwidth: payload in place, from the receiver's go to the last \
-    byte, of a put from the first one posted to the last one completed. Every message carries its \
-    number and is checked; the last ones byte by byte. UDP's stream is what arrived.";
+pub(crate) const METHOD: &str = "Initiator and responder are processes, each pinned to its own core. The contenders \
+     take turns (A B C, C B A) at the same sizes, each run on its own connection after a warm-up. Latency: the time \
+     of each operation at the initiator, in a histogram for each run; half of it for one-way operations, which the \
+     peer answers with the same operation. Quantiles are the medians of the runs' quantiles, min and max those of all \
+     runs. Bandwidth: payload in place, from the receiver's start signal to the last byte; of puts from the first \
+     post to the last completion. Every message carries its number and is checked, the last ones byte by byte. Of \
+     UDP's stream, only arrived datagrams count.";
 
 /// The runs of one size, in the order they were run.
 #[derive(Clone, Debug)]
@@ -278,8 +278,8 @@ fn row(size: &SizeReport, contender: Name, figures: &Figures) -> Vec<String> {
 fn facts(report: &OperationsReport) -> String {
     let way = match (report.test.metric(), report.target) {
         (Metric::Stream, _) => "",
-        (_, Target::Active) => "until confirmed, by a target that looks, ",
-        (_, Target::Background) => "until confirmed, by a worker's thread, its program asleep, ",
+        (_, Target::Active) => "until confirmed, target polling, ",
+        (_, Target::Background) => "until confirmed, worker thread at the sleeping target, ",
         (_, Target::Answers) if report.test.round_trip_parts() == 1 => "there and back, ",
         (_, Target::Answers) => "one way, ",
     };

@@ -13,7 +13,7 @@ use zerolane_explain::rules::{Cause, Rules};
 use zerolane_explain::stack::{Frame, unfold};
 
 /// Both ends sleep: an interrupt is on its way to a core, or the core gets going.
-const WAKING: &str = "no core at work: one is woken";
+const WAKING: &str = "no core is busy: one wakes up";
 /// The module of samples without a rule.
 const UNEXPLAINED: &str = "unexplained";
 /// Crates of this project have names like this.

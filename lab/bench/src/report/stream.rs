@@ -12,15 +12,15 @@ use crate::job::settings::Protection;
 use crate::job::source_sink::{Sink, Source};
 use crate::measured::Measured;
 
-/// How the figures came about, in words; part of every report.
-const METHOD: &str = "One buffer, or a file of its length in memory, sent piece by piece, over and over; sender and \
-    receiver are processes pinned to one core each; combinations of one size and MTU take turns (A B .. B A). \
-    Goodput: payload bytes that came over the receiver's time from its go to the last byte. Its interval holds the mean with a \
-    confidence of 95 % (Student). CPU: getrusage of the process plus its core's ksoftirqd; beside it the \
-    time that a soaker did not get: a thread of the same core that runs when nothing else does (SCHED_IDLE). \
-    1 GB is 1e9 bytes. Content: every word of the last lap is checked after the run; what a sink adds up or \
-    writes is compared; of UDP the first word of each datagram, and all that a sink saw if none was lost. The file of a sink is as \
-    long as the buffer, and written over.";
+/// The method, as text; part of every report.
+const METHOD: &str = "One buffer, or a file of its length in memory, is sent piece by piece, repeatedly. Sender and \
+     receiver are processes, each pinned to its own core; combinations of one size and MTU take turns (A B .. B A). \
+     Goodput: received payload bytes divided by the receiver's time from the start signal to the last byte, with the \
+     95 % confidence interval of the mean (Student). CPU: getrusage of the process plus its core's ksoftirqd; beside \
+     it the time withheld from a soaker, a thread of the same core that runs only when nothing else does \
+     (SCHED_IDLE). 1 GB is 1e9 bytes. Content: every word of the last lap is checked after the run; the sums or files \
+     of a sink are compared; for UDP the first word of each datagram, and everything that the sink saw if no datagram \
+     was lost. The file of a sink has the length of the buffer and is overwritten.";
 
 /// Everything `bench stream` says; `--json` prints it as it is.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -237,7 +237,7 @@ impl Report for StreamReport {
             "sink",
             "size",
             "MTU",
-            "goodput, Gb/s\nmean ± half of 95 %",
+            "goodput, Gb/s\nmean ± half of the 95 % interval",
             "lost",
             "CPU s/GB\nsender",
             "by soaker",
@@ -281,7 +281,7 @@ impl Report for StreamReport {
         let left_out =
             left_out.map(|it| format!("\nleft out, for example: {}: {}", it.what, it.why));
         format!(
-            "{table}\n{}; Zerolane {}; in brackets how many runs; payload verified.{}",
+            "{table}\n{}; Zerolane {}; number of runs in parentheses; payload verified.{}",
             self.setup.path,
             self.setup.security.name(),
             left_out.collect::<String>()

@@ -36,7 +36,7 @@ pub(super) struct Drivers {
     /// The namespace. `None`: the caller's.
     there: Option<File>,
     tally: Tally,
-    begun: bool,
+    started: bool,
 }
 
 impl Drivers {
@@ -47,13 +47,13 @@ impl Drivers {
                 true => Tally::from_0(),
                 false => Tally::default(),
             },
-            begun: began_at_0,
+            started: began_at_0,
         }
     }
 
     /// The first reading, unless all began at 0.
     pub(super) fn begin(&mut self, interfaces: Vec<String>) -> Result<(), String> {
-        match std::mem::replace(&mut self.begun, true) {
+        match std::mem::replace(&mut self.started, true) {
             true => Ok(()),
             false => self.read(interfaces),
         }

@@ -97,7 +97,7 @@ const PROTOCOLS: &[Place] = &[
     (
         "memory_reserve",
         &["TcpExtPFMemallocDrop"],
-        "out of memory: only what frees memory was let through",
+        "out of memory: only packets that help to free memory were accepted",
     ),
     (
         "ip_reassembly",
@@ -107,7 +107,7 @@ const PROTOCOLS: &[Place] = &[
     (
         "ip_fragmentation",
         &["IpFragFails", "Ip6FragFails"],
-        "IP: too large for the way, and not to be fragmented (MTU)",
+        "IP: too large for the path, and fragmentation forbidden (MTU)",
     ),
     (
         "ip_checksum",
@@ -133,7 +133,7 @@ const PROTOCOLS: &[Place] = &[
     (
         "ip_protocol",
         &["IpInUnknownProtos", "Ip6InUnknownProtos"],
-        "IP: the protocol is not known here",
+        "IP: unknown protocol",
     ),
     (
         "ip_no_route",
@@ -148,17 +148,17 @@ const PROTOCOLS: &[Place] = &[
     (
         "ip_reverse_path",
         &["TcpExtIPReversePathFilter"],
-        "IP: the sender's address is not reached by that interface (rp_filter)",
+        "IP: the sender's address is not reachable through that interface (rp_filter)",
     ),
     (
         "ip_receive",
         &["IpInDiscards", "Ip6InDiscards"],
-        "IP: received and discarded, usually for want of memory",
+        "IP: received and discarded, usually for lack of memory",
     ),
     (
         "ip_send",
         &["IpOutDiscards", "Ip6OutDiscards"],
-        "IP: discarded before it was sent, for want of memory, or by a full queue, which counts it as well",
+        "IP: discarded before it was sent, for lack of memory or by a full queue, which counts it as well",
     ),
 ];
 
@@ -167,27 +167,27 @@ const INTERFACES: &[(&str, usize, &str)] = &[
     (
         "interface_receive",
         column::RX_DROPPED,
-        "the interface or its driver dropped what arrived: no room, or nobody to take it",
+        "the interface or its driver dropped received frames: no room, or no receiver",
     ),
     (
         "receive_ring",
         column::RX_FIFO,
-        "the ring of receive buffers was full (ethtool -G)",
+        "the receive ring was full (ethtool -G)",
     ),
     (
         "frame",
         column::RX_FRAME,
-        "frames that were damaged or of a wrong length",
+        "damaged frames, or of a wrong length",
     ),
     (
         "interface_send",
         column::TX_DROPPED,
-        "the interface or its driver dropped what was to be sent",
+        "the interface or its driver dropped frames to send",
     ),
     (
         "send_ring",
         column::TX_FIFO,
-        "the ring of frames to be sent was full (ethtool -G)",
+        "the transmit ring was full (ethtool -G)",
     ),
     (
         "interface_send_error",
@@ -226,7 +226,7 @@ pub(super) fn drops(namespace: &str, tally: &Tally) -> Vec<Drop> {
             }
             Counter::Queue(name, kind) => {
                 let words = format!(
-                    "the queueing discipline was full ({kind}): more was sent than the interface takes"
+                    "the queueing discipline was full ({kind}): more was sent than the interface can transmit"
                 );
                 drops.push(drop("qdisc", Some(name), rise, &words));
             }
@@ -242,7 +242,7 @@ pub(super) fn drops(namespace: &str, tally: &Tally) -> Vec<Drop> {
 }
 
 const BACKLOG: &str = "its queue of received packets was full (net.core.netdev_max_backlog)";
-const OTHER_ERRORS: &str = "the interface received something wrong";
+const OTHER_ERRORS: &str = "the interface received invalid frames";
 
 /// Drivers add what has a column of its own to the errors as well.
 fn other_errors(tally: &Tally, name: &str) -> u64 {

@@ -24,7 +24,7 @@ pub enum Error {
     #[error("{0} interfaces: a host has 1 to {max}", max = super::MAX_INTERFACES)]
     BadInterfaceCount(usize),
     /// Frames that are put out together at once, or too late.
-    #[error("{0:?}: frames wait 1 us to 10 ms to be put out together")]
+    #[error("{0:?}: frames can be held for 1 us to 10 ms and sent together")]
     BadModeration(Duration),
     /// The system refused something else: it may say more than its number, as in `mtu greater than device maximum`.
     #[error("cannot {action}: {source}")]

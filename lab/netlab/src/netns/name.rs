@@ -162,7 +162,7 @@ pub(super) fn remove(name: &str) -> Result<()> {
 pub(super) fn processes(name: &str) -> Result<Vec<Pid>> {
     let number = |path: &Path| fs::metadata(path).map(|it| (it.dev(), it.ino()));
     let there = number(&path_of(name))
-        .map_err(|error| Error::io(format!("look into namespace {name}"), error))?;
+        .map_err(|error| Error::io(format!("inspect namespace {name}"), error))?;
     let entries = fs::read_dir("/proc").map_err(|error| Error::io("list processes", error))?;
     let is_there = |pid: &i32| {
         // It may have ended meanwhile.

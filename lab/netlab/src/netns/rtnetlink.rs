@@ -55,12 +55,12 @@ impl Namespace {
     }
 }
 
-#[expect(clippy::missing_errors_doc, reason = "the type says it for all")]
+#[expect(clippy::missing_errors_doc, reason = "the error type documents them")]
 impl Rtnetlink {
     /// Takes a device up or down.
     pub fn set_up(&self, device: &str, up: bool) -> Result<()> {
         let state = if up { "up" } else { "down" };
-        self.set_flag(&format!("take {device} {state}"), device, LinkFlags::Up, up)
+        self.set_flag(&format!("set {device} {state}"), device, LinkFlags::Up, up)
     }
 
     /// Gives a device another hardware address.
@@ -84,7 +84,7 @@ impl Rtnetlink {
 
     /// Sets how much a device merges of IPv6 into one packet at most, and of IPv4 if that is not more than 64 KiB, in bytes.
     pub fn set_gro_max_size(&self, device: &str, bytes: u32) -> Result<()> {
-        let asked = format!("have {device} merge {bytes} bytes at most");
+        let asked = format!("limit merged packets of {device} to {bytes} bytes");
         self.set(&asked, device, vec![LinkAttribute::GroMaxSize(bytes)])
     }
 
@@ -134,7 +134,7 @@ impl Rtnetlink {
                 LinkInfo::Data(InfoData::MacVlan(mode)),
             ]),
         ];
-        let asked = format!("make {name} beside {device}");
+        let asked = format!("make {name} on {device}");
         self.add(&asked, name, attributes)
     }
 
@@ -168,7 +168,7 @@ impl Rtnetlink {
 
     /// Takes an address away from a device.
     pub fn remove_address(&self, device: &str, ip: IpAddr, prefix_len: u8) -> Result<()> {
-        let asked = format!("take the address {ip}/{prefix_len} from {device}");
+        let asked = format!("remove the address {ip}/{prefix_len} of {device}");
         let message = RouteNetlinkMessage::DelAddress(self.address(device, ip, prefix_len)?);
         self.ask(&asked, message, 0)
     }
@@ -201,7 +201,7 @@ impl Rtnetlink {
             NeighbourAttribute::Destination(ip.into()),
             NeighbourAttribute::LinkLayerAddress(address.to_vec()),
         ];
-        let asked = format!("tell {device} of its neighbour {ip}");
+        let asked = format!("add the neighbour {ip} of {device}");
         let message = RouteNetlinkMessage::NewNeighbour(neighbour);
         self.ask(&asked, message, NLM_F_CREATE | NLM_F_REPLACE)
     }
@@ -214,7 +214,7 @@ impl Rtnetlink {
             TcAttribute::Kind("tbf".to_owned()),
             TcAttribute::Options(bucket.options()),
         ];
-        let asked = format!("limit what leaves {device}");
+        let asked = format!("limit the rate of {device}");
         let message = RouteNetlinkMessage::NewQueueDiscipline(queue);
         self.ask(&asked, message, NLM_F_CREATE | NLM_F_REPLACE)
     }

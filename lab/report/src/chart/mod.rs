@@ -102,7 +102,7 @@ fn description(chart: &Chart) -> String {
         .flat_map(|it| it.points.iter().flatten());
     let spread = chart.kind != Kind::Stack && points.any(|it| it.min < it.max);
     let bounds = if spread {
-        " Marks reach from the least to the most of the runs."
+        " Marks reach from the minimum to the maximum of the runs."
     } else {
         ""
     };

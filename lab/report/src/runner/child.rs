@@ -61,7 +61,7 @@ pub(super) fn run(
         }
         if started.elapsed() > limit {
             stop(&mut child);
-            break Err(format!("given up after {} s", limit.as_secs()));
+            break Err(format!("timed out after {} s", limit.as_secs()));
         }
         tick();
         thread::sleep(LOOK);
@@ -96,7 +96,7 @@ fn read_result(status: ExitStatus, output: &[u8], messages: &[u8]) -> Result<Val
             .clone()
             .find(|line| line.starts_with("error:"))
             .or_else(|| lines.rfind(|line| !line.is_empty()));
-        let error = error.map_or_else(|| "it said nothing".into(), last_of);
+        let error = error.map_or_else(|| "it printed nothing".into(), last_of);
         return Err(format!("{error} ({status})"));
     }
     serde_json::from_slice(output).map_err(|error| format!("printed invalid JSON: {error}"))
@@ -158,7 +158,7 @@ mod tests {
         assert!(error.starts_with("error: no such option"), "{error}");
         let error = shell("echo '{\"a\":'").unwrap_err();
         assert!(error.starts_with("printed invalid JSON"), "{error}");
-        assert!(shell("exit 1").unwrap_err().contains("it said nothing"));
+        assert!(shell("exit 1").unwrap_err().contains("it printed nothing"));
         assert!(shell("kill -9 $$").unwrap_err().contains("signal"));
     }
 

@@ -49,7 +49,7 @@ pub fn run(
         if interrupt.requested() {
             shown.end();
             return Err(anyhow!(
-                "stopped; what is done is kept in {}: the same command with --resume goes on",
+                "stopped; finished runs are kept in {}: continue with the same command and --resume",
                 store.directory().display()
             )
             .context(Exit::Interrupted));

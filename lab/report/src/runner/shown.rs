@@ -15,7 +15,7 @@ pub(super) struct Shown {
     /// Expected seconds of each run.
     expected: Vec<u32>,
     at: usize,
-    begun: Instant,
+    started: Instant,
     before: usize,
 }
 
@@ -34,14 +34,14 @@ impl Shown {
             bar,
             expected,
             at: 0,
-            begun: Instant::now(),
+            started: Instant::now(),
             before,
         }
     }
 
     pub(super) fn begin(&mut self, at: usize, planned: &Planned) {
         self.at = at;
-        self.begun = Instant::now();
+        self.started = Instant::now();
         let number = self.before + at + 1;
         let all = self.before + self.expected.len();
         let left = HumanDuration(self.left());
@@ -58,7 +58,7 @@ impl Shown {
 
     pub(super) fn tick(&self) {
         let done: u32 = self.expected[..self.at].iter().sum();
-        let this = self.begun.elapsed().as_secs().min(self.this().into());
+        let this = self.started.elapsed().as_secs().min(self.this().into());
         self.bar.set_position(u64::from(done) + this);
         let left = HumanDuration(self.left());
         self.bar
@@ -78,7 +78,7 @@ impl Shown {
             .iter()
             .sum();
         let this = self
-            .begun
+            .started
             .elapsed()
             .min(Duration::from_secs(self.this().into()));
         Duration::from_secs(all.into()).saturating_sub(this)

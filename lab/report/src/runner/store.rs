@@ -51,7 +51,7 @@ impl Store {
         let shown = directory.display();
         match fs::read(&path) {
             Ok(_) if !resume => bail!(
-                "{shown} holds a report already: --resume goes on with it, --out names another directory"
+                "{shown} already holds a report: --resume continues it, --out names another directory"
             ),
             Ok(bytes) => {
                 let there: Option<Stamp> = serde_json::from_slice(&bytes).ok();
@@ -68,7 +68,7 @@ impl Store {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 if resume {
                     bail!(
-                        "nothing to resume in {shown}: leave --resume out, or name the directory by --out"
+                        "nothing to resume in {shown}: leave out --resume, or name the directory with --out"
                     );
                 }
                 fs::create_dir_all(store.runs()).with_context(|| format!("cannot make {shown}"))?;
@@ -152,19 +152,19 @@ fn difference(there: &Stamp, here: &Stamp) -> Option<String> {
             )
         };
         return Some(format!(
-            "its runs are of another machine ({}; here: {})",
+            "its runs are from another machine ({}; this one: {})",
             say(&there.machine),
             say(&here.machine)
         ));
     }
     if there.version != here.version {
         return Some(format!(
-            "its runs are of version {}, this is {}",
+            "its runs are from version {}, this is {}",
             there.version, here.version
         ));
     }
     if there.program != here.program {
-        return Some("its runs are of another build of this version".into());
+        return Some("its runs are from another build of this version".into());
     }
     (there.quick != here.quick).then(|| format!("its runs are of {}", of_plan(there.quick)))
 }

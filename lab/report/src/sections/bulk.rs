@@ -26,8 +26,9 @@ pub(super) fn memory_to_memory(results: &Results) -> Section {
         "Memory to memory",
         "P2: figures 1 and 5. P4: figures 25b and 26a. P1: chapter 6",
         &[
-            "One buffer is sent over and over by each contender in turn. Zerolane is encrypted, as users get it; Zerolane plain \
-             and TCP are not; TLS and QUIC are. CPU time is that of both ends, for each GB.",
+            "Each contender in turn sends one buffer repeatedly. Zerolane is encrypted, as by default; \
+             Zerolane plain \
+             and TCP are not; TLS and QUIC are. CPU time is that of both ends, per GB.",
             "The paper on speculative defragmentation had 42 MB/s with the ordinary stack, 45 with speculation or zero copy \
              alone, and 75 with both. The paper on RDMA had 2.5 Gb/s with TCP and 6.6 with RDMA, at nearly no CPU time of the \
              receiver.",
@@ -100,11 +101,11 @@ pub(super) fn memory_to_memory(results: &Results) -> Section {
 pub(super) fn offloads(results: &Results) -> Section {
     let mut section = Section::new(
         "offloads",
-        "Without offloads, and ends that are not prepared",
+        "Without offloads, and with unprepared ends",
         "P2: figure 6. P4: figures 11 and 14",
         &[
             "The same transfer over a veth whose offloads are on, off at both ends, and off at the sender alone, as with a plain \
-             network card. Without them every packet of 1500 bytes passes the kernel by itself.",
+             network card. Without them every packet of 1500 bytes passes the kernel alone.",
             "The paper's worst case, a receiver that speculates and is always wrong, cost a sixth: 42 to 35 MB/s. Of the \
              checksum's offload P4 found a slight gain, of segmentation's a loss for large messages.",
         ],
@@ -117,8 +118,8 @@ pub(super) fn offloads(results: &Results) -> Section {
         Axis::linear("goodput", "Gb/s"),
     );
     let mut table = Table::new(
-        "What came to its place, and what was copied there in user space",
-        &["offloads", "placed", "copied bytes a byte"],
+        "Payload placed directly, and payload copied in user space",
+        &["offloads", "placed", "copied bytes per byte"],
     );
     for (run, name) in [
         ("bulk-1MiB", "on"),
@@ -155,7 +156,8 @@ pub(super) fn socket_buffers(results: &Results) -> Section {
         "TCP by the size of its socket buffers",
         "P4: figure 10",
         &[
-            "TCP with fixed buffers at both ends. Left alone, today's kernel sizes both by itself. The paper blames a sender whose \
+            "TCP with fixed buffers at both ends. Today's kernel sizes both by default. The paper blames a sender \
+             whose \
              window is larger than the receiver's, and gives a smaller one as the example: 64 KB against 128 KB.",
         ],
     );

@@ -10,7 +10,8 @@ pub(super) fn streams(results: &Results) -> Section {
         "Many to one, one to many, both at once",
         "P4: figures 19 and 20",
         &[
-            "Several processes with a stream each at one side, one process with a thread a stream at the other, on a core each side.",
+            "One side has several processes with one stream each, the other one process with one thread per stream. \
+             Each side has one core.",
             "The paper had 3.5 Gb/s at 120 % of two CPUs into one host, 4.5 at 100 % out of it, and 4.2 at 140 % both ways: the receiver \
              was the bottleneck.",
         ],
@@ -24,7 +25,7 @@ pub(super) fn streams(results: &Results) -> Section {
     );
     let mut cpu = Chart::new(
         "fan-cpu",
-        "CPU time of the one",
+        "CPU time of the single end",
         Kind::Bars,
         "pattern",
         Axis::linear("CPU time", "s/GB"),

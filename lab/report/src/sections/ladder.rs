@@ -24,13 +24,13 @@ fn rung(key: &str) -> &str {
 pub(super) fn ladder(results: &Results) -> Section {
     let mut section = Section::new(
         "ladder",
-        "Overheads taken away one after the other",
+        "Overheads removed one by one",
         "P3: figure 1",
         &[
-            "Each bar or line keeps what the one before it took away. GRO with checksum but without the second copy is beside the \
-             ladder: it tells what the copy costs alone.",
-            "The paper's ladder is the table below. It found that leaving out the copy after the checksum gains more than the checksum \
-             did, for whichever of the two is left touches the memory first.",
+            "Each step keeps the removals of the earlier ones. GRO with checksum but without the second copy stands \
+             beside the ladder: it shows the cost of the copy alone.",
+            "The paper's ladder is the table below. It found that leaving out the copy after the checksum gains more \
+             than the checksum did, because whichever of the two remains touches the memory first.",
         ],
     );
     if let Some(found) = results.for_section("ladder", &mut section) {
@@ -57,7 +57,7 @@ pub(super) fn ladder(results: &Results) -> Section {
 fn add_steps(found: &Value, section: &mut Section) {
     let mut chart = Chart::new(
         "ladder-goodput",
-        "Goodput as overheads are taken away",
+        "Goodput as overheads are removed",
         Kind::Bars,
         "step",
         Axis::linear("goodput", "Gb/s"),
@@ -79,7 +79,7 @@ fn add_steps(found: &Value, section: &mut Section) {
     section.chart(lines);
     section.chart(chart);
     let mut table = Table::new(
-        "What leaving out checksum and copy brings, Gb/s; ratio: both together over the sum of each. The paper's is above 1",
+        "Gain without checksum and copy, Gb/s; ratio: both together over the sum of each. The paper's is above 1",
         &["size", "checksum", "copy", "both", "ratio"],
     );
     for row in list(found, "interactions") {

@@ -21,9 +21,10 @@ pub(super) fn one_way(results: &Results) -> Section {
         "One-way latency by size",
         "P0: figure 6. P4: figures 7a, 8a and 25a",
         &[
-            "Half of a round trip of two messages between two processes on a core each, by polling and asleep in the kernel.",
-            "The papers' TCP took 20.5 us on Linux (P4), their RDMA write 5.5 us by polling. A sleeping receiver's time here is \
-             mostly that of waking up: a virtual machine's processors are woken by its host.",
+            "Half of a round trip of two messages between two processes, one core each, polling or asleep in the \
+             kernel.",
+            "The papers' TCP took 20.5 us on Linux (P4), their RDMA write 5.5 us by polling. A sleeping receiver \
+             mostly spends its time on waking up here: the host wakes a virtual machine's processors.",
         ],
     );
     let found = results.for_section("latency", &mut section);
@@ -78,8 +79,8 @@ pub(super) fn operations(results: &Results) -> Section {
         &[
             "The smallest message of each operation. A put and a send are timed one way, a get there and back. Marks reach from the \
              fastest single operation to the 99th percentile.",
-            "A sleeping receiver of a put is told by the immediate that comes with it, so the paper's write with immediate stands beside \
-             it. A write of its own told the receiver nothing, who had to poll in either case.",
+            "The immediate of a put wakes its sleeping receiver, so the paper's write with immediate stands beside \
+             it. A plain write did not notify the receiver, which always had to poll.",
         ],
     );
     let mut chart = Chart::new(
@@ -165,7 +166,8 @@ pub(super) fn modules(results: &Results) -> Section {
         "Time by module, small and large messages",
         "P4: figures 16 and 17",
         &[
-            "One-way time of a message, in parts: both ends are sampled while messages go to and fro, and waiting is taken away.",
+            "One-way time of a message, in parts: both ends are sampled during a ping-pong, without the time spent \
+             waiting.",
             "In the paper kernel and protocol stack were about 80 % of TCP's CPU time at either size: for 64 bytes the interrupts \
              of each message, for 16 KB copy and checksum.",
         ],

@@ -12,12 +12,12 @@ pub(super) fn round_trip(results: &Results) -> Section {
         "Long round trips",
         "P1: figure 21, Table 4",
         &[
-            "One flow for a fixed time over an emulated link of 1 Gb/s. Every line is a share of its own \
-             best, for the thesis's network had less than half of that rate.",
+            "One flow for a fixed time over an emulated link of 1 Gb/s. Every line is a share of its own best, \
+             because the thesis's network had less than half of that rate.",
             "The thesis's protocol waits a round trip for each Block of a Transfer, so it falls at once; TCP falls when its window is \
              less than the path holds. The extended profile grants ahead.",
-            "The queue holds what one round trip carries, and 16 packets at least. With no round trip added that is less than a Block, of which \
-             the classic profile then loses nearly each.",
+            "The queue holds one bandwidth-delay product, and at least 16 packets. Without an added round trip that \
+             is less than a Block, and the classic profile then loses nearly every Block.",
         ],
     );
     let (shape, absolute) = sweep(results, "rtt", &mut section, "round trip added");
@@ -32,10 +32,11 @@ pub(super) fn loss(results: &Results) -> Section {
         "Lost packets",
         "P1: figure 22, Table 5",
         &[
-            "The same link with a round trip of 1 ms; packets are lost where the data flow, at random. Every line is a share of its \
+            "The same link with a round trip of 1 ms; packets are lost at random in the direction of the data. Every \
+             line is a share of its \
              own best.",
             "In the thesis a lost STU discards its Block: 0.001 % halves the goodput, and 0.1 % ends it. The classic profile keeps that \
-             rule; the extended one repeats what was lost alone.",
+             rule; the extended one resends only lost data.",
         ],
     );
     let (shape, absolute) = sweep(results, "loss", &mut section, "packets lost");
@@ -133,8 +134,8 @@ pub(super) fn incast(results: &Results) -> Section {
         "Many senders behind a shallow queue",
         "P2: section 4 (the network control architecture). P4: figure 19a",
         &[
-            "Several senders to one receiver over an emulated switch with a queue of 64 packets. The paper proposes to let one \
-             stream through and to throttle the others; Zerolane's receiver shares its grants among all.",
+            "Several senders to one receiver over an emulated switch with a queue of 64 packets. The paper proposes \
+             to admit one stream and to throttle the others; Zerolane's receiver shares its grants among all.",
         ],
     );
     let mut chart = Chart::new(
@@ -145,7 +146,7 @@ pub(super) fn incast(results: &Results) -> Section {
         Axis::linear("goodput over the link's rate", "1"),
     );
     let mut table = Table::new(
-        "Fairness: the least and the most that a sender got, of an equal share",
+        "Fairness: lowest and highest goodput of a sender, relative to an equal share",
         &["contender", "least", "most", "lost in the queue"],
     );
     if let Some(found) = results.for_section("incast", &mut section) {

@@ -18,8 +18,9 @@ pub(super) fn prediction(results: &Results) -> Section {
         "Predicted and measured",
         "P2: Table 4 (the model of Dolly). P4: section 3",
         &[
-            "From what single things cost on this machine (a copy, a system call, sealing, a datagram, a train) the model predicts \
-             goodput. The paper's model of a chain of hosts predicted 14.7 MB/s where 12.2 were measured: an error of 20 %.",
+            "The model predicts goodput from unit costs on this machine (a copy, a system call, sealing, a datagram, \
+             a train). The paper's model of a chain of hosts predicted 14.7 MB/s where 12.2 were measured: an error \
+             of 20 %.",
         ],
     );
     let Some(found) = results.for_section("model", &mut section) else {
@@ -33,7 +34,7 @@ pub(super) fn prediction(results: &Results) -> Section {
         Axis::linear("goodput", "Gb/s"),
     );
     let mut table = Table::new(
-        "Each row with its error, and what the model holds for the bottleneck",
+        "Each row with its error, and the bottleneck according to the model",
         &[
             "row",
             "predicted, Gb/s",
@@ -86,7 +87,7 @@ pub(super) fn prediction(results: &Results) -> Section {
     theirs.row(["with zero copy", "14.7", "12.2"]);
     section.table(theirs);
     let mut costs = Table::new(
-        "What single things cost, as the model has it: ns, or ns/KiB; median (least to most)",
+        "Unit costs in the model: ns, or ns/KiB; median (min to max)",
         &["what", "cost"],
     );
     add_costs("", &found["costs"], &mut costs);
@@ -130,10 +131,11 @@ pub(super) fn memory_traffic(results: &Results) -> Section {
         "Memory traffic",
         "P4: Table 1, figures 18, 20 and 26b",
         &[
-            "Bytes on the memory bus for each byte of payload, both ends together, as the model has them; a bus cannot be watched from \
-             inside a virtual machine. Copies of each byte are what the samples of explain and the measured rate of copying give.",
-            "The paper: what fits the cache costs 1 byte at the transmitter and 2 at the receiver, what does not 2 to 4 and 4; RDMA \
-             1.",
+            "Bytes on the memory bus per byte of payload, both ends together, according to the model: a virtual \
+             machine cannot observe its bus. Copies per byte come from the samples of explain and the measured copy \
+             rate.",
+            "The paper: data that fit the cache cost 1 byte at the transmitter and 2 at the receiver, larger data 2 \
+             to 4 and 4; RDMA 1.",
         ],
     );
     if let Some(found) = results.for_section("model", &mut section) {
@@ -150,7 +152,7 @@ pub(super) fn memory_traffic(results: &Results) -> Section {
             }
         }
         if chart.is_empty() {
-            section.gap("bytes on the memory bus", "the model tells none");
+            section.gap("bytes on the memory bus", "the model predicts none");
         }
         section.chart(chart);
     }

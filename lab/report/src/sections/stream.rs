@@ -47,8 +47,8 @@ pub(super) fn mtu(results: &Results) -> Section {
         "Bandwidth and CPU time by MTU",
         "P0: figures 2, 3 and 4. P4: figures 9 and 13",
         &[
-            "Pieces of 1 MiB, by TCP with and without the sender's copy (sendfile), and by Zerolane, encrypted; with the sum of \
-             all words taken at the receiver where the name says checksum. Lines go on to MTUs that jumbo frames do not reach.",
+            "Pieces of 1 MiB, by TCP with and without the sender's copy (sendfile), and by Zerolane, encrypted; where \
+             the name says checksum, the receiver sums all words. Lines continue beyond the MTUs of jumbo frames.",
             "The papers found that bandwidth rises and CPU time falls with the MTU. Trapeze reached 956 Mb/s over Myrinet and \
              988 over Gigabit Ethernet, and less than half of the link at 1500 bytes; zero copy with checksums in hardware left \
              less than 30 % of the receiver's CPU at 8 KB. Here segmentation offload hides most of it: the stack sees 64 KiB at \
@@ -128,8 +128,7 @@ pub(super) fn protocols(results: &Results) -> Section {
         "P1: figures 17, 18 and 19, Table 1",
         &[
             "Pieces of 512 KiB to a receiver that does nothing with them, and to one that reads a word of each 64 bytes. The \
-             classic profile is the thesis's protocol. MSG_TRUNC, by which the thesis had TCP throw its data away, is not \
-             repeated.",
+             classic profile is the thesis's protocol. MSG_TRUNC, with which the thesis made TCP discard its data, is not used.",
             "The thesis's receiver had hardware that placed the data, so its CPU was nearly idle, until the data were touched: \
              they were not in the cache. Ours are: the kernel's copy, or the opening pass, put them there.",
         ],
@@ -211,8 +210,8 @@ pub(super) fn transfer_size(results: &Results) -> Section {
         "Size of a Transfer",
         "P1: figure 16, Tables 6 and 7. P4: figures 7b and 8b",
         &[
-            "Each piece is announced, granted and sent. Goodput is divided by that of the same line's largest size, so that what \
-             the size costs can be compared over 25 years; absolute figures stand in the chart below.",
+            "Each piece is announced, granted and sent. Goodput is divided by that of the same line's largest size, \
+             so that the cost of the size can be compared over 25 years; the chart below has absolute figures.",
             "In the thesis each Block waited for a round trip: 9 MB/s at 4 KB, 98 at 512 KB. The extended profile grants ahead.",
         ],
     );
@@ -284,8 +283,9 @@ pub(super) fn stu_size(results: &Results) -> Section {
         "Size of an STU",
         "P1: figure 15, Table 3",
         &[
-            "An STU fills a packet, so its size follows the MTU; the thesis chose it directly, 512 to 4096 bytes. Below 1280 \
-             bytes Zerolane does not go. The thesis's network card made 55 000 packets a second whatever their size, so \
+            "An STU fills a packet, so its size follows the MTU; the thesis chose it directly, 512 to 4096 bytes. \
+             Zerolane supports no MTU below 1280 bytes. The thesis's network card made 55 000 packets a second \
+             whatever their size, so \
              goodput rose with it; here one system call takes many.",
         ],
     );

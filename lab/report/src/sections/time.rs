@@ -34,8 +34,8 @@ pub(super) fn receiver(results: &Results) -> Section {
         "Where the time goes",
         "P0: figure 5. P4: figures 16 and 17",
         &[
-            "CPU time of a whole transfer of 1 MiB buffers by cause, both ends together, for each KiB. Both ends are on one \
-             machine here, so the receiver's part cannot be told from the sender's.",
+            "CPU time of a whole transfer of 1 MiB buffers by cause, both ends together, per KiB. Both ends run on \
+             one machine here, which hides the receiver's part.",
             "The paper split its receiver's time in five: moving data, interrupts, virtual memory, driver, protocol. With an MTU of \
              1500 bytes 55 % of the CPU went to packets, at 8 KB 24 %; without copies and checksums 57 KB needed 10 %.",
         ],
@@ -48,8 +48,13 @@ pub(super) fn receiver(results: &Results) -> Section {
         Axis::linear("CPU time of both ends", "ns/KiB"),
     );
     let mut table = Table::new(
-        "What the samples say besides",
-        &["contender", "explained", "copies a byte", "packets dropped"],
+        "Other results from the samples",
+        &[
+            "contender",
+            "explained",
+            "copies per byte",
+            "packets dropped",
+        ],
     );
     let found: Vec<_> = RUNS
         .iter()
@@ -145,13 +150,14 @@ pub(super) fn interrupts(results: &Results) -> Section {
         "Interrupts, wake-ups and context switches",
         "P1: figure 20, Table 2",
         &[
-            "What interrupts were in the thesis are softirqs here, for a veth has none: how often the kernel began to take packets. \
+            "The thesis counts interrupts. A veth has none, so these are softirqs: how often the kernel began to \
+             receive packets. \
              Both are divided by the data, so that rates can be compared.",
         ],
     );
     let mut chart = Chart::new(
         "interrupts-per-mib",
-        "Events for each MiB, both ends",
+        "Events per MiB, both ends",
         Kind::Bars,
         "contender",
         Axis::linear("events", "1/MiB"),
@@ -174,7 +180,7 @@ pub(super) fn interrupts(results: &Results) -> Section {
     section.chart(chart);
     let mut theirs = Chart::new(
         "interrupts-thesis",
-        "The thesis's interrupts for each MB",
+        "The thesis's interrupts per MB",
         Kind::Bars,
         "protocol and MTU",
         Axis::linear("interrupts", "1/MB"),

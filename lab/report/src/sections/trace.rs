@@ -8,7 +8,7 @@ use crate::results::Results;
 
 const RULES: [(&str, &str); 4] = [
     ("pages", "pages, one list (the paper)"),
-    ("pages_apart", "pages, a list each stream"),
+    ("pages_per_stream", "pages, per stream"),
     ("pairs", "pairs (Zerolane)"),
     ("trains", "trains (Zerolane)"),
 ];
@@ -36,7 +36,7 @@ pub(super) fn interference(results: &Results) -> Section {
     );
     let mut table = Table::new(
         "Misses, of all that could have hit, by rule",
-        &["capture", "one list", "a list each", "pairs", "trains"],
+        &["capture", "one list", "per stream", "pairs", "trains"],
     );
     for capture in captures::ALL {
         let run = format!("trace-{}", capture.name);

@@ -19,7 +19,7 @@ pub struct Tallies {
     /// 5.4).
     pub pages: Tally,
     /// The same with a list of descriptors for each stream, as by the proposed match registers (P2, 6.2 and 6.3).
-    pub pages_apart: Tally,
+    pub pages_per_stream: Tally,
     /// Zerolane's pairs of header and place over what the kernel merges, by the predictor of its receiver: packets.
     pub pairs: Tally,
     /// Zerolane's trains.
@@ -32,7 +32,7 @@ impl Tallies {
     /// Adds what another stream had.
     pub(crate) fn add(&mut self, other: &Tallies) {
         self.pages.add(&other.pages);
-        self.pages_apart.add(&other.pages_apart);
+        self.pages_per_stream.add(&other.pages_per_stream);
         self.pairs.add(&other.pairs);
         self.trains.add(&other.trains);
         self.runs += other.runs;
@@ -104,7 +104,7 @@ impl Rules {
         self.trains.close();
         Tallies {
             pages: self.pages.one_list,
-            pages_apart: self.pages.apart,
+            pages_per_stream: self.pages.per_stream,
             pairs: self.pairs.tally,
             trains: self.trains.tally,
             runs: self.pairs.runs,

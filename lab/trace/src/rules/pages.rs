@@ -24,7 +24,7 @@ struct Page {
     displaced: Option<Cause>,
     /// Why it missed, with one list of descriptors and with a list of its own.
     missed: Option<Cause>,
-    missed_apart: Option<Cause>,
+    missed_per_stream: Option<Cause>,
 }
 
 impl Page {
@@ -37,14 +37,14 @@ impl Page {
             end: arrival.end(),
             displaced: arrival.order.cause(),
             missed: None,
-            missed_apart: None,
+            missed_per_stream: None,
         }
     }
 
     fn go_on(&mut self, arrival: &Arrival) {
-        let apart = self.displaced(arrival).or_else(|| self.size(arrival));
-        self.missed_apart = self.missed_apart.or(apart);
-        self.missed = self.missed.or(apart).or(arrival.between);
+        let per_stream = self.displaced(arrival).or_else(|| self.size(arrival));
+        self.missed_per_stream = self.missed_per_stream.or(per_stream);
+        self.missed = self.missed.or(per_stream).or(arrival.between);
         self.bytes += u64::from(arrival.len);
         self.ended = arrival.header + arrival.len != self.frame;
         self.end = arrival.end();
@@ -72,7 +72,7 @@ impl Page {
 pub(super) struct Pages {
     page: Option<Page>,
     pub(super) one_list: Tally,
-    pub(super) apart: Tally,
+    pub(super) per_stream: Tally,
 }
 
 impl Pages {
@@ -97,6 +97,6 @@ impl Pages {
             return;
         }
         self.one_list.count(page.bytes, page.missed);
-        self.apart.count(page.bytes, page.missed_apart);
+        self.per_stream.count(page.bytes, page.missed_per_stream);
     }
 }

@@ -143,7 +143,7 @@ fn place(predictor: &mut Predictor, arrival: &Arrival, segment: usize, ends: boo
     let taken = predictor.on_data(position, len, len, more);
     let ahead = !matches!(arrival.order, Order::Late | Order::Again);
     match taken {
-        // Nobody here is asked for what is missing: it is given up.
+        // A replay cannot request missing packets, so it skips them.
         Err(DropReason::NoGrant | DropReason::Limit) if ahead => {
             predictor.restart(position);
             predictor.on_data(position, len, len, more).is_ok()

@@ -23,7 +23,7 @@ fn of(make: impl FnOnce(&mut Capture)) -> Report {
 /// What each rule is expected to count: predictions, hits, and misses with their causes.
 struct Expected<'a> {
     pages: (u64, u64, &'a [(Cause, u64)]),
-    apart: (u64, u64, &'a [(Cause, u64)]),
+    per_stream: (u64, u64, &'a [(Cause, u64)]),
     pairs: (u64, u64, &'a [(Cause, u64)]),
     trains: (u64, u64, &'a [(Cause, u64)]),
 }
@@ -32,7 +32,7 @@ fn assert_counts(report: &Report, expected: &Expected<'_>) {
     let rules = &report.sum.rules;
     for (name, tally, it) in [
         ("pages", &rules.pages, expected.pages),
-        ("apart", &rules.pages_apart, expected.apart),
+        ("per stream", &rules.pages_per_stream, expected.per_stream),
         ("pairs", &rules.pairs, expected.pairs),
         ("trains", &rules.trains, expected.trains),
     ] {
@@ -47,7 +47,7 @@ fn one_flow__in_order_hits_but_for_its_first_packet() {
         &report,
         &Expected {
             pages: (4, 4, &[]),
-            apart: (4, 4, &[]),
+            per_stream: (4, 4, &[]),
             pairs: (12, 11, &[(Cause::First, 1)]),
             trains: (1, 1, &[]),
         },
@@ -74,7 +74,7 @@ fn two_flows__to_one_host_spoil_each_other_in_one_list_alone() {
         &report,
         &Expected {
             pages: (8, 0, &[(Cause::Interleaved, 8)]),
-            apart: (8, 8, &[]),
+            per_stream: (8, 8, &[]),
             pairs: (24, 22, &[(Cause::First, 2)]),
             trains: (2, 2, &[]),
         },
@@ -140,7 +140,7 @@ fn interference__costs_the_pages_that_it_falls_into() {
             hits,
             &[(Cause::Control, failed)],
         );
-        assert_tally("apart", &rules.pages_apart, pages, pages, &[]);
+        assert_tally("per stream", &rules.pages_per_stream, pages, pages, &[]);
         assert_eq!(report.sum.control_between, u64::from(interfering));
     }
 }
@@ -159,7 +159,7 @@ fn control__in_a_page_spoils_it() {
         &report,
         &Expected {
             pages: (3, 1, &[(Cause::Control, 2)]),
-            apart: (3, 3, &[]),
+            per_stream: (3, 3, &[]),
             pairs: (9, 8, &[(Cause::First, 1)]),
             trains: (1, 1, &[]),
         },
@@ -176,7 +176,7 @@ fn reordering__spoils_its_page_and_its_train_and_moves_two_packets() {
         &report,
         &Expected {
             pages: (4, 3, &[(Cause::Reordered, 1)]),
-            apart: (4, 3, &[(Cause::Reordered, 1)]),
+            per_stream: (4, 3, &[(Cause::Reordered, 1)]),
             pairs: (12, 9, &[(Cause::First, 1), (Cause::Reordered, 2)]),
             trains: (1, 0, &[(Cause::Reordered, 1)]),
         },
@@ -259,7 +259,7 @@ fn loss__spoils_what_is_behind_it_in_its_message() {
         &Expected {
             // 3-5-6 and 10-11-4.
             pages: (5, 3, &[(Cause::Lost, 2)]),
-            apart: (5, 3, &[(Cause::Lost, 2)]),
+            per_stream: (5, 3, &[(Cause::Lost, 2)]),
             // 5 to 11, and 4.
             pairs: (15, 6, &[(Cause::First, 1), (Cause::Lost, 8)]),
             trains: (1, 0, &[(Cause::Lost, 1)]),
@@ -281,7 +281,7 @@ fn retransmission__of_what_was_there_is_a_miss() {
         &Expected {
             // Once more 5, with 6 and 7: they continue each other, and more is not looked at.
             pages: (3, 3, &[]),
-            apart: (3, 3, &[]),
+            per_stream: (3, 3, &[]),
             pairs: (10, 8, &[(Cause::First, 1), (Cause::Lost, 1)]),
             trains: (1, 1, &[]),
         },
@@ -332,7 +332,7 @@ fn size__that_shrinks_in_a_page_spoils_it() {
         &report,
         &Expected {
             pages: (2, 1, &[(Cause::Size, 1)]),
-            apart: (2, 1, &[(Cause::Size, 1)]),
+            per_stream: (2, 1, &[(Cause::Size, 1)]),
             // A short one ends a message, and is where it was expected.
             pairs: (7, 6, &[(Cause::First, 1)]),
             trains: (1, 1, &[]),
@@ -380,7 +380,7 @@ fn udp__in_runs() {
         &report,
         &Expected {
             pages: (6, 6, &[]),
-            apart: (6, 6, &[]),
+            per_stream: (6, 6, &[]),
             pairs: (21, 20, &[(Cause::First, 1)]),
             trains: (2, 2, &[]),
         },
@@ -444,7 +444,7 @@ fn fragments__are_the_pages_of_the_paper() {
         &report,
         &Expected {
             pages: (5, 4, &[(Cause::Control, 1)]),
-            apart: (5, 5, &[]),
+            per_stream: (5, 5, &[]),
             // Whole datagrams, as the socket gets them; and the one of B.
             pairs: (6, 4, &[(Cause::First, 2)]),
             trains: (1, 1, &[]),
@@ -516,7 +516,7 @@ fn connection__that_begins_anew_on_the_same_ports_is_another_stream() {
         &report,
         &Expected {
             pages: (4, 4, &[]),
-            apart: (4, 4, &[]),
+            per_stream: (4, 4, &[]),
             pairs: (12, 10, &[(Cause::First, 2)]),
             trains: (2, 2, &[]),
         },

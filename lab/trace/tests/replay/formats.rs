@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use zerolane_trace::{Error, Format, Input, Options, Report, Trace};
 
-/// Two pages of one flow and a few packets of another: every kind of thing that there is to count.
+/// Two pages of one flow and a few packets of another: every kind of count occurs.
 fn sample() -> Capture {
     let mut capture = Capture::default();
     let (data, other) = (ends(1, 9), ends(2, 9));
@@ -255,7 +255,7 @@ fn no_capture__is_refused_by_what_it_is() {
         (&b""[..], "not a capture: it is empty"),
         (
             b"\x1f\x8b\x08\0",
-            "not a capture: compressed by gzip: give it to `zcat` first, and `-` here",
+            "not a capture: compressed by gzip: decompress it with `zcat`, and read `-` here",
         ),
         (b"\x28\xb5\x2f\xfd", "compressed by zstd"),
         (b"PK\x03\x04", "zip"),

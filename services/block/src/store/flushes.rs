@@ -11,7 +11,7 @@ use rustix::io::Errno;
 #[derive(Debug, Default)]
 pub(super) struct Flushes {
     /// Calls that were begun.
-    begun: AtomicU64,
+    started: AtomicU64,
     /// Held while a call is in progress.
     turn: Mutex<()>,
     has_failed: AtomicBool,
@@ -26,15 +26,15 @@ impl Flushes {
     /// Executes `call`, unless another flush that began after this request has completed by then: that one covers this
     /// request.
     pub(super) fn flush(&self, call: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        let before = self.begun.load(Ordering::SeqCst);
+        let before = self.started.load(Ordering::SeqCst);
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         if self.have_failed() {
             return Err(Errno::IO.into());
         }
-        if self.begun.load(Ordering::SeqCst) > before {
+        if self.started.load(Ordering::SeqCst) > before {
             return Ok(());
         }
-        self.begun.fetch_add(1, Ordering::SeqCst);
+        self.started.fetch_add(1, Ordering::SeqCst);
         let done = call();
         self.has_failed.store(done.is_err(), Ordering::SeqCst);
         done

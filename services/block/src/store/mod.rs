@@ -42,7 +42,7 @@ pub trait Store: Debug + Send + Sync {
         false
     }
 
-    /// Blocks of a disk have at least so many bytes: the store's own, of which none is written in part, lest the rest be torn.
+    /// Fewest bytes of a disk's block: the store's own block length, because a partial write of one could tear the rest.
     fn least_block_bytes(&self) -> u32 {
         1
     }

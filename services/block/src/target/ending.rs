@@ -37,7 +37,7 @@ fn wanted_in(end: &End) -> u64 {
 /// The response of `task` with this end.
 pub(super) fn response(task: &Task, end: End) -> Response {
     let (mut wanted, mut taken) = (wanted_in(&end), 0);
-    // What is missing to a command that failed for it is told.
+    // A command that failed for lack of something reports what it lacked.
     let is_short = matches!(&end, End::Check(sense) if sense.code == Code::INVALID_FIELD_IN_IU);
     if let (true, Ok(command)) = (matches!(end, End::Good(_)) || is_short, &task.command) {
         let block = task.block_bytes;

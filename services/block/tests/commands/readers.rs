@@ -183,11 +183,11 @@ fn readers__keep_no_command_of_others_waiting() {
             Attribute::Ordered,
             &write(extent(0, 1)),
         );
-        let mut begun = Vec::new();
+        let mut started = Vec::new();
         while let Some(Step::Work { tag, .. }) = rig.target.next_step() {
-            begun.push(tag);
+            started.push(tag);
         }
         // 101 waits for 100, and 2 for 1: their own are in order.
-        assert_eq!(begun, [1, 100], "{attribute:?}");
+        assert_eq!(started, [1, 100], "{attribute:?}");
     }
 }

@@ -31,21 +31,21 @@ fn submit_read(target: &mut Target, nexus: NexusId, tag: u64, attribute: Attribu
 }
 
 /// The work that begins now, by tag.
-fn begun(target: &mut Target) -> Vec<(u64, TaskId, Work)> {
-    let mut begun = Vec::new();
+fn started(target: &mut Target) -> Vec<(u64, TaskId, Work)> {
+    let mut started = Vec::new();
     while let Some(step) = target.next_step() {
         match step {
             Step::Work {
                 task, tag, work, ..
-            } => begun.push((tag, task, work)),
+            } => started.push((tag, task, work)),
             other => panic!("{other:?}"),
         }
     }
-    begun
+    started
 }
 
-fn tags(begun: &[(u64, TaskId, Work)]) -> Vec<u64> {
-    begun.iter().map(|it| it.0).collect()
+fn tags(started: &[(u64, TaskId, Work)]) -> Vec<u64> {
+    started.iter().map(|it| it.0).collect()
 }
 
 /// Ends a task, and takes its response.
@@ -73,16 +73,16 @@ fn attributes__simple_run_together_ordered_alone_and_the_head_at_once() {
     ] {
         submit(&mut target, nexus, tag, attribute, &command);
     }
-    let first = begun(&mut target);
+    let first = started(&mut target);
     assert_eq!(tags(&first), [1, 2, 5]);
     end(&mut target, first[0].1);
-    assert!(begun(&mut target).is_empty(), "3 waits for 2");
+    assert!(started(&mut target).is_empty(), "3 waits for 2");
     end(&mut target, first[1].1);
     // What is at the head came later: 3 does not wait for it.
-    let second = begun(&mut target);
+    let second = started(&mut target);
     assert_eq!(tags(&second), [3]);
     end(&mut target, second[0].1);
-    assert_eq!(tags(&begun(&mut target)), [4]);
+    assert_eq!(tags(&started(&mut target)), [4]);
 }
 
 #[test]
@@ -102,13 +102,13 @@ fn compare_and_write__does_not_run_beside_writes_of_its_blocks() {
     submit(&mut target, nexus, 4, simple, &write(extent(0, 1)));
     submit(&mut target, nexus, 5, simple, &read(extent(0, 1)));
     submit(&mut target, nexus, 6, simple, &compare(8));
-    let first = begun(&mut target);
+    let first = started(&mut target);
     assert_eq!(tags(&first), [1, 3, 5, 6]);
     end(&mut target, first[0].1);
-    let second = begun(&mut target);
+    let second = started(&mut target);
     assert_eq!(tags(&second), [2]);
     end(&mut target, second[0].1);
-    assert_eq!(tags(&begun(&mut target)), [4]);
+    assert_eq!(tags(&started(&mut target)), [4]);
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn abort_task__answers_when_the_work_is_over_and_no_response_comes() {
         mut target, nexus, ..
     } = Rig::new();
     submit_read(&mut target, nexus, 1, Attribute::Simple);
-    let task = begun(&mut target)[0].1;
+    let task = started(&mut target)[0].1;
     target
         .manage(nexus, TAG, lun(0).encode(), Function::AbortTask(1))
         .unwrap();
@@ -175,7 +175,10 @@ fn clear_task_set__tells_the_others_and_abort_task_set_spares_them() {
     let both = |target: &mut Target| {
         submit(target, nexus, 1, Attribute::Simple, &read(extent(0, 1)));
         submit(target, other, 1, Attribute::Simple, &read(extent(0, 1)));
-        begun(target).into_iter().map(|it| it.1).collect::<Vec<_>>()
+        started(target)
+            .into_iter()
+            .map(|it| it.1)
+            .collect::<Vec<_>>()
     };
     let tasks = both(&mut target);
     target
@@ -217,12 +220,12 @@ fn aborts__let_others_begin() {
     submit_read(&mut target, nexus, 1, Attribute::Ordered);
     submit_read(&mut target, nexus, 2, Attribute::Ordered);
     submit_read(&mut target, nexus, 3, Attribute::Simple);
-    assert_eq!(tags(&begun(&mut target)), [1]);
+    assert_eq!(tags(&started(&mut target)), [1]);
     target
         .manage(nexus, TAG, lun(0).encode(), Function::AbortTask(2))
         .unwrap();
     assert!(matches!(target.next_step(), Some(Step::Managed { .. })));
-    assert!(begun(&mut target).is_empty(), "1 works");
+    assert!(started(&mut target).is_empty(), "1 works");
     target
         .manage(nexus, TAG, lun(0).encode(), Function::QueryTask(3))
         .unwrap();
@@ -282,7 +285,7 @@ fn tasks__many_that_wait_end_one_behind_the_other() {
         mut target, nexus, ..
     } = Rig::new();
     submit_read(&mut target, nexus, 0, Attribute::Simple);
-    let task = begun(&mut target)[0].1;
+    let task = started(&mut target)[0].1;
     for tag in 1..MAX_TASKS as u64 {
         submit(
             &mut target,
@@ -318,11 +321,11 @@ fn detach__ends_what_an_initiator_had_and_begins_what_waited() {
         &read(extent(0, 1)),
     );
     submit_read(&mut target, nexus, 2, Attribute::Ordered);
-    let task = begun(&mut target)[0].1;
+    let task = started(&mut target)[0].1;
     target.detach(nexus);
-    assert!(begun(&mut target).is_empty(), "its work is not over");
+    assert!(started(&mut target).is_empty(), "its work is not over");
     target.done(task, Ok(Vec::new()));
-    assert_eq!(tags(&begun(&mut target)), [1]);
+    assert_eq!(tags(&started(&mut target)), [1]);
     let cdb = Command::TestUnitReady.cdb().unwrap();
     let request = Request {
         tag: 1,
@@ -359,7 +362,7 @@ fn work__refuses_what_is_not_its_payload() {
         Attribute::Simple,
         &write(extent(0, 2)),
     );
-    let works = begun(&mut target);
+    let works = started(&mut target);
     let (read, write) = (&works[0].2, &works[1].2);
     let failure = Err(Sense::new(Key::HardwareError, Code::INTERNAL_FAILURE).into());
     assert_eq!(read.read(0, &mut [0; 2 * BLOCK + 1]), failure);
@@ -382,7 +385,7 @@ fn remove_unit__ends_what_waits_and_lets_work_end() {
     };
     submit_read(&mut target, nexus, 1, Attribute::Simple);
     submit(&mut target, nexus, 2, Attribute::Ordered, &same);
-    let task = begun(&mut target)[0].1;
+    let task = started(&mut target)[0].1;
     assert!(target.remove_unit(lun(0)));
     let Some(Step::Respond {
         tag: 2, response, ..

@@ -30,7 +30,7 @@ pub(crate) struct Coordinator {
     members: BTreeMap<NodeId, Member>,
     successors: Vec<Contact>,
     epoch: u64,
-    begun: Option<Duration>,
+    started: Option<Duration>,
     finished: bool,
     /// Until then nodes are waited for.
     gathers_until: Duration,
@@ -56,8 +56,8 @@ struct Member {
     rack: u32,
     rate: u64,
     life: Life,
-    apart: bool,
-    /// It is apart because it was silent.
+    demoted: bool,
+    /// It was demoted because it was silent.
     suspected: bool,
     verified: Vec<u32>,
     /// When it said that.
@@ -80,10 +80,10 @@ struct Member {
     /// Successors that were found slow behind it: with more than chance puts there it is itself.
     lost: Vec<NodeId>,
     /// How often it was found slow.
-    set_apart: u32,
+    times_demoted: u32,
     /// Whether its successors lagged.
     holds: bool,
-    /// Reviews since it was set apart, or its trial was over.
+    /// Reviews since it was demoted, or its trial was over.
     waited: u32,
     /// It is served in turn, though it has no successors.
     in_turn: bool,
@@ -97,7 +97,7 @@ struct Member {
 impl Member {
     /// Whether it may be found to lag in a moment.
     fn is_warned(&self) -> bool {
-        let active = self.life == Life::Active && !self.apart;
+        let active = self.life == Life::Active && !self.demoted;
         active && self.watches.iter().any(Watch::is_warned)
     }
 
@@ -149,7 +149,7 @@ impl Coordinator {
             members: BTreeMap::new(),
             successors: Vec::new(),
             epoch: 0,
-            begun: None,
+            started: None,
             finished: false,
             gathers_until: now + options.gather,
             next_review: now,
@@ -175,7 +175,7 @@ impl Coordinator {
         epoch: u64,
     ) -> Coordinator {
         let mut coordinator = Coordinator::new(now, own, rack, header, options);
-        coordinator.begun = Some(now);
+        coordinator.started = Some(now);
         coordinator.epoch = epoch;
         coordinator.options.expected = 0;
         // The members have first waited for the previous leader, and for others in between.
@@ -216,7 +216,7 @@ impl Coordinator {
     /// Sets the number of nodes to wait for.
     pub(crate) fn expect(&mut self, now: Duration, nodes: u32) {
         self.options.expected = nodes;
-        if self.begun.is_none() && nodes > 0 && self.members.len() >= nodes as usize {
+        if self.started.is_none() && nodes > 0 && self.members.len() >= nodes as usize {
             self.begin(now);
         }
     }
@@ -241,14 +241,14 @@ impl Coordinator {
         let (accused_by, accusations) =
             before.map_or_else(Default::default, |it| (it.accused_by, it.accusations));
         let rack = joining.rack;
-        let apart = !accused_by.is_empty();
+        let demoted = !accused_by.is_empty();
         let stripes = self.header.arity as usize;
         let member = Member {
             contact: joining.contact,
             rack,
             rate: joining.rate,
             life: Life::Active,
-            apart,
+            demoted,
             suspected: false,
             verified: joining.verified,
             said: now,
@@ -261,23 +261,27 @@ impl Coordinator {
             settled: 0,
             starved: 0,
             lost: Vec::new(),
-            set_apart: 0,
+            times_demoted: 0,
             holds: false,
             waited: 0,
             in_turn: false,
             accused_by,
             accusations,
             // Until then there is no review.
-            complaints: if self.begun.is_some() { complaints } else { 0 },
+            complaints: if self.started.is_some() {
+                complaints
+            } else {
+                0
+            },
             seeks: 0,
         };
         self.members.insert(id, member);
         self.finished = false;
         self.events.push(Event::Joined(id));
         self.say(id, Message::Welcome(self.header));
-        if self.begun.is_some() {
+        if self.started.is_some() {
             let not = self.members[&id].accused_by.clone();
-            let changed = self.topology.attach(id, rack, apart, &not);
+            let changed = self.topology.attach(id, rack, demoted, &not);
             self.name_successors();
             self.epoch += 1;
             self.place_all(changed);
@@ -290,7 +294,7 @@ impl Coordinator {
 
     /// Gives all their places.
     fn begin(&mut self, now: Duration) {
-        (self.begun, self.reviewed) = (Some(now), now);
+        (self.started, self.reviewed) = (Some(now), now);
         self.epoch += 1;
         let mut rates: Vec<u64> = self
             .members
@@ -303,9 +307,9 @@ impl Coordinator {
         let mut order: Vec<NodeId> = Vec::new();
         let mut slow = Vec::new();
         for (id, member) in &mut self.members {
-            member.apart |=
+            member.demoted |=
                 member.rate > 0 && member.rate < median / 2 && self.options.slow != Slow::Wait;
-            match member.apart {
+            match member.demoted {
                 true => slow.push((*id, member.rack)),
                 false => order.push(*id),
             }
@@ -354,7 +358,7 @@ impl Coordinator {
                 .collect();
             at.clear();
             for id in below {
-                let usable = self.members.get(&id).is_some_and(|it| !it.apart);
+                let usable = self.members.get(&id).is_some_and(|it| !it.demoted);
                 if usable && !named.contains(&id) {
                     named.push(id);
                     at.push(id);
@@ -383,10 +387,10 @@ impl Coordinator {
             predecessors,
             helpers,
             successors: self.successors.clone(),
-            apart: self
+            demoted: self
                 .members
                 .get(&id)
-                .is_some_and(|it| it.apart && !it.in_turn),
+                .is_some_and(|it| it.demoted && !it.in_turn),
         };
         self.say(id, Message::Place(place));
     }
@@ -446,7 +450,7 @@ impl Coordinator {
         let deadline = now.saturating_sub(self.options.suspicion);
         let silent = |it: &Member| {
             let fails = matches!(it.life, Life::Failed(_));
-            !it.apart && !fails && it.said.max(self.listens_since) < deadline
+            !it.demoted && !fails && it.said.max(self.listens_since) < deadline
         };
         let found = self.members.iter().filter(|(_, it)| silent(it));
         for id in found.map(|(id, _)| *id).collect::<Vec<_>>() {
@@ -577,7 +581,7 @@ impl Coordinator {
     fn may_help(&self, it: NodeId, id: NodeId) -> bool {
         self.members.get(&it).is_some_and(|member| {
             let trusted = !matches!(member.life, Life::Failed(_)) && member.accused_by.is_empty();
-            it != id && trusted && !member.apart && member.verified.iter().any(|it| *it > 0)
+            it != id && trusted && !member.demoted && member.verified.iter().any(|it| *it > 0)
         })
     }
 
@@ -629,14 +633,14 @@ impl Coordinator {
     }
 
     /// Gives a node another place: one without successors, or one with.
-    fn move_to(&mut self, id: NodeId, apart: bool) {
+    fn move_to(&mut self, id: NodeId, demoted: bool) {
         self.take_out(id);
         if let Some(member) = self.members.get_mut(&id) {
-            member.apart = apart;
+            member.demoted = demoted;
             (member.in_turn, member.waited) = (false, 0);
             let changed = self
                 .topology
-                .attach(id, member.rack, apart, &member.accused_by);
+                .attach(id, member.rack, demoted, &member.accused_by);
             self.place_all(changed);
             self.place(id, Vec::new());
         }
@@ -644,10 +648,10 @@ impl Coordinator {
 
     /// Handles what is due at `now`. `done` says whether this node itself has all content.
     pub(crate) fn tick(&mut self, now: Duration, done: bool) {
-        if self.begun.is_none() && now >= self.gathers_until && !self.members.is_empty() {
+        if self.started.is_none() && now >= self.gathers_until && !self.members.is_empty() {
             self.begin(now);
         }
-        if self.begun.is_some() {
+        if self.started.is_some() {
             self.suspect_silent(now);
             if now >= self.next_review {
                 let since = now.saturating_sub(self.reviewed);
@@ -670,7 +674,7 @@ impl Coordinator {
     pub(crate) fn look_for_end(&mut self, now: Duration, done: bool) {
         let gathered = now >= self.gathers_until || self.options.expected > 0;
         let over = !self.members.values().any(|it| it.life == Life::Active);
-        if self.begun.is_some() && gathered && over && done && !self.finished {
+        if self.started.is_some() && gathered && over && done && !self.finished {
             self.finished = true;
             self.events.push(Event::Finished);
             for id in self.members.keys().copied().collect::<Vec<_>>() {

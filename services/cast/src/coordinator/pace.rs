@@ -115,7 +115,7 @@ impl Least {
 pub(super) struct Watch {
     above: Option<NodeId>,
     /// Whether the predecessor has made progress since it became the predecessor.
-    begun: bool,
+    started: bool,
     since: Duration,
     /// What both had then, and at the last review.
     before: Counts,
@@ -240,8 +240,8 @@ impl Watch {
     /// Compares the two, of which the one above usually gains so many chunks in that time.
     fn compare(&mut self, now: Duration, counts: Counts, usual: u32, least: Least) {
         let (gained, passed) = counts.since(&self.before);
-        if !self.begun {
-            self.begun = gained > 0;
+        if !self.started {
+            self.started = gained > 0;
             (self.since, self.before) = (now, counts);
             return;
         }

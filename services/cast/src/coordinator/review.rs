@@ -57,7 +57,7 @@ impl Coordinator {
             self.turns_head_at = None;
             self.turn_head();
         }
-        self.try_those_apart();
+        self.try_demoted();
         // Before the node looks for others itself, and gets something of them; but a slow one gets a chunk in that time.
         let longest = (self.options.stall / 2).max(self.chunk_time(now) * 16);
         for finding in found {
@@ -80,7 +80,7 @@ impl Coordinator {
     /// Members that are there and take nothing of what is there for them would hold the cast without end.
     /// What passed `since` the last time is held against those that are offered something, and are there.
     fn fail_idle(&mut self, since: Duration) {
-        let first = |it: &Member| it.life == Life::Active && !it.apart;
+        let first = |it: &Member| it.life == Life::Active && !it.demoted;
         let others_come_first = self.members.values().any(first);
         let mut failed = Vec::new();
         for id in self.members.keys().copied().collect::<Vec<_>>() {
@@ -105,11 +105,11 @@ impl Coordinator {
         }
     }
 
-    /// Whether a member lacks something that those above it have, where one that is apart may wait for others.
+    /// Whether a member lacks something that those above it have, where a demoted one may wait for others.
     fn is_offered(&self, id: NodeId, others_come_first: bool) -> bool {
         let member = &self.members[&id];
-        let served = !member.apart || member.in_turn || !others_come_first;
-        if self.begun.is_none() || member.life != Life::Active || !served {
+        let served = !member.demoted || member.in_turn || !others_come_first;
+        if self.started.is_none() || member.life != Life::Active || !served {
             return false;
         }
         let above = self.topology.predecessors(id).iter().zip(0..);
@@ -233,7 +233,7 @@ impl Coordinator {
             Slow::Drop => self.fail(id, Fault::Slow),
             _ => {
                 if let Some(member) = self.members.get_mut(&id) {
-                    member.set_apart += 1;
+                    member.times_demoted += 1;
                 }
                 self.move_to(id, true);
             }
@@ -247,7 +247,7 @@ impl Coordinator {
             if self
                 .members
                 .get(&lost)
-                .is_some_and(|it| it.apart && it.accused_by.is_empty())
+                .is_some_and(|it| it.demoted && it.accused_by.is_empty())
             {
                 self.move_to(lost, false);
             }
@@ -263,7 +263,7 @@ impl Coordinator {
         for (id, member) in &self.members {
             let above = self.lags_behind(*id);
             let lags = member.keeps_up() == Verdict::Lags;
-            if member.apart || member.life != Life::Active || (above.is_empty() && !lags) {
+            if member.demoted || member.life != Life::Active || (above.is_empty() && !lags) {
                 continue;
             }
             if let Some(holder) = member.held_by {
@@ -287,7 +287,7 @@ impl Coordinator {
         }
         behind.retain(|id, lagging| {
             let successors = (0..stripes).flat_map(|it| self.topology.successors(*id, it));
-            let placed = |it: &&NodeId| self.members.get(it).is_some_and(|it| !it.apart);
+            let placed = |it: &&NodeId| self.members.get(it).is_some_and(|it| !it.demoted);
             *lagging >= 2 && 2 * *lagging > successors.filter(placed).count()
         });
         for (id, above) in starved {
@@ -295,7 +295,7 @@ impl Coordinator {
             found.extend(others.map(|it| Finding::Starved(id, it)));
         }
         found.extend(behind.into_keys().map(Finding::Holds));
-        let member = |it: &NodeId| self.members.get(it).is_some_and(|it| !it.apart);
+        let member = |it: &NodeId| self.members.get(it).is_some_and(|it| !it.demoted);
         found.retain(|it| !matches!(it, Finding::Slow(id) | Finding::Holds(id) if !member(id)));
         found
     }
@@ -313,26 +313,26 @@ impl Coordinator {
         above.is_some_and(|it| it.lost.iter().any(|it| *it != id))
     }
 
-    /// Nodes apart get what others leave, which says nothing of their pace. So each is served in turn now and then: if
+    /// Demoted nodes get what others leave, which says nothing of their pace. So each is served in turn now and then: if
     /// it keeps up then, it is not slow, or no longer. One that was found slow again waits longer.
-    fn try_those_apart(&mut self) {
+    fn try_demoted(&mut self) {
         let (mut sound, mut changed) = (Vec::new(), Vec::new());
         for (id, member) in &mut self.members {
             let trusted = member.accused_by.is_empty() && !member.suspected;
-            if !member.apart || !trusted || member.life != Life::Active {
+            if !member.demoted || !trusted || member.life != Life::Active {
                 continue;
             }
             member.waited += 1;
             let verdict = member.keeps_up();
             match member.in_turn {
-                false if member.waited >= RECOVERED_REVIEWS << member.set_apart.min(8) => {
+                false if member.waited >= RECOVERED_REVIEWS << member.times_demoted.min(8) => {
                     member.in_turn = true;
                     member.forget_pace();
                     changed.push(*id);
                 }
                 true if verdict == Verdict::Lags => {
                     (member.in_turn, member.waited) = (false, 0);
-                    member.set_apart += 1;
+                    member.times_demoted += 1;
                     changed.push(*id);
                 }
                 // What it receives says nothing of what it sends: it gets no successors again, but is served as others are.
@@ -352,14 +352,14 @@ impl Coordinator {
     /// lacked some.
     fn chunk_time(&self, now: Duration) -> Duration {
         let Some((head, stripe)) = self.foremost() else {
-            return now.saturating_sub(self.begun.unwrap_or(now));
+            return now.saturating_sub(self.started.unwrap_or(now));
         };
         let verified = head.verified[stripe];
         let until = match verified < self.header.chunks_of(stripe) {
             true => now,
             false => head.gained.0,
         };
-        until.saturating_sub(self.begun.unwrap_or(until)) / verified.max(1)
+        until.saturating_sub(self.started.unwrap_or(until)) / verified.max(1)
     }
 
     /// The foremost node among those that receive from the root, and its stripe.

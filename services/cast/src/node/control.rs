@@ -322,13 +322,13 @@ impl Node {
             return Ok(());
         }
         self.epoch = place.epoch;
-        let was_apart = std::mem::replace(&mut self.apart, place.apart);
+        let was_demoted = std::mem::replace(&mut self.demoted, place.demoted);
         // The list of those who may lead is the source's to make: a follower keeps it.
         if self.leader == 0 {
             self.leaders.truncate(1);
             self.leaders.extend(place.successors);
         }
-        self.follow(&place.predecessors, was_apart);
+        self.follow(&place.predecessors, was_demoted);
         self.take_helpers(&place.helpers);
         Ok(())
     }

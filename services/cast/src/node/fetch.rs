@@ -145,7 +145,7 @@ impl Node {
     }
 
     /// Takes the predecessors that the coordinator gave.
-    pub(super) fn follow(&mut self, predecessors: &[Option<Contact>], was_apart: bool) {
+    pub(super) fn follow(&mut self, predecessors: &[Option<Contact>], was_demoted: bool) {
         for (stripe, contact) in predecessors.iter().enumerate() {
             let id = contact.as_ref().map(|it| it.id);
             let before = std::mem::replace(&mut self.fetch.predecessors[stripe], id);
@@ -155,7 +155,7 @@ impl Node {
             self.fetch.recount(stripe);
             if let Some(contact) = contact
                 && self.connect(contact)
-                && (before != id || self.apart != was_apart)
+                && (before != id || self.demoted != was_demoted)
             {
                 self.hello(contact.id, false);
             }
@@ -570,14 +570,14 @@ impl Node {
         // In trees what a helper passes on comes before what it helps with: many ask the one that has most, and behind it are more. In a
         // chain it is the one above, and as far ahead as the chain is late.
         let helper = header.arity > 1 && !self.fetch.predecessors.contains(&Some(to));
-        let (has, apart) = (self.verified.clone(), self.apart || helper);
+        let (has, demoted) = (self.verified.clone(), self.demoted || helper);
         self.send(
             to,
             Message::Hello {
                 root: header.root,
                 has,
                 answer,
-                apart,
+                demoted,
             },
         );
     }
@@ -588,7 +588,7 @@ impl Node {
         root: Hash,
         has: Bitmap,
         answer: bool,
-        apart: bool,
+        demoted: bool,
     ) -> Result<(), Fault> {
         let peer = self.peers.get_mut(&from).expect("it is connected");
         let Some(header) = self.header else {
@@ -596,7 +596,7 @@ impl Node {
                 root,
                 has,
                 answer,
-                apart,
+                demoted,
             });
             return Ok(());
         };
@@ -608,7 +608,7 @@ impl Node {
         let own = Some(self.id());
         let leads = self.coordinator.as_ref();
         let helps = leads.is_some_and(|it| !it.predecessors(from).contains(&own));
-        self.set_apart(from, apart || helps);
+        self.set_demoted(from, demoted || helps);
         if self.fetch.helpers.contains(&from) {
             self.free_for_helpers(false);
         }

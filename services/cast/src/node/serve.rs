@@ -22,7 +22,7 @@ pub(super) struct Serve {
     /// Waiting peers, in the order of service.
     turns: VecDeque<NodeId>,
     /// Peers that are served when no other could have more.
-    apart: BTreeSet<NodeId>,
+    demoted: BTreeSet<NodeId>,
     /// Sends from the store on their way.
     reading: BTreeSet<(NodeId, u32)>,
 }
@@ -89,7 +89,7 @@ impl Node {
         if self.takes_nothing(peer) {
             return false;
         }
-        if peer.queue.contains(&chunk) || self.serve.apart.contains(&id) {
+        if peer.queue.contains(&chunk) || self.serve.demoted.contains(&id) {
             return peer.queue.contains(&chunk);
         }
         let arity = self.header.map_or(1, |it| it.arity as usize);
@@ -181,14 +181,14 @@ impl Node {
         if peer.in_turns {
             self.serve.turns.retain(|it| *it != id);
         }
-        self.serve.apart.remove(&id);
+        self.serve.demoted.remove(&id);
     }
 
     /// Whether other peers take precedence over this one.
-    pub(super) fn set_apart(&mut self, id: NodeId, apart: bool) {
-        match apart {
-            true => self.serve.apart.insert(id),
-            false => self.serve.apart.remove(&id),
+    pub(super) fn set_demoted(&mut self, id: NodeId, demoted: bool) {
+        match demoted {
+            true => self.serve.demoted.insert(id),
+            false => self.serve.demoted.remove(&id),
         };
     }
 
@@ -267,7 +267,7 @@ impl Node {
 
     /// Sends chunks to a peer that requested or received some, and to other peers whose turn follows.
     pub(super) fn send_chunks_to(&mut self, id: NodeId) {
-        if !self.serve.reading.is_empty() || !self.serve.apart.is_empty() {
+        if !self.serve.reading.is_empty() || !self.serve.demoted.is_empty() {
             self.send_chunks();
         } else if self.is_connected(id) {
             let most = self.sends_at_once(id);
@@ -284,13 +284,13 @@ impl Node {
 
     /// Sends chunks in a round over the waiting peers. Demoted peers get some only when no other peer can take more.
     pub(super) fn send_chunks(&mut self) {
-        if !self.send_round(false) && !self.serve.apart.is_empty() {
+        if !self.send_round(false) && !self.serve.demoted.is_empty() {
             self.send_round(true);
         }
     }
 
     /// Sends to each peer that waits as much as it may have at once; whether one could have more.
-    fn send_round(&mut self, apart: bool) -> bool {
+    fn send_round(&mut self, demoted: bool) -> bool {
         let mut more = false;
         for _ in 0..self.serve.turns.len() {
             let Some(id) = self.serve.turns.pop_front() else {
@@ -303,11 +303,11 @@ impl Node {
             if !peer.in_turns {
                 continue;
             }
-            if self.serve.apart.contains(&id) == apart {
+            if self.serve.demoted.contains(&id) == demoted {
                 let most = self.sends_at_once(id);
                 while self.peers[&id].sending.len() < most && self.send_next(id) {}
                 // Only demoted peers depend on it.
-                let asked = (!self.serve.apart.is_empty()).then(|| &self.peers[&id].queue);
+                let asked = (!self.serve.demoted.is_empty()).then(|| &self.peers[&id].queue);
                 let mut asked = asked.into_iter().flatten();
                 more |= asked.any(|it| self.verified.contains(*it));
             }
@@ -318,7 +318,7 @@ impl Node {
 
     /// One that comes last has on its way no more than the chunk that no other had a use for.
     fn sends_at_once(&self, id: NodeId) -> usize {
-        if self.serve.apart.contains(&id) {
+        if self.serve.demoted.contains(&id) {
             1
         } else {
             SENDS_AT_ONCE

@@ -55,7 +55,7 @@ fn hello(root: [u8; 32]) -> Message {
         root,
         has: all_of(&manifest()),
         answer: true,
-        apart: false,
+        demoted: false,
     }
 }
 
@@ -160,7 +160,7 @@ fn leader__that_has_all_and_no_digests_says_that_it_is_stuck() {
         predecessors: vec![Some(contact(SOURCE))],
         helpers: Vec::new(),
         successors: vec![contact(OWN)],
-        apart: false,
+        demoted: false,
     };
     node.message(NOW, SOURCE, Message::Place(place));
     node.disconnected(NOW, SOURCE);

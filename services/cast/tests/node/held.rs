@@ -36,7 +36,7 @@ impl Held {
             predecessors: vec![Some(contact(PREDECESSOR))],
             helpers: Vec::new(),
             successors: Vec::new(),
-            apart: false,
+            demoted: false,
         };
         node.message(now, SOURCE, Message::Place(place));
         node.connected(now, PEER);

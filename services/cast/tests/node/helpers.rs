@@ -46,7 +46,7 @@ fn placed(options: Options, arity: u32, chunks: usize, helpers: Vec<Contact>) ->
         predecessors: vec![Some(contact(PREDECESSOR)); arity as usize],
         helpers,
         successors: Vec::new(),
-        apart: false,
+        demoted: false,
     };
     node.message(now, SOURCE, Message::Place(place));
     (node, header)
@@ -66,7 +66,7 @@ fn helped(arity: u32) -> (Node, Vec<Action>) {
         root: header.root,
         has,
         answer: false,
-        apart: false,
+        demoted: false,
     };
     node.message(now, HELPER, hello);
     node.connected(now, PREDECESSOR);
@@ -78,15 +78,15 @@ fn helped(arity: u32) -> (Node, Vec<Action>) {
 #[test]
 fn helper__serves_its_successors_first() {
     let (_, actions) = helped(2);
-    let apart = |peer| {
+    let demoted = |peer| {
         let of = |it: &Message| match it {
-            Message::Hello { apart, .. } => Some(*apart),
+            Message::Hello { demoted, .. } => Some(*demoted),
             _ => None,
         };
         said(&actions, peer).into_iter().find_map(of)
     };
-    assert_eq!(apart(HELPER), Some(true));
-    assert_eq!(apart(PREDECESSOR), Some(false));
+    assert_eq!(demoted(HELPER), Some(true));
+    assert_eq!(demoted(PREDECESSOR), Some(false));
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn cut_off(options: Options) -> Node {
         predecessors: vec![Some(contact(SUCCESSOR))],
         helpers: Vec::new(),
         successors: vec![contact(SUCCESSOR)],
-        apart: false,
+        demoted: false,
     };
     node.message(now, SOURCE, Message::Place(place));
     node.connected(now, SUCCESSOR);
@@ -86,7 +86,7 @@ fn source__is_reached_where_it_was_and_not_where_it_says() {
         })],
         helpers: Vec::new(),
         successors: vec![contact(SUCCESSOR)],
-        apart: false,
+        demoted: false,
     };
     node.message(now, SOURCE, Message::Place(place));
     node.disconnected(now, SOURCE);

@@ -32,32 +32,32 @@ fn sent(node: &mut Node, chunk: u32) -> [Vec<u32>; 2] {
 }
 
 fn done(node: &mut Node) -> [Vec<u32>; 2] {
-    let [mut begun, mut given_up] = [Vec::new(), Vec::new()];
+    let [mut started, mut given_up] = [Vec::new(), Vec::new()];
     for action in actions(node) {
         match action {
             Action::SendChunk {
                 to: PEER, chunk, ..
-            } => begun.push(chunk),
+            } => started.push(chunk),
             Action::Withdraw { to: PEER, chunk } => given_up.push(chunk),
             _ => {}
         }
     }
-    [begun, given_up]
+    [started, given_up]
 }
 
 /// Such a peer has no memory for them: they would be on their way for good, and keep the places of others.
 #[test]
 fn send__is_given_up_when_its_peer_waits_for_nothing_any_more() {
     let mut node = source();
-    let [begun, _] = tell(&mut node, Message::Request(vec![0, 1, 2]));
-    assert_eq!(begun, [0, 1]);
+    let [started, _] = tell(&mut node, Message::Request(vec![0, 1, 2]));
+    assert_eq!(started, [0, 1]);
     let [_, given_up] = tell(&mut node, Message::Cancel(vec![0, 1]));
     assert!(
         given_up.is_empty(),
         "it has room for one more: {given_up:?}"
     );
-    let [begun, given_up] = tell(&mut node, Message::Cancel(vec![2]));
-    assert_eq!((begun, given_up), (vec![], vec![0, 1]));
+    let [started, given_up] = tell(&mut node, Message::Cancel(vec![2]));
+    assert_eq!((started, given_up), (vec![], vec![0, 1]));
     let [_, again] = tell(&mut node, Message::Cancel(vec![0, 1, 2]));
     assert!(again.is_empty(), "once");
 }
@@ -67,13 +67,13 @@ fn send__that_was_given_up_and_is_asked_for_again_begins_anew_when_it_is_over() 
     let mut node = source();
     tell(&mut node, Message::Request(vec![0]));
     tell(&mut node, Message::Cancel(vec![0]));
-    let [begun, _] = tell(&mut node, Message::Request(vec![0]));
-    assert!(begun.is_empty(), "it is on its way, or will be told of");
+    let [started, _] = tell(&mut node, Message::Request(vec![0]));
+    assert!(started.is_empty(), "it is on its way, or will be told of");
     assert_eq!(sent(&mut node, 0), [vec![0], vec![]]);
     // One that is wanted again before that just goes on.
     tell(&mut node, Message::Request(vec![1]));
     tell(&mut node, Message::Cancel(vec![0]));
-    let [begun, given_up] = tell(&mut node, Message::Request(vec![0]));
-    assert!(begun.is_empty() && given_up.is_empty());
+    let [started, given_up] = tell(&mut node, Message::Request(vec![0]));
+    assert!(started.is_empty() && given_up.is_empty());
     assert_eq!(sent(&mut node, 0), [vec![], vec![]]);
 }

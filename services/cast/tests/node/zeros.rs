@@ -21,7 +21,7 @@ fn node_of(manifest: &Manifest, options: Options) -> (Node, Vec<Action>) {
         predecessors: vec![Some(contact(SOURCE))],
         helpers: Vec::new(),
         successors: Vec::new(),
-        apart: false,
+        demoted: false,
     };
     node.message(NOW, SOURCE, Message::Place(place));
     let hashes = manifest.hashes().to_vec();

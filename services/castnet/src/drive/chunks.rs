@@ -239,7 +239,7 @@ mod tests {
             predecessors: vec![Some(profile(source).contact)],
             helpers: Vec::new(),
             successors: vec![profile(own).contact],
-            apart: false,
+            demoted: false,
         };
         node.message(NOW, source, Message::Place(place));
         node.disconnected(NOW, source);

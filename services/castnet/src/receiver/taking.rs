@@ -57,7 +57,7 @@ pub(super) struct Taking {
     own_key: PublicKey,
     endpoint: EndpointId,
     times: Times,
-    begun: Instant,
+    started: Instant,
     resumed: u64,
     /// The node no longer takes part.
     over: bool,
@@ -92,7 +92,7 @@ impl Taking {
             id: membership.id(),
             address: address_bytes(address),
         };
-        let begun = Instant::now();
+        let started = Instant::now();
         let options = Options {
             window: WINDOW,
             patience: times.patience,
@@ -114,15 +114,15 @@ impl Taking {
         );
         let (secret, own_key) = (membership.secret, membership.identity.public());
         let store = (target.store(), target.name());
-        let drive = Drive::new(worker, listens, node, membership, store, begun)?;
+        let drive = Drive::new(worker, listens, node, membership, store, started)?;
         Ok(Taking {
             drive,
             path: target.path().map(PathBuf::from),
             target: Some(target),
             finishing: None,
-            tells_at: begun,
+            tells_at: started,
             in_place: None,
-            needed: (begun, 0),
+            needed: (started, 0),
             source: Some(connection),
             unconfirmed: false,
             source_key,
@@ -132,7 +132,7 @@ impl Taking {
             own_key,
             endpoint,
             times,
-            begun,
+            started,
             resumed: 0,
             over: false,
             dismissed: None,
@@ -300,7 +300,7 @@ impl Taking {
         if let Some(done) = self.finishing.as_ref().and_then(Finishing::end) {
             self.finishing = None;
             done?;
-            self.in_place = Some(self.begun.elapsed());
+            self.in_place = Some(self.started.elapsed());
             self.say(Word::Ended(Ok(())));
         }
         self.tell_finishing();

@@ -52,7 +52,7 @@ struct Called {
     joined: bool,
     /// Its node has all.
     done: bool,
-    /// From which hosts it was to receive then, by stripe.
+    /// The hosts that it received from then, by stripe.
     from: Vec<Option<String>>,
     /// How it ended for good, and when.
     result: Option<(Result<(), String>, Instant)>,

@@ -33,7 +33,7 @@ struct Process {
     parent: i32,
     group: i32,
     /// When it began, in ticks of the system.
-    begun: u64,
+    started: u64,
 }
 
 impl Family {
@@ -93,9 +93,9 @@ impl Family {
     fn living(&mut self) -> Vec<i32> {
         let first = self.first.id().cast_signed();
         let all = processes();
-        self.known.retain(|number, begun| {
+        self.known.retain(|number, started| {
             all.iter()
-                .any(|it| (it.number, it.begun) == (*number, *begun))
+                .any(|it| (it.number, it.started) == (*number, *started))
         });
         let mut more = true;
         while more {
@@ -104,7 +104,7 @@ impl Family {
                 let is_of_it = it.number == first
                     || (self.is_group && it.group == first)
                     || self.known.contains_key(&it.parent);
-                more |= is_of_it && self.known.insert(it.number, it.begun).is_none();
+                more |= is_of_it && self.known.insert(it.number, it.started).is_none();
             }
         }
         self.known.keys().copied().collect()
@@ -131,7 +131,7 @@ fn parse(number: i32, stat: &str) -> Option<Process> {
             number,
             parent: number_at(1)?,
             group: number_at(2)?,
-            begun: fields.get(19)?.parse().ok()?,
+            started: fields.get(19)?.parse().ok()?,
         }),
     }
 }
@@ -151,7 +151,7 @@ mod tests {
             number: 5,
             parent: 3,
             group: 4,
-            begun: 777,
+            started: 777,
         };
         for name in ["sh", "a) Z 1 2", ""] {
             assert_eq!(parse(5, &stat(name, "S")), Some(there), "{name:?}");

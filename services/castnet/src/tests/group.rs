@@ -41,10 +41,10 @@ pub(super) fn run(
     content: &Content,
     mut watch: impl FnMut(&Progress<'_>),
 ) -> Result<Outcome, Error> {
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     cast.run(
         content,
-        &|| begun.elapsed() > Duration::from_secs(120),
+        &|| started.elapsed() > Duration::from_secs(120),
         &mut watch,
     )
 }

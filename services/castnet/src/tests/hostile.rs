@@ -272,12 +272,12 @@ fn callers__that_offer_what_cannot_be_or_garbage_do_not_end_a_host() {
     assert!(matches!(hear(&mut caller), Word::Joins(_)));
     drop(caller);
     // Until the host has seen that, it takes part in the cast of that caller.
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     let result = loop {
         let outcome = run(&group, hosts.calls(), &source, |_| {}).unwrap();
         let result = outcome.hosts[0].result.clone();
         let is_busy = result.as_ref().is_err_and(|it| it.contains("another cast"));
-        if !is_busy || begun.elapsed() > LONG {
+        if !is_busy || started.elapsed() > LONG {
             break result;
         }
     };

@@ -244,9 +244,9 @@ fn host__whose_source_leaves_after_its_offer_is_as_before() {
     let (address, ended) = host(&group);
     let source = Source::new();
     let wait_until = |what: &str, is_so: &dyn Fn() -> bool| {
-        let begun = std::time::Instant::now();
+        let started = std::time::Instant::now();
         while !is_so() {
-            assert!(begun.elapsed() < Duration::from_secs(60), "never: {what}");
+            assert!(started.elapsed() < Duration::from_secs(60), "never: {what}");
             std::thread::sleep(Duration::from_millis(5));
         }
     };

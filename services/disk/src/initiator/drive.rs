@@ -12,7 +12,7 @@ use zerolane_block::{Lun, Status};
 
 use super::Options;
 use super::driver_slot::{Drive, Over, Shared, refuse};
-use super::error::{Error, Wrong};
+use super::error::{DisplaySense, Error};
 use super::link::{Dial, Ended, Link, result};
 use super::request::{Direction, Done, Effect, Part, Request};
 use super::unit::Unit;
@@ -429,7 +429,7 @@ impl Driver {
     }
 
     /// Connects again. Requests that were repeated too often fail.
-    fn reconnect(&mut self, why: Error) -> Result<Link, Error> {
+    fn connect_again(&mut self, why: Error) -> Result<Link, Error> {
         self.give_up(|it| it.repeats > MAX_REPEATS, &Error::Repeated(MAX_REPEATS));
         let mut since = Instant::now();
         let mut last = why;
@@ -516,10 +516,10 @@ impl Drive for Driver {
         self.turn_with(true)
     }
 
-    fn mend(&mut self) -> bool {
+    fn reconnect(&mut self) -> bool {
         let error = match self.why.take() {
             None | Some(Exit::Closed) => Error::Closed,
-            Some(Exit::Broken(why)) => match self.reconnect(why) {
+            Some(Exit::Broken(why)) => match self.connect_again(why) {
                 Ok(link) => {
                     // Now nothing more of it is done.
                     self.give_up(|it| it.is_in_doubt, &Error::InDoubt);
@@ -569,7 +569,7 @@ fn is_passing(outcome: &Outcome) -> bool {
             ..
         } => true,
         outcome => match result(outcome) {
-            Err(Error::Sense(Wrong(sense))) => {
+            Err(Error::Sense(DisplaySense(sense))) => {
                 matches!(sense.key, Key::UnitAttention | Key::AbortedCommand)
             }
             _ => false,

@@ -52,7 +52,7 @@ impl Drop for Over {
 
 /// A connection that threads drive in turn.
 pub(super) trait Drive {
-    /// Whether there is a connection to drive. If not, call [`Drive::mend`], which takes long.
+    /// Whether there is a connection to drive. If not, call [`Drive::reconnect`], which takes long.
     fn has_link(&self) -> bool;
 
     /// Whether requests wait for events.
@@ -63,7 +63,7 @@ pub(super) trait Drive {
     fn turn(&mut self) -> bool;
 
     /// Reconnects. False if the queue has failed, and with it all requests.
-    fn mend(&mut self) -> bool;
+    fn reconnect(&mut self) -> bool;
 }
 
 /// Ends a request that was not begun.
@@ -202,7 +202,7 @@ pub(super) struct Shared<D> {
     pub(super) repeats: AtomicU64,
 }
 
-/// A thread that drives. Dropped, it leaves the driver slot to another; by a panic amid a turn, it ends the queue.
+/// A thread that drives. Dropped, it leaves the driver slot to another; after a panic during a turn, it ends the queue.
 pub(super) struct Driving<'a, D: Drive> {
     shared: &'a Shared<D>,
     driver: Option<Box<D>>,
@@ -401,12 +401,12 @@ impl<D: Drive> Shared<D> {
         let mut next = Some(first);
         while let Some(driver) = next.take().or_else(|| self.await_slot()) {
             let mut driving = Driving::new(self, driver);
-            // A driver that a caller left without a connection is mended first: no caller takes it before.
+            // A driver that a caller left without a connection reconnects first: no caller takes it before.
             while driving.is_broken() || self.is_wanted() {
                 if driving.turn() {
                     continue;
                 }
-                if !driving.turn_by(D::mend) {
+                if !driving.turn_by(D::reconnect) {
                     // All that was asked for has failed, and nothing more can be.
                     driving.driver = None;
                     return;

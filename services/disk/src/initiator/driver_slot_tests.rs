@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 struct Orders {
     /// Turns after which the connection breaks, again and again; 0: never.
     breaks_every: AtomicUsize,
-    mended: AtomicUsize,
+    reconnected: AtomicUsize,
     /// A turn panics, or what connects again.
     turn_panics: AtomicBool,
     mend_panics: AtomicBool,
@@ -66,7 +66,7 @@ impl Drive for Driver {
         self.has_link
     }
 
-    fn mend(&mut self) -> bool {
+    fn reconnect(&mut self) -> bool {
         let error = self.shared.upgrade().and_then(|it| it.failure());
         if let Some(error) = error {
             for (request, over) in self.live.drain(..) {
@@ -74,7 +74,7 @@ impl Drive for Driver {
             }
             return false;
         }
-        self.orders.mended.fetch_add(1, Ordering::Relaxed);
+        self.orders.reconnected.fetch_add(1, Ordering::Relaxed);
         let panics = self.orders.mend_panics.load(Ordering::Relaxed);
         assert!(!panics, "as the test wants");
         self.has_link = true;
@@ -122,7 +122,7 @@ fn callers(shared: &Arc<Shared<Driver>>, threads: usize, requests: usize) -> Rec
     over
 }
 
-/// A caller that drives finds it broken while others sleep: none of those can mend it.
+/// A caller that drives finds it broken while others sleep: none of those can reconnect.
 #[test]
 fn driver_slot__a_connection_that_breaks_while_callers_wait_is_mended() {
     let (shared, orders, thread) = driven(7);
@@ -131,7 +131,7 @@ fn driver_slot__a_connection_that_breaks_while_callers_wait_is_mended() {
         over.recv_timeout(PATIENCE)
             .unwrap_or_else(|_| panic!("{number} of 8 threads were over"));
     }
-    assert!(orders.mended.load(Ordering::Relaxed) > 100);
+    assert!(orders.reconnected.load(Ordering::Relaxed) > 100);
     shared.close();
     thread.join().unwrap();
 }
@@ -173,7 +173,7 @@ fn reserved(shared: &Shared<Driver>) -> Driving<'_, Driver> {
     }
 }
 
-/// Of a connection that breaks at every seventh turn: the queue's thread mends it, and does nothing else.
+/// Of a connection that breaks at every seventh turn: the queue's thread reconnects, and does nothing else.
 #[test]
 fn driver_slot__that_is_reserved_is_left_to_its_owner() {
     let (shared, orders, thread) = driven(7);
@@ -197,7 +197,7 @@ fn driver_slot__that_is_reserved_is_left_to_its_owner() {
         }
     }
     drop(slot.take());
-    assert!(orders.mended.load(Ordering::Relaxed) > 100);
+    assert!(orders.reconnected.load(Ordering::Relaxed) > 100);
     // From here on the queue's thread drives.
     shared.release();
     shared.call(Request::Flush).result.unwrap();

@@ -23,7 +23,7 @@ pub enum Error {
     Protocol(String),
     /// The command failed.
     #[error("{0}")]
-    Sense(Wrong),
+    Sense(DisplaySense),
     /// Another initiator has reserved the unit.
     #[error("the unit is reserved by another initiator")]
     Reserved,
@@ -84,7 +84,7 @@ impl Error {
             (Some(one), Some(two)) => {
                 let both = one.information.zip(two.information);
                 let information = both.map(|(one, two)| one.min(two));
-                Error::Sense(Wrong(Sense { information, ..one }))
+                Error::Sense(DisplaySense(Sense { information, ..one }))
             }
             (Some(_), None) => other,
             (None, _) => self,
@@ -93,7 +93,7 @@ impl Error {
 
     fn of_medium(&self) -> Option<Sense> {
         match self {
-            Error::Sense(Wrong(sense)) if sense.key == Key::MediumError => Some(*sense),
+            Error::Sense(DisplaySense(sense)) if sense.key == Key::MediumError => Some(*sense),
             _ => None,
         }
     }
@@ -101,8 +101,10 @@ impl Error {
     /// The matching error number: EPERM, EINVAL, ENOSPC or EIO.
     pub fn errno(&self) -> i32 {
         match self {
-            Error::Sense(Wrong(sense)) if sense.code == Code::SPACE_ALLOCATION_FAILED => ENOSPC,
-            Error::Sense(Wrong(sense)) if sense.key == Key::DataProtect => EPERM,
+            Error::Sense(DisplaySense(sense)) if sense.code == Code::SPACE_ALLOCATION_FAILED => {
+                ENOSPC
+            }
+            Error::Sense(DisplaySense(sense)) if sense.key == Key::DataProtect => EPERM,
             Error::Reserved => EPERM,
             Error::Range { .. } => EINVAL,
             _ => EIO,
@@ -112,9 +114,9 @@ impl Error {
 
 /// Formats sense data as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wrong(pub Sense);
+pub struct DisplaySense(pub Sense);
 
-impl std::fmt::Display for Wrong {
+impl std::fmt::Display for DisplaySense {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Sense { key, code, .. } = self.0;
         match Code::ALL.iter().find(|(it, _)| *it == code) {
@@ -143,7 +145,9 @@ mod tests {
     fn Error__of_two_commands_names_no_block_behind_one_that_may_have_failed() {
         let medium = |block: Option<u64>| {
             let sense = Sense::new(Key::MediumError, Code::READ_ERROR);
-            Error::Sense(Wrong(block.map_or(sense, |it| sense.with_information(it))))
+            Error::Sense(DisplaySense(
+                block.map_or(sense, |it| sense.with_information(it)),
+            ))
         };
         let block = |error: Error| error.of_medium().map(|it| it.information);
         for (one, two, both) in [

@@ -10,7 +10,7 @@ use zerolane_block::sense::Key;
 use zerolane_block::sst::{CommandUnit, Login, Outcome, Roles, STATUS_BYTES, StatusUnit};
 use zerolane_block::{Lun, Status};
 
-use super::error::{Error, Wrong};
+use super::error::{DisplaySense, Error};
 use crate::limits::{CAPSULE_BYTES, MAX_ATTENTIONS};
 use crate::message::{self, Data, Place};
 
@@ -229,7 +229,7 @@ impl Link {
             match self.call_once(lun, command, room, deadline)? {
                 Ok(data) => return Ok(data),
                 // An attention from before this connection.
-                Err(Error::Sense(Wrong(sense))) if sense.key == Key::UnitAttention => {}
+                Err(Error::Sense(DisplaySense(sense))) if sense.key == Key::UnitAttention => {}
                 Err(error) => return Err(error),
             }
         }
@@ -302,7 +302,7 @@ pub(super) fn result(outcome: &Outcome) -> Result<u64, Error> {
         } => Err(Error::Reserved),
         Outcome::Response {
             sense: Some(sense), ..
-        } => Err(Error::Sense(Wrong(sense))),
+        } => Err(Error::Sense(DisplaySense(sense))),
         _ => Err(Error::Protocol("an unsolicited answer".into())),
     }
 }

@@ -32,7 +32,7 @@ mod pilot;
 mod request;
 mod unit;
 
-pub use error::{Error, Wrong};
+pub use error::{DisplaySense, Error};
 pub use extents::Extent;
 pub use link::Dial;
 pub use pilot::DriverSlot;

@@ -12,7 +12,7 @@ use zerolane_block::{Residual, Status};
 
 use super::offence::{Offence, not_posted};
 use super::peer::{Capsules, Flight, Held, Member, Name, Stage};
-use super::{CROWDED, News, Server};
+use super::{CROWDED, Server, ServerEvent};
 use crate::limits::{TARGET_SLOTS, TARGET_TRANSFER_BYTES};
 use crate::message::{self, Data, Message};
 
@@ -151,7 +151,7 @@ impl Server {
             slots: vec![None; slots.into()],
             held: Default::default(),
         });
-        self.news.push(News::Came(peer.address));
+        self.news.push(ServerEvent::Connected(peer.address));
         let own = Login {
             roles: Roles {
                 initiator: false,

@@ -14,7 +14,7 @@ use zerolane::security::random;
 use zerolane_block::Lun;
 use zerolane_block::store::Store;
 
-use super::News;
+use super::ServerEvent;
 
 /// A number that stays the same until the machine restarts: until then the kernel keeps written data.
 fn of_boot() -> Option<u64> {
@@ -103,7 +103,7 @@ impl Losses {
     }
 
     /// Records the losses since the last call, and those that could not be recorded then, and returns them.
-    pub(super) fn look(&mut self) -> Vec<News> {
+    pub(super) fn look(&mut self) -> Vec<ServerEvent> {
         let mut failed = Vec::new();
         self.sound.retain_mut(|it| {
             // Check this first, because the last job that uses the store may have a failure.
@@ -134,7 +134,7 @@ impl Losses {
                 failed
             }
         };
-        let news = told.into_iter().map(|unit| News::Lost {
+        let news = told.into_iter().map(|unit| ServerEvent::Lost {
             unit,
             recorded: recorded.clone(),
         });

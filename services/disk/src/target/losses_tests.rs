@@ -59,7 +59,7 @@ fn losses__each_is_told_once_and_gives_the_next_process_another_number() {
     let mut known = vec![boot];
     for number in [1, 0] {
         stores[number].1.store(true, Ordering::SeqCst);
-        let lost = News::Lost {
+        let lost = ServerEvent::Lost {
             unit: format!("disk{number}"),
             recorded: Ok(()),
         };
@@ -103,7 +103,7 @@ fn losses__that_cannot_be_written_down_are_told_so() {
         losses.watch(Lun::new(0).unwrap(), "disk0", store);
         let news = losses.look();
         assert!(
-            matches!(&news[..], [News::Lost { recorded, .. }] if recorded.is_err()),
+            matches!(&news[..], [ServerEvent::Lost { recorded, .. }] if recorded.is_err()),
             "{news:?}"
         );
     }
@@ -126,7 +126,7 @@ fn losses__that_could_not_be_written_down_are_when_they_can_be() {
     }
     assert_eq!(losses.look(), [], "it is told once");
     fs::remove_file(&file).unwrap();
-    let lost = |number| News::Lost {
+    let lost = |number| ServerEvent::Lost {
         unit: format!("disk{number}"),
         recorded: Ok(()),
     };
@@ -155,7 +155,7 @@ fn losses__of_a_unit_that_was_taken_away_are_told_until_nobody_has_it() {
     drop(ends);
     fails.1.store(true, Ordering::SeqCst);
     drop(fails);
-    let lost = News::Lost {
+    let lost = ServerEvent::Lost {
         unit: "disk1".into(),
         recorded: Ok(()),
     };

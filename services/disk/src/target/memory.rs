@@ -64,7 +64,7 @@ impl Share {
         lent == 0 || lent + bytes <= most
     }
 
-    /// Somebody is there, or something is left of who was.
+    /// An initiator is connected, or work of a former one remains.
     pub(super) fn is_used(&self) -> bool {
         self.connections > 0 || Arc::strong_count(&self.lent) > 1
     }

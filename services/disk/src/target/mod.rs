@@ -50,11 +50,11 @@ use steps::ABORTED;
 
 /// An event at an initiator.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum ServerEvent {
     /// One has logged in.
-    Came(SocketAddr),
+    Connected(SocketAddr),
     /// One is gone, and why.
-    Left(SocketAddr, String),
+    Disconnected(SocketAddr, String),
     /// One was cut off.
     CutOff(SocketAddr, Offence),
     /// The unit that keys are granted by this name lost writes: its flushes fail from now on. Told again when that is written
@@ -145,7 +145,7 @@ pub struct Server {
     lineage: u64,
     /// A disk of it is gone with this process.
     is_mortal: bool,
-    news: Vec<News>,
+    news: Vec<ServerEvent>,
     offences: Offences,
     looked: Instant,
 }
@@ -260,7 +260,7 @@ impl Server {
     pub fn serve(
         &mut self,
         stop: impl Fn() -> bool,
-        mut tell: impl FnMut(News),
+        mut tell: impl FnMut(ServerEvent),
     ) -> Result<(), ServerError> {
         while !stop() {
             self.turn(LOOK)?;
@@ -271,7 +271,7 @@ impl Server {
 
     /// Waits for the work that its threads have begun, reports its results to `tell`, and ends the target. Dropping the
     /// target does the same without reports.
-    pub fn end(mut self, tell: impl FnMut(News)) {
+    pub fn end(mut self, tell: impl FnMut(ServerEvent)) {
         self.stop();
         self.news.drain(..).for_each(tell);
     }
@@ -373,8 +373,8 @@ impl Server {
     /// Initiators that are silent for too long, the list of keys, and losses that could not be written down before.
     fn look(&mut self) {
         self.news.extend(self.losses.look());
-        if let Some(news) = self.allowed.news() {
-            self.news.push(News::List(news));
+        if let Some(news) = self.allowed.take_change() {
+            self.news.push(ServerEvent::List(news));
         }
         self.shares.retain(|_, share| share.is_used());
         let mut silent = Vec::new();
@@ -397,7 +397,7 @@ impl Server {
     fn cut(&mut self, id: ConnectionId, offence: Offence) {
         if let Some(peer) = self.peers.get(&id) {
             *self.offences.entry(offence).or_default() += 1;
-            self.news.push(News::CutOff(peer.address, offence));
+            self.news.push(ServerEvent::CutOff(peer.address, offence));
         }
         self.leave(id, &offence.to_string());
     }
@@ -409,7 +409,8 @@ impl Server {
         let Some(peer) = self.peers.remove(&id) else {
             return;
         };
-        self.news.push(News::Left(peer.address, why.to_owned()));
+        self.news
+            .push(ServerEvent::Disconnected(peer.address, why.to_owned()));
         if let Stage::In(member) = &peer.stage {
             self.nexuses.remove(&member.nexus);
             self.engine.detach(member.nexus);

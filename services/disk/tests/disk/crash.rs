@@ -35,7 +35,7 @@ struct Sectors {
     /// Later ones, which were begun.
     later: Vec<Vec<u64>>,
     /// Where writes were that are not known to be safe.
-    begun: HashMap<u64, (u64, u64)>,
+    started: HashMap<u64, (u64, u64)>,
     highest: u64,
     safe: u64,
 }
@@ -46,7 +46,7 @@ impl Sectors {
         Sectors {
             floor: vec![0; count],
             later: vec![Vec::new(); count],
-            begun: HashMap::new(),
+            started: HashMap::new(),
             highest: 0,
             safe: 0,
         }
@@ -56,7 +56,7 @@ impl Sectors {
         match line {
             Line::Begins(version, start, count) => {
                 self.highest = self.highest.max(version);
-                self.begun.insert(version, (start, count));
+                self.started.insert(version, (start, count));
                 for sector in start..start + count {
                     self.later[sector as usize].push(version);
                 }
@@ -66,7 +66,7 @@ impl Sectors {
     }
 
     fn keep(&mut self, version: u64) {
-        let (start, count) = self.begun.remove(&version).expect("it was begun");
+        let (start, count) = self.started.remove(&version).expect("it was begun");
         self.safe += 1;
         for sector in start as usize..(start + count) as usize {
             let floor = self.floor[sector].max(version);

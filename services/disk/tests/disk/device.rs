@@ -7,7 +7,7 @@ use std::thread;
 use zerolane_block::sense::{Code, Key, Sense};
 use zerolane_block::store::{FileStore, Store};
 use zerolane_block::{Disk, GeometryError, Identity};
-use zerolane_disk::initiator::{Error, Options, Request, Wrong};
+use zerolane_disk::initiator::{DisplaySense, Error, Options, Request};
 
 use super::support::device::{Loop, Mounted};
 use super::support::model::Model;
@@ -24,7 +24,7 @@ fn shown(store: &Arc<FileStore>) -> Shown {
 
 fn sense<T: std::fmt::Debug>(result: Result<T, Error>) -> Sense {
     match result {
-        Err(Error::Sense(Wrong(sense))) => sense,
+        Err(Error::Sense(DisplaySense(sense))) => sense,
         other => panic!("{other:?}"),
     }
 }

@@ -68,7 +68,7 @@ fn drivers__each_request_is_over_whoever_waits() {
         // Not joined: one that is forgotten would not end.
         std::thread::spawn(move || work(&queue, part, &told));
     }
-    // A thread that waits finds the connection broken, and the queue's own mends it.
+    // A thread that waits finds the connection broken, and the queue's own reconnects.
     for _ in 0..3 {
         std::thread::sleep(Duration::from_millis(20));
         drop(served);

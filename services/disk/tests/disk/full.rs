@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use zerolane_block::sense::{Code, Key};
 use zerolane_block::store::FileStore;
-use zerolane_disk::initiator::{Error, Options, Wrong};
+use zerolane_disk::initiator::{DisplaySense, Error, Options};
 
 use super::support::device::Mounted;
 use super::support::{self, Served, Shown};
@@ -33,7 +33,7 @@ fn full__the_initiator_is_told_that_there_is_no_space() {
             }
         }
     }
-    let Some(Error::Sense(Wrong(sense))) = failed else {
+    let Some(Error::Sense(DisplaySense(sense))) = failed else {
         panic!("{failed:?}");
     };
     let expected = (Key::DataProtect, Code::SPACE_ALLOCATION_FAILED);

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use zerolane::Options;
-use zerolane_disk::target::{News, Settings};
+use zerolane_disk::target::{ServerEvent, Settings};
 
 use super::support::raw::{Raw, write};
 use super::support::{self, Served, memory};
@@ -30,7 +30,7 @@ fn why(served: &Served) -> String {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         let left = served.news.lock().unwrap().iter().find_map(|it| match it {
-            News::Left(_, why) => Some(why.clone()),
+            ServerEvent::Disconnected(_, why) => Some(why.clone()),
             _ => None,
         });
         if let Some(why) = left {

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use zerolane::Options;
 use zerolane_block::sense::{Code, Key};
-use zerolane_disk::initiator::{self, Dial, Error, Queue, Request, Wrong};
-use zerolane_disk::target::{News, Server, Settings};
+use zerolane_disk::initiator::{self, Dial, DisplaySense, Error, Queue, Request};
+use zerolane_disk::target::{Server, ServerEvent, Settings};
 
 use super::support::gated::Gated;
 use super::support::hooked::{self, Hooked, Hooks};
@@ -90,7 +90,7 @@ fn open(address: &Arc<Mutex<std::net::SocketAddr>>) -> Queue {
 }
 
 fn is_write_error(result: Result<(), Error>) -> bool {
-    let Err(Error::Sense(Wrong(sense))) = result else {
+    let Err(Error::Sense(DisplaySense(sense))) = result else {
         return false;
     };
     (sense.key, sense.code) == (Key::MediumError, Code::WRITE_ERROR)
@@ -152,8 +152,8 @@ fn losses__that_there_are_none_of_are_not_told_after_a_restart() {
     assert!(!record.exists());
 }
 
-fn lost(unit: &str) -> News {
-    News::Lost {
+fn lost(unit: &str) -> ServerEvent {
+    ServerEvent::Lost {
         unit: unit.into(),
         recorded: Ok(()),
     }

@@ -10,7 +10,7 @@ use zerolane_block::sense::{Code, Key, Sense};
 use zerolane_block::sst::{CommandUnit, Outcome};
 use zerolane_block::store::{MemoryStore, Store};
 use zerolane_block::{Lun, Status};
-use zerolane_disk::initiator::{Error, Options, Request, Wrong};
+use zerolane_disk::initiator::{DisplaySense, Error, Options, Request};
 use zerolane_disk::target::Settings;
 
 use super::support::gated::{Gated, LONG};
@@ -40,7 +40,7 @@ fn units(raw: &mut Raw) -> Vec<u8> {
 }
 
 fn is_gone(result: Result<(), Error>) -> bool {
-    let Err(Error::Sense(Wrong(sense))) = result else {
+    let Err(Error::Sense(DisplaySense(sense))) = result else {
         return false;
     };
     sense == Sense::illegal(Code::UNIT_NOT_SUPPORTED)
@@ -69,7 +69,7 @@ fn luns__that_vanish_are_not_supported_and_told_at_the_others() {
         memory,
         durable,
     };
-    let begun = goes.start(write);
+    let started = goes.start(write);
     gated.has_one();
     served.with_server(|server| {
         assert!(server.remove_unit(lun(1)));
@@ -82,7 +82,7 @@ fn luns__that_vanish_are_not_supported_and_told_at_the_others() {
         assert!(is_gone(support::flush(&goes)));
         gated.open();
     }
-    begun.wait().result.unwrap();
+    started.wait().result.unwrap();
     let mut found = [0; 4096];
     gated.read(0, &mut found).unwrap();
     assert_eq!(found, [7; 4096], "what was begun is done");

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use zerolane_block::sense::{Code, Key, Sense};
 use zerolane_block::store::FileStore;
-use zerolane_disk::initiator::{Error, Options, Wrong};
+use zerolane_disk::initiator::{DisplaySense, Error, Options};
 
 use super::support::hooked::{self, Hooks};
 use super::support::{self, BLOCK, Served, Shown};
@@ -45,7 +45,7 @@ impl Hooks for Broken {
 
 fn sense<T: std::fmt::Debug>(result: Result<T, Error>) -> Sense {
     match result {
-        Err(Error::Sense(Wrong(sense))) => sense,
+        Err(Error::Sense(DisplaySense(sense))) => sense,
         other => panic!("{other:?}"),
     }
 }

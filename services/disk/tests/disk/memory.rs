@@ -8,7 +8,7 @@ use zerolane_block::sst::{CommandUnit, ManagementUnit, Outcome};
 use zerolane_block::store::Store;
 use zerolane_block::{Answer, Function, Status};
 use zerolane_disk::message::{self, Data};
-use zerolane_disk::target::{News, Settings};
+use zerolane_disk::target::{ServerEvent, Settings};
 
 use super::support::gated::Gated;
 use super::support::hooked::Hooked;
@@ -97,7 +97,7 @@ fn of_threads(threads: usize) -> Settings {
 }
 
 /// An initiator of which a thread has a write of half of the memory.
-fn begun(store: &Gated, served: &Served, identity: &Arc<Identity>) -> Raw {
+fn started(store: &Gated, served: &Served, identity: &Arc<Identity>) -> Raw {
     let mut raw = open(served, identity);
     write(&mut raw, 0, 0, MOST / 2);
     raw.turn_until(|| store.has_one_yet());
@@ -109,7 +109,7 @@ fn begun(store: &Gated, served: &Served, identity: &Arc<Identity>) -> Raw {
 fn memory__of_an_initiator_that_is_gone_is_free_where_no_thread_has_it() {
     let (store, served) = Gated::served_with(DISK, of_threads(1));
     let identity = support::identity();
-    let mut first = begun(&store, &served, &identity);
+    let mut first = started(&store, &served, &identity);
     write(&mut first, 1, MOST, MOST / 2);
     // Until the target has its data it needs ours.
     for _ in 0..50 {
@@ -135,7 +135,7 @@ fn memory__of_an_initiator_that_is_gone_is_free_where_no_thread_has_it() {
 fn memory__of_an_initiator_that_is_gone_is_not_free_where_a_thread_has_it() {
     let (store, served) = Gated::served_with(DISK, of_threads(2));
     let identity = support::identity();
-    let first = begun(&store, &served, &identity);
+    let first = started(&store, &served, &identity);
     drop(first);
     let mut second = open(&served, &identity);
     let mut other = open(&served, &support::identity());
@@ -167,13 +167,14 @@ fn memory__and_connections_of_an_initiator_are_bounded() {
         &more.status_key,
     ));
     more.wait_until_cut_off();
-    let is_told = |it: &News| matches!(it, News::Left(_, why) if why.contains("too many"));
+    let is_told = |it: &ServerEvent| matches!(it, ServerEvent::Disconnected(_, why) if why.contains("too many"));
     served.until_told(|news| news.iter().any(is_told));
     // Others have their own, those that were there go on, and one that goes makes room.
     open(&served, &support::identity());
     own.iter_mut().for_each(Raw::settle);
     own.pop();
-    let is_gone = |it: &&News| matches!(it, News::Left(_, why) if why.contains("peer"));
+    let is_gone =
+        |it: &&ServerEvent| matches!(it, ServerEvent::Disconnected(_, why) if why.contains("peer"));
     served.until_told(|news| news.iter().filter(is_gone).count() == 2);
     open(&served, &identity);
     assert_eq!(served.end(), [].into());

@@ -8,7 +8,7 @@ use zerolane::{Options, Region, Work};
 use zerolane_block::cdb::Command;
 use zerolane_disk::initiator::{self, Queue, Request};
 use zerolane_disk::message::{self, Data};
-use zerolane_disk::target::{News, Offence, Settings};
+use zerolane_disk::target::{Offence, ServerEvent, Settings};
 
 use super::support::raw::{Raw, login, write};
 use super::support::{self, Served, memory};
@@ -83,7 +83,7 @@ fn patience__with_data_that_does_not_come_ends() {
     raw.post(&unit);
     // The command leaves, and none of its data.
     raw.connection.poll().unwrap();
-    let is_cut_off = |it: &News| matches!(it, News::CutOff(_, Offence::Silence));
+    let is_cut_off = |it: &ServerEvent| matches!(it, ServerEvent::CutOff(_, Offence::Silence));
     served.until_told(|news| news.iter().any(is_cut_off));
     assert_eq!(served.end(), [(Offence::Silence, 1)].into());
 }
@@ -94,7 +94,7 @@ fn patience__with_statuses_that_are_not_taken_ends() {
     let served = served(Settings::default());
     let mut raw = Raw::connect(served.address, &support::of(&support::identity()));
     raw.send(&message::login(&login(7), &raw.status_key));
-    let is_cut_off = |it: &News| matches!(it, News::CutOff(_, Offence::Full));
+    let is_cut_off = |it: &ServerEvent| matches!(it, ServerEvent::CutOff(_, Offence::Full));
     let deadline = Instant::now() + Duration::from_secs(20);
     while !served.news.lock().unwrap().iter().any(is_cut_off) {
         assert!(Instant::now() < deadline, "{:?}", served.news);

@@ -9,8 +9,8 @@ use netlab::udp::Relay;
 use netsim::link::{LinkConfig, Loss};
 use zerolane_block::sense::{Code, Key, Sense};
 use zerolane_block::store::{MemoryStore, Store};
-use zerolane_disk::initiator::{Dial, Error, Options, Queue, Request, Wrong};
-use zerolane_disk::target::News;
+use zerolane_disk::initiator::{Dial, DisplaySense, Error, Options, Queue, Request};
+use zerolane_disk::target::ServerEvent;
 
 use super::support::gated::{Gated, LONG};
 use super::support::model::Model;
@@ -306,7 +306,10 @@ fn queue__what_an_older_connection_began_is_over_before_the_newer_one_begins() {
     });
     store.has_one();
     // The older connection is gone; its write waits at the store, and so does the newer connection's login.
-    served.until_told(|news| news.iter().any(|it| matches!(it, News::Left(..))));
+    served.until_told(|news| {
+        news.iter()
+            .any(|it| matches!(it, ServerEvent::Disconnected(..)))
+    });
     std::thread::sleep(Duration::from_secs(1));
     let overtook = over.load(Ordering::SeqCst);
     // This must come first, because the target waits for its threads.
@@ -333,7 +336,7 @@ fn queue__writes_what_it_has_compared() {
     let failed = exchange(&queue, 1024, &zeros, &twos).unwrap_err();
     let differs = Sense::new(Key::Miscompare, Code::MISCOMPARE).with_information(0);
     assert!(
-        matches!(failed, Error::Sense(Wrong(it)) if it == differs),
+        matches!(failed, Error::Sense(DisplaySense(it)) if it == differs),
         "{failed}"
     );
     assert_eq!(support::read(&queue, 1024, 1024).unwrap(), ones);
@@ -362,7 +365,10 @@ fn queue__does_not_repeat_a_comparison() {
     let memory = support::region(&[[0; 512], [1; 512]].concat());
     let pending = queue.start(Request::CompareAndWrite { at: 0, memory });
     store.has_one();
-    served.until_told(|news| news.iter().any(|it| matches!(it, News::Left(..))));
+    served.until_told(|news| {
+        news.iter()
+            .any(|it| matches!(it, ServerEvent::Disconnected(..)))
+    });
     store.open();
     let failed = pending.wait().result.unwrap_err();
     assert!(matches!(failed, Error::InDoubt), "{failed}");

@@ -11,7 +11,7 @@ use zerolane_block::cdb::{Command, ReserveOut};
 use zerolane_block::sense::{Code, Key};
 use zerolane_block::sst::{ManagementUnit, Outcome};
 use zerolane_block::{Answer, Function};
-use zerolane_disk::initiator::{self, Error, Queue, Wrong};
+use zerolane_disk::initiator::{self, DisplaySense, Error, Queue};
 use zerolane_disk::target::Settings;
 
 use super::support::raw::Raw;
@@ -21,7 +21,7 @@ const DISK: u64 = 1 << 20;
 
 fn code(error: &Error) -> Option<(Key, Code)> {
     match error {
-        Error::Sense(Wrong(sense)) => Some((sense.key, sense.code)),
+        Error::Sense(DisplaySense(sense)) => Some((sense.key, sense.code)),
         _ => None,
     }
 }

@@ -79,7 +79,7 @@ impl Client {
         self.carry_out(request, timeout, None, &mut |carried, failures| {
             changes.done += carried.done;
             changes.failed += failures.len() as u64;
-            failures.iter().for_each(|it| observer.failed_there(it));
+            failures.iter().for_each(|it| observer.failed_remotely(it));
         })?;
         Ok(changes)
     }

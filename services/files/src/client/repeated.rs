@@ -1,7 +1,7 @@
 //! Reports failures once that several shares of a copy meet, because each share enters every directory.
 
 use crate::error::{Cause, Failure};
-use crate::limits::{REPORT_PATH_BYTES, TOLD_FAILURES};
+use crate::limits::{REPORT_PATH_BYTES, REPORTED_FAILURES};
 use std::collections::HashMap;
 
 /// The failures reported so far.
@@ -26,7 +26,7 @@ impl Repeated {
         // A path that was cut may stand for several paths.
         let cut = failure.path.len() >= REPORT_PATH_BYTES;
         let key = key(&failure.path, there);
-        if cut || self.told.len() >= TOLD_FAILURES && !self.told.contains_key(&key) {
+        if cut || self.told.len() >= REPORTED_FAILURES && !self.told.contains_key(&key) {
             return true;
         }
         let told = self.told.entry(key).or_insert_with(|| Told {
@@ -99,14 +99,14 @@ mod tests {
         let long = "x".repeat(REPORT_PATH_BYTES);
         assert!(repeated.is_news(0, &failure(&long), false));
         assert!(repeated.is_news(1, &failure(&long), false));
-        for number in 0..TOLD_FAILURES {
+        for number in 0..REPORTED_FAILURES {
             assert!(repeated.is_news(0, &failure(&number.to_string()), false));
         }
         for share in 0..2 {
             assert!(repeated.is_news(share, &failure("one more"), false));
         }
         assert_eq!(repeated.count(), (0, 0));
-        assert_eq!(repeated.told.len(), TOLD_FAILURES);
+        assert_eq!(repeated.told.len(), REPORTED_FAILURES);
         assert!(!repeated.is_news(1, &failure("7"), false));
     }
 }

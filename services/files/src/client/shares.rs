@@ -20,14 +20,14 @@ pub(super) struct Assigned<'a> {
     pub(super) share: Share,
     pub(super) observer: &'a dyn Observer,
     /// The server's reply to the first connection of the copy; `None`: this is the first.
-    accepted: Option<Begun>,
+    accepted: Option<Started>,
     /// Where the first connection reports that reply.
-    tell: Option<Sender<Begun>>,
+    tell: Option<Sender<Started>>,
 }
 
 /// The start of a copy that the server accepted.
 #[derive(Clone, Copy)]
-struct Begun {
+struct Started {
     landing: Landing,
     boot: [u8; 16],
 }
@@ -35,19 +35,20 @@ struct Begun {
 impl Assigned<'_> {
     /// The meaning of the destination: files made by the copy must not change it.
     pub(super) fn landing(&self) -> Landing {
-        self.accepted.map_or(Landing::AsCp, |begun| begun.landing)
+        self.accepted
+            .map_or(Landing::AsCp, |started| started.landing)
     }
 
     /// Records that the server accepted this connection.
     pub(super) fn accept(&mut self, accepted: &Accepted) {
-        let begun = Begun {
+        let started = Started {
             landing: accepted.landing,
             boot: accepted.boot,
         };
-        self.accepted = Some(begun);
+        self.accepted = Some(started);
         if let Some(tell) = self.tell.take() {
             // The copy may have ended meanwhile.
-            let _ = tell.send(begun);
+            let _ = tell.send(started);
         }
     }
 }
@@ -69,7 +70,7 @@ impl Client {
     pub(super) fn copying_share<'a>(&'a self, assigned: &Assigned<'a>) -> Copying<'a> {
         let mut copying = self.copying(assigned.observer);
         // The copy as a whole was accepted: a server that is full for now is not a refusal.
-        copying.boot = assigned.accepted.map(|begun| begun.boot);
+        copying.boot = assigned.accepted.map(|started| started.boot);
         copying
     }
 
@@ -102,14 +103,14 @@ impl Client {
             return copy(self, whole);
         }
         let together = Together::new(observer, of);
-        let (begun, totals) = self.files_in_shares(&together, of, &copy)?;
+        let (started, totals) = self.files_in_shares(&together, of, &copy)?;
         if !options.recursive {
             return Ok(together.counted_once(totals));
         }
         let directories = Assigned {
             share: Share::Directories,
             observer: &together.share(of),
-            accepted: Some(begun),
+            accepted: Some(started),
             tell: None,
         };
         let settled = copy(self, directories)?;
@@ -123,7 +124,7 @@ impl Client {
         together: &Together<'_>,
         of: u16,
         copy: &(impl Fn(&Client, Assigned<'_>) -> Result<Totals, Error> + Sync),
-    ) -> Result<(Begun, Totals), Error> {
+    ) -> Result<(Started, Totals), Error> {
         let client = self.for_shares(of);
         let run = |index, accepted, tell| {
             let observer = together.share(index);
@@ -155,14 +156,14 @@ impl Client {
             let first = start(0, None, Some(tell))?;
             // The others start after the server has accepted the first connection, which alone decides the meaning of
             // the destination.
-            let Ok(begun) = told.recv() else {
+            let Ok(started) = told.recv() else {
                 return Err(join(first).err().unwrap_or(Error::Internal));
             };
-            let others = (1..of).map(|index| start(index, Some(begun), None));
+            let others = (1..of).map(|index| start(index, Some(started), None));
             let mut shares = vec![Ok(first)];
             shares.extend(others);
             let ended = shares.into_iter().map(|share| share.and_then(join));
-            Ok((begun, sum(ended)?))
+            Ok((started, sum(ended)?))
         })
     }
 
@@ -288,9 +289,9 @@ impl Observer for OfShare<'_> {
         }
     }
 
-    fn failed_there(&self, failure: &Failure) {
+    fn failed_remotely(&self, failure: &Failure) {
         if self.state().repeated.is_news(self.index, failure, true) {
-            self.together.observer.failed_there(failure);
+            self.together.observer.failed_remotely(failure);
         }
     }
 
@@ -311,11 +312,11 @@ impl Observer for OfShare<'_> {
         self.together.observer.waiting(left);
     }
 
-    fn taken_up(&self, outage: Duration, bytes: u64) {
+    fn reconnected(&self, outage: Duration, bytes: u64) {
         let mut state = self.state();
         state.done[self.index] = bytes;
         let all = state.done.iter().sum();
-        self.together.observer.taken_up(outage, all);
+        self.together.observer.reconnected(outage, all);
     }
 }
 

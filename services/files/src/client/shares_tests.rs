@@ -27,7 +27,7 @@ struct Heard {
     advanced: Mutex<u64>,
     failed: Mutex<Vec<String>>,
     skipped: Mutex<Vec<String>>,
-    taken_up: AtomicUsize,
+    reconnected: AtomicUsize,
 }
 
 impl Observer for Heard {
@@ -56,8 +56,8 @@ impl Observer for Heard {
         self.failed.lock().unwrap().push(escape(&failure.path));
     }
 
-    fn taken_up(&self, _outage: Duration, _bytes: u64) {
-        self.taken_up.fetch_add(1, Relaxed);
+    fn reconnected(&self, _outage: Duration, _bytes: u64) {
+        self.reconnected.fetch_add(1, Relaxed);
     }
 }
 
@@ -210,7 +210,7 @@ fn counting(lab: &Lab, limit: Option<usize>) -> (Client, Arc<AtomicUsize>) {
 }
 
 #[test]
-fn with_connections__one_that_breaks_is_taken_up_alone() {
+fn with_connections__one_that_breaks_reconnects_alone() {
     let lab = Lab::new(false);
     let at = lab.local("tree");
     fs::create_dir(&at).unwrap();
@@ -226,7 +226,7 @@ fn with_connections__one_that_breaks_is_taken_up_alone() {
     assert_eq!((totals.files, totals.failed), (40, 0));
     assert_eq!(seen(&lab.share("new")), seen(&at));
     // On a busy machine another connection may break, too.
-    assert!(heard.taken_up.load(Relaxed) >= 1);
+    assert!(heard.reconnected.load(Relaxed) >= 1);
     // One for each share, one that continues, one for the directory.
     assert!(connected.load(Relaxed) >= 5);
 }
@@ -323,7 +323,7 @@ fn Together__tells_of_each_kind_once_and_of_bytes_in_all() {
             told.push(format!("{} {there}", escape(&failure.path)));
         }
 
-        fn taken_up(&self, _outage: Duration, bytes: u64) {
+        fn reconnected(&self, _outage: Duration, bytes: u64) {
             self.0.lock().unwrap().push(format!("from {bytes}"));
         }
     }
@@ -336,6 +336,6 @@ fn Together__tells_of_each_kind_once_and_of_bytes_in_all() {
     two.not_kept(&failure("c"), true);
     one.advanced(10);
     two.advanced(7);
-    one.taken_up(Duration::ZERO, 4);
+    one.reconnected(Duration::ZERO, 4);
     assert_eq!(told.0.lock().unwrap()[..], ["a false", "c true", "from 11"]);
 }

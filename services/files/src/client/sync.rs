@@ -9,7 +9,7 @@ use super::{Accepted, Client, PATIENCE, close};
 use crate::backup::Backups;
 use crate::digest::Digester;
 use crate::error::{Cause, Error, Failure};
-use crate::limits::BEGUN_STEPS;
+use crate::limits::RESUMED_STEPS;
 use crate::links::{Links, identity};
 use crate::message::{CopyOptions, Request, Totals};
 use crate::observe::Observer;
@@ -21,7 +21,7 @@ use crate::receive::{FileReceiver, Role, TopLevel};
 use crate::send::FileSender;
 use crate::sync::link_dest::{self, LinkDest};
 use crate::sync::merge::{Merge, Outcome};
-use crate::sync::options::{Kept, SyncObserver, SyncOptions, SyncPaths, SyncTotals};
+use crate::sync::options::{NotDeleted, SyncObserver, SyncOptions, SyncPaths, SyncTotals};
 use crate::sync::pages::Pages;
 use crate::sync::plan::{BATCH_BYTES, Notes};
 use crate::sync::remove::{Removed, remove};
@@ -67,7 +67,7 @@ impl Client {
                 observer: &observer,
                 copying,
                 progress: &mut progress,
-                begun: 0,
+                started: 0,
             };
             attempt.run()
         })
@@ -97,7 +97,7 @@ struct Attempt<'s, 'c, 'o> {
     copying: &'s mut Copying<'c>,
     progress: &'s mut Progress,
     /// Steps that the previous connection may have begun.
-    begun: u64,
+    started: u64,
 }
 
 impl Attempt<'_, '_, '_> {
@@ -118,7 +118,7 @@ impl Attempt<'_, '_, '_> {
         self.observer.compared();
         let connections = self.progress.connections;
         self.progress.connections += 1;
-        self.begun = connections.min(1) * BEGUN_STEPS;
+        self.started = connections.min(1) * RESUMED_STEPS;
         let first = *self.progress.first.get_or_insert(found);
         let done = first.done_by(&found);
         let most_deleted = self.options.most_deleted();
@@ -140,13 +140,15 @@ impl Attempt<'_, '_, '_> {
             totals.copied = totals.copied.plus(self.progress.kept);
             (totals.deleted, totals.deleted_to_backups) = (0, 0);
         }
-        totals.kept = match totals.failed - totals.copied.vanished {
+        totals.not_deleted = match totals.failed - totals.copied.vanished {
             _ if remove.is_empty() => None,
-            _ if source_is_empty && !self.options.allow_empty_source => Some(Kept::EmptySource),
+            _ if source_is_empty && !self.options.allow_empty_source => {
+                Some(NotDeleted::EmptySource)
+            }
             0 => None,
-            _ => Some(Kept::Failures),
+            _ => Some(NotDeleted::Failures),
         };
-        match totals.kept {
+        match totals.not_deleted {
             Some(_) => {
                 (totals.deleted, totals.over_limit) = (0, 0);
                 totals.deleted_to_backups = 0;
@@ -361,7 +363,7 @@ impl Attempt<'_, '_, '_> {
         let mut batches = plan.batches()?;
         while let Some(batch) = batches.next(BATCH_BYTES)? {
             let mut reached = Reached {
-                begun: std::mem::take(&mut self.begun),
+                started: std::mem::take(&mut self.started),
                 ..Reached::default()
             };
             let done = match self.paths {
@@ -441,12 +443,12 @@ impl Attempt<'_, '_, '_> {
         let backups = self.backups(&base)?;
         let link_dest = self.link_directories()?;
         let (observer, stop) = (self.observer, &self.client.stop);
-        let begun = reached.begun;
+        let started = reached.started;
         let (mut connection, digester) = self.ask(|digester| Request::Fetch {
             source: source.to_vec(),
             options: *options,
             digester,
-            begun,
+            started,
         })?;
         send(&mut connection, batch.clone(), stop, PATIENCE)?;
         let copied = pump::run(&mut connection, CONTROL, DATA, stop, |port| {

@@ -62,8 +62,8 @@ impl Observer for Told<'_> {
         self.observer.failed(failure);
     }
 
-    fn failed_there(&self, failure: &Failure) {
-        self.observer.failed_there(failure);
+    fn failed_remotely(&self, failure: &Failure) {
+        self.observer.failed_remotely(failure);
     }
 
     fn not_kept(&self, failure: &Failure, there: bool) {
@@ -81,8 +81,8 @@ impl Observer for Told<'_> {
         self.observer.waiting(left);
     }
 
-    fn taken_up(&self, outage: Duration, bytes: u64) {
-        self.observer.taken_up(outage, bytes);
+    fn reconnected(&self, outage: Duration, bytes: u64) {
+        self.observer.reconnected(outage, bytes);
     }
 }
 

@@ -59,8 +59,8 @@ impl Expected {
                 was,
                 ..
             } => self.same(name, (*directory, path, *size, was)),
-            Record::Settle { name, .. } => match self.next()? {
-                Step::Settle { name: asked, .. } if asked == *name => Ok(()),
+            Record::SetAttributes { name, .. } => match self.next()? {
+                Step::SetAttributes { name: asked, .. } if asked == *name => Ok(()),
                 _ => Err(NOT_ASKED),
             },
             Record::Unreadable { name, .. } => self.failed(name),
@@ -108,7 +108,7 @@ impl Expected {
                 Ok(())
             }
             // It changed since it was listed.
-            Step::Settle { name, .. } if name == came => Ok(()),
+            Step::SetAttributes { name, .. } if name == came => Ok(()),
             Step::Link { name, instead, .. } | Step::Same { name, instead, .. }
                 if instead.as_deref().unwrap_or(&name) == came =>
             {
@@ -167,7 +167,7 @@ impl Expected {
             Step::Copy { name, .. }
             | Step::Same { name, .. }
             | Step::Link { name, .. }
-            | Step::Settle { name, .. }
+            | Step::SetAttributes { name, .. }
                 if name == failed =>
             {
                 Ok(())

@@ -26,7 +26,7 @@ fn plan() -> Vec<u8> {
             name: named(b"d"),
             instead: Some(named(b"aside")),
         },
-        Step::Settle {
+        Step::SetAttributes {
             name: named(b"s"),
             size: 1,
             meta: META,
@@ -60,7 +60,7 @@ fn enter(name: &[u8]) -> Record<'_> {
 }
 
 fn settle(name: &[u8]) -> Record<'_> {
-    Record::Settle {
+    Record::SetAttributes {
         name,
         size: 1,
         meta: META,

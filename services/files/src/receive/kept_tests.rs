@@ -99,7 +99,7 @@ fn owner__never_unless_asked_for() {
                 number: 0,
                 resume: false,
             },
-            Record::Settle {
+            Record::SetAttributes {
                 name,
                 size: 0,
                 meta,

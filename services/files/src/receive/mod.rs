@@ -324,6 +324,7 @@ impl<'a> FileReceiver<'a> {
     fn fail_there(&mut self, cause: Cause) {
         self.totals.failed += 1;
         self.totals.vanished += u64::from(cause == Cause::Vanished);
-        self.observer.failed_there(&Failure::new(&self.path, cause));
+        self.observer
+            .failed_remotely(&Failure::new(&self.path, cause));
     }
 }

@@ -33,7 +33,7 @@ impl FileReceiver<'_> {
         self.open_name = name.to_vec();
         self.reached.units = 0;
         let next = self.position.steps.saturating_add(1);
-        self.reached.begun = self.reached.begun.max(next);
+        self.reached.started = self.reached.started.max(next);
         let options = CopyOptions {
             resume,
             ..self.options

@@ -85,7 +85,7 @@ impl StreamReceiver<'_> {
                     let failure = Failure::new(self.path, cause);
                     if !self.failed() {
                         self.reached.totals.failed = 1;
-                        self.observer.failed_there(&failure);
+                        self.observer.failed_remotely(&failure);
                     }
                     Next::Finish
                 }

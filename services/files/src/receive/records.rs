@@ -72,7 +72,7 @@ impl FileReceiver<'_> {
                 number,
                 resume,
             } => return self.open(name, meta, size, (number, resume)),
-            Record::Settle {
+            Record::SetAttributes {
                 name,
                 size,
                 meta,

@@ -74,7 +74,7 @@ fn settling(size: u64, was: Meta) -> Record<'static> {
         mtime_nanoseconds: 7,
         owner: None,
     };
-    Record::Settle {
+    Record::SetAttributes {
         name: b"file",
         size,
         meta,

@@ -157,7 +157,7 @@ fn settle__leaves_other_names_of_the_file_as_they_are() {
         mtime_seconds: 1_000_000,
         ..was
     };
-    let settle = Record::Settle {
+    let settle = Record::SetAttributes {
         name: b"file",
         size: 5,
         meta,

@@ -37,7 +37,7 @@ impl FileReceiver<'_> {
         tells
             || self.options.resume
             || self.options.delta
-            || self.position.steps < self.reached.begun
+            || self.position.steps < self.reached.started
     }
 
     /// Records a step as done: its entry is in place, or has failed.

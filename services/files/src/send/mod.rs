@@ -73,7 +73,7 @@ pub(crate) struct FileSender<'a> {
     position: Position,
     way: Way,
     /// Steps that an earlier connection may have done: for their files the receiver sends digests of its content.
-    begun: u64,
+    started: u64,
     /// Totals of earlier connections.
     before: Totals,
     reached: &'a mut Reached,
@@ -118,7 +118,7 @@ impl<'a> FileSender<'a> {
             done: None,
             position: Position::default(),
             way: Way::to(reached.position),
-            begun: reached.begun,
+            started: reached.started,
             before: reached.totals,
             reached,
             path: Vec::new(),

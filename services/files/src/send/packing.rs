@@ -119,7 +119,7 @@ impl FileSender<'_> {
                     self.refused = open.or(self.refused);
                     failures
                         .iter()
-                        .for_each(|failure| self.observer.failed_there(failure));
+                        .for_each(|failure| self.observer.failed_remotely(failure));
                 }
                 Feedback::NotKept { failures } => failures
                     .iter()

@@ -121,7 +121,7 @@ impl FileSender<'_> {
                 self.may_be_there = true;
                 (name, instead.as_deref())
             }
-            Step::Settle { name, .. } => {
+            Step::SetAttributes { name, .. } => {
                 self.may_be_there = true;
                 (name, None)
             }
@@ -136,7 +136,7 @@ impl FileSender<'_> {
         }
         self.path.extend_from_slice(name);
         let sent = match step {
-            Step::Settle {
+            Step::SetAttributes {
                 size, meta, was, ..
             } => self.settle(directory, name, *size, meta, was),
             Step::Same {
@@ -234,7 +234,7 @@ impl FileSender<'_> {
         }
         let (meta, was) = (self.meta(&now), *was);
         Ok(self.add(
-            &Record::Settle {
+            &Record::SetAttributes {
                 name,
                 size,
                 meta,

@@ -37,7 +37,7 @@ impl FileSender<'_> {
         let number = self.opened;
         self.opened += 1;
         let delta = self.options.delta && self.may_be_there && size >= DELTA_BYTES;
-        let resume = self.options.resume || delta || self.position.steps < self.begun;
+        let resume = self.options.resume || delta || self.position.steps < self.started;
         self.reached.units = 0;
         self.note_begun();
         self.add(

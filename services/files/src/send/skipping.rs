@@ -43,7 +43,7 @@ impl FileSender<'_> {
             return Ok(());
         }
         self.reached.restart();
-        self.begun = self.reached.begun;
+        self.started = self.reached.started;
         self.before = Totals::default();
         self.position = Position::default();
         self.first_names.clear();
@@ -116,6 +116,6 @@ impl FileSender<'_> {
     /// Records that the next step may be in place from now on.
     pub(super) fn note_begun(&mut self) {
         let next = self.position.steps.saturating_add(1);
-        self.reached.begun = self.reached.begun.max(next);
+        self.reached.started = self.reached.started.max(next);
     }
 }

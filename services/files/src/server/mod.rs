@@ -267,14 +267,14 @@ impl Server {
                 stop.wait_beside(endpoint.as_fd(), ACCEPT_WAIT);
                 let accepted = endpoint.accept(Some(UNAUTHENTICATED_WAIT))?;
                 // Also when the new client is the first to use the new list: its request is reported after that.
-                if let Some(news) = access.news() {
+                if let Some(news) = access.take_change() {
                     observer.list_changed(news);
                     guests.check(access);
                 }
                 observer.unauthenticated(endpoint.gate_counters(), &endpoint.counters());
                 observer.queued(queues.queued());
                 tell_wrong_codes(endpoint, &mut told, observer);
-                tell_not_let_in(endpoint, observer);
+                report_untrusted(endpoint, observer);
                 let Some(connection) = accepted else {
                     if endpoint.is_spent() && active.load(Ordering::Acquire) == 0 {
                         return how_spent(endpoint, all_served.load(Ordering::Acquire));
@@ -283,7 +283,7 @@ impl Server {
                 };
                 let peer = peer(&connection, access);
                 if active.load(Ordering::Acquire) >= SERVER_CONNECTIONS {
-                    observer.turned_away(&peer, &Refusal::Full);
+                    observer.refused(&peer, &Refusal::Full);
                     turn_away(connection, Refusal::Full, stop);
                     continue;
                 }
@@ -292,7 +292,7 @@ impl Server {
                 let ((served, may_write), rights) = match admitted {
                     Ok(admitted) => admitted,
                     Err(why) => {
-                        observer.turned_away(&peer, &why);
+                        observer.refused(&peer, &why);
                         turn_away(connection, why, stop);
                         continue;
                     }
@@ -329,7 +329,7 @@ impl Server {
 }
 
 /// Reports clients that are not on the list.
-fn tell_not_let_in(endpoint: &mut Endpoint, observer: &dyn ServerObserver) {
+fn report_untrusted(endpoint: &mut Endpoint, observer: &dyn ServerObserver) {
     let Untrusted { clients, more } = endpoint.take_untrusted();
     if clients.is_empty() {
         return;
@@ -341,7 +341,7 @@ fn tell_not_let_in(endpoint: &mut Endpoint, observer: &dyn ServerObserver) {
         name: None,
     };
     let clients: Vec<Peer> = clients.into_iter().map(peer).collect();
-    observer.not_let_in(&clients, more);
+    observer.untrusted(&clients, more);
 }
 
 fn peer(connection: &Connection, access: &Access) -> Arc<Peer> {

@@ -42,21 +42,25 @@ pub(super) struct Session<'a> {
 impl Session<'_> {
     /// Serves the connection; returns whether everything went as the client asked.
     pub(super) fn serve(&self, mut connection: Connection) -> bool {
-        let begun = Instant::now();
-        let outcome = match self.answer(&mut connection, begun) {
+        let started = Instant::now();
+        let outcome = match self.answer(&mut connection, started) {
             Err(Error::Stopped) if self.stop.requested_here() => Err(Error::Revoked),
             outcome => outcome,
         };
-        self.observer.spent(&self.peer, &self.spent(begun));
+        self.observer.spent(&self.peer, &self.spent(started));
         self.observer
             .ended(&self.peer, &outcome, &connection.account());
         let _ = connection.close();
         outcome.is_ok()
     }
 
-    fn answer(&self, connection: &mut Connection, begun: Instant) -> Result<Option<Totals>, Error> {
+    fn answer(
+        &self,
+        connection: &mut Connection,
+        started: Instant,
+    ) -> Result<Option<Totals>, Error> {
         let heard = self.hear_request(connection);
-        self.heard(begun);
+        self.heard(started);
         let request = match heard {
             Ok(request) => request,
             Err(error @ (Error::NotFileService | Error::Version { .. } | Error::Protocol(_))) => {
@@ -98,11 +102,11 @@ impl Session<'_> {
                 filter,
                 digester,
                 from,
-                begun,
+                started,
             } => {
                 let reached = Reached {
                     position: from,
-                    begun,
+                    started,
                     ..Reached::default()
                 };
                 let turn = self.take_turn(&digester)?;
@@ -146,11 +150,11 @@ impl Session<'_> {
                 source,
                 options,
                 digester,
-                begun,
+                started,
             } => {
                 let turn = self.take_turn(&digester)?;
                 let digester = (digester.accept(), &turn);
-                self.fetch(connection, &source, options, digester, begun)
+                self.fetch(connection, &source, options, digester, started)
                     .map(Some)
             }
             Request::Remove {
@@ -183,7 +187,9 @@ impl Session<'_> {
                 self.rename(connection, &from, &to, replace).map(|()| None)
             }
             Request::Decline => Err(Error::Declined),
-            Request::Meet | Request::Limit { .. } => self.refuse(connection, Refusal::Malformed),
+            Request::AskOffer | Request::Limit { .. } => {
+                self.refuse(connection, Refusal::Malformed)
+            }
         }
     }
 
@@ -316,9 +322,9 @@ impl Session<'_> {
                 both = [from.clone(), to.clone()];
                 (Verb::Rename, &both[..])
             }
-            Request::Meet | Request::Decline | Request::Limit { .. } => return,
+            Request::AskOffer | Request::Decline | Request::Limit { .. } => return,
         };
-        self.observer.asked(&self.peer, verb, paths);
+        self.observer.requested(&self.peer, verb, paths);
     }
 }
 

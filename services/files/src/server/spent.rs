@@ -18,16 +18,16 @@ impl Session<'_> {
     }
 
     /// Records that the request of a connection that began at `begun` was received, or did not come.
-    pub(super) fn heard(&self, begun: Instant) {
-        self.spend(|spent| spent.request = begun.elapsed());
+    pub(super) fn heard(&self, started: Instant) {
+        self.spend(|spent| spent.request = started.elapsed());
     }
 
     /// The times of a finished connection that began at `begun`.
-    pub(super) fn spent(&self, begun: Instant) -> Spent {
+    pub(super) fn spent(&self, started: Instant) -> Spent {
         let mut all = Spent::default();
         self.spend(|spent| {
             let known = spent.request + spent.turn + spent.network;
-            spent.files = begun.elapsed().saturating_sub(known);
+            spent.files = started.elapsed().saturating_sub(known);
             all = *spent;
         });
         all

@@ -116,7 +116,7 @@ impl Session<'_> {
         source: &[u8],
         options: CopyOptions,
         (digester, turn): (Digester, &Turn<'_>),
-        begun: u64,
+        started: u64,
     ) -> Result<Totals, Error> {
         let opened = self.directory(source);
         let links = self.links_below(source, options.copy_links);
@@ -128,7 +128,7 @@ impl Session<'_> {
         self.sent(connection, &replies)?;
         let plan = self.hear_plan(connection)?;
         let mut reached = Reached {
-            begun,
+            started,
             ..Reached::default()
         };
         self.pump(

@@ -104,7 +104,7 @@ pub enum Action {
     /// The destination's file becomes a backup. Only with [`SyncOptions::backup`]; reported after the other action.
     BackUp,
     /// Only permissions or time differ.
-    Settle,
+    SetAttributes,
     /// It is extra. Only with [`SyncOptions::delete`].
     Remove,
     /// A device, socket or FIFO: it is not copied, and an entry with its name is not removed.
@@ -119,7 +119,7 @@ impl fmt::Display for Action {
             Action::Replace => "replaced",
             Action::Link => "linked",
             Action::BackUp => "backup",
-            Action::Settle => "attributes",
+            Action::SetAttributes => "attributes",
             Action::Remove => "deleted",
             Action::Skip => "skipped",
         })
@@ -145,7 +145,7 @@ pub struct SyncTotals {
     /// How many of these are the same at the destination.
     pub unchanged: u64,
     /// How many of these differ only in permissions or time.
-    pub settled: u64,
+    pub attributes_set: u64,
     /// Devices, sockets and FIFOs of the source.
     pub skipped: u64,
     /// Results of copying. In a dry run, the files, links and bytes that would be copied.
@@ -159,7 +159,7 @@ pub struct SyncTotals {
     /// Entries that could not be listed, copied or removed.
     pub failed: u64,
     /// Why nothing was removed although it was requested.
-    pub kept: Option<Kept>,
+    pub not_deleted: Option<NotDeleted>,
 }
 
 impl SyncOptions {
@@ -192,7 +192,7 @@ impl SyncTotals {
 /// Why nothing was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Kept {
+pub enum NotDeleted {
     /// The source has no files and directories.
     #[error("the source is empty")]
     EmptySource,

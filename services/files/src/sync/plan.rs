@@ -57,7 +57,7 @@ pub(crate) enum Step {
     },
     /// The file's content is up to date; its permissions or time are not. The metadata at the source, and that of the
     /// target.
-    Settle {
+    SetAttributes {
         name: Vec<u8>,
         size: u64,
         meta: Meta,
@@ -96,7 +96,7 @@ impl Step {
             | Step::Link { name, instead, .. } => (Some(name), instead.as_ref()),
             Step::EnterAside { name, aside } => (Some(name), Some(aside)),
             Step::Wanted { seen, instead, .. } => (Some(&seen.name), instead.as_ref()),
-            Step::Settle { name, .. } | Step::Remove { name, .. } => (Some(name), None),
+            Step::SetAttributes { name, .. } | Step::Remove { name, .. } => (Some(name), None),
             Step::Leave => (None, None),
         };
         name.into_iter().chain(instead)

@@ -30,7 +30,7 @@ fn paths(mut plan: &[u8]) -> Vec<String> {
                 seen: Seen { name, .. },
                 ..
             }
-            | Step::Settle { name, .. }
+            | Step::SetAttributes { name, .. }
             | Step::Remove { name, .. } => {
                 paths.push([path.join("/"), text(name)].join("/"));
             }

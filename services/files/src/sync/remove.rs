@@ -90,7 +90,7 @@ pub(crate) fn remove(
             | Step::Wanted { .. }
             | Step::Same { .. }
             | Step::Link { .. }
-            | Step::Settle { .. } => {
+            | Step::SetAttributes { .. } => {
                 return Err(Error::Protocol("a step that removes nothing"));
             }
         }

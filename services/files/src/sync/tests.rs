@@ -15,6 +15,7 @@ use crate::message::{EntryKind, Meta};
 use crate::observe::Observer;
 use crate::server::{ServeOptions, Server};
 use crate::stop::Stop;
+use crate::sync::{NotDeleted, SyncPaths};
 use std::collections::VecDeque;
 use std::fs;
 use std::net::Ipv4Addr;
@@ -417,7 +418,7 @@ fn Merge__only_time_differs() {
     };
     for (digest, time, action) in [
         (1, 5, None),
-        (1, 6, Some(Action::Settle)),
+        (1, 6, Some(Action::SetAttributes)),
         (2, 5, Some(Action::Update)),
     ] {
         let told = Told::default();
@@ -430,12 +431,12 @@ fn Merge__only_time_differs() {
         let expected: Vec<_> = action.iter().map(|it| format!("{it} x")).collect();
         assert_eq!(told.0.into_inner().unwrap(), expected);
         assert_eq!(outcome.totals.unchanged, u64::from(action.is_none()));
-        if action == Some(Action::Settle) {
+        if action == Some(Action::SetAttributes) {
             let mut batches = outcome.copy.batches().unwrap();
             let batch = batches.next(BATCH_BYTES).unwrap().unwrap();
             let step = next_step(&mut &batch[..]).unwrap().unwrap();
             assert!(
-                matches!(step, Step::Settle { meta, was, .. }
+                matches!(step, Step::SetAttributes { meta, was, .. }
                     if meta.mtime_seconds == 5 && was.mtime_seconds == 6),
                 "{step:?}"
             );
@@ -564,8 +565,8 @@ fn sync__what_is_to_replace_a_directory_does_not_come() {
         let gone = u64::from(compared);
         assert_eq!((totals.copied.files, totals.deleted), (0, gone), "{cause}");
         assert_eq!(totals.copied.vanished, gone);
-        let kept = (!compared).then_some(Kept::Failures);
-        assert_eq!(totals.kept, kept, "{cause}");
+        let kept = (!compared).then_some(NotDeleted::Failures);
+        assert_eq!(totals.not_deleted, kept, "{cause}");
         // The directory was copied, and the partial file was not kept.
         assert_eq!(fs::read(share.join("t/x/old")).unwrap(), b"directory");
         let entries = fs::read_dir(share.join("t")).unwrap();

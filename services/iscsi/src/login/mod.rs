@@ -68,7 +68,7 @@ pub enum Next {
 #[derive(Debug, Default)]
 pub struct Login {
     /// The first PDU came, from this port, and is answered.
-    begun: Option<([u8; 6], u16)>,
+    started: Option<([u8; 6], u16)>,
     stage: u8,
     pdus: u32,
     text: Vec<u8>,
@@ -100,7 +100,7 @@ impl Login {
         let fail = |status| failed(isid, current, status);
         let port = (isid, connection);
         self.pdus += 1;
-        let is_known = self.begun.is_none_or(|it| it == port);
+        let is_known = self.started.is_none_or(|it| it == port);
         if !is_known || self.pdus > MAX_LOGIN_PDUS || continued && transit {
             return fail(INITIATOR_ERROR);
         }
@@ -110,10 +110,10 @@ impl Login {
         match known {
             0 => {}
             // One connection a session.
-            _ if self.begun.is_none() => return fail(NO_SUCH_SESSION),
+            _ if self.started.is_none() => return fail(NO_SUCH_SESSION),
             _ => return fail(TOO_MANY_CONNECTIONS),
         }
-        let is_first = self.begun.replace(port).is_none();
+        let is_first = self.started.replace(port).is_none();
         let is_stage = matches!(current, SECURITY | OPERATIONAL);
         if !is_stage || (!is_first && current != self.stage) {
             return fail(INITIATOR_ERROR);

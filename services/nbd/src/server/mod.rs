@@ -35,7 +35,7 @@ use contention::Contention;
 use pool::Pool;
 use work::{ClientId, Outcome, Over, Work};
 
-/// How often a server that has something to do looks whether it is to stop, and at what else may wait then.
+/// How often a busy server checks whether it must stop, and handles what waited meanwhile.
 const LOOK: Duration = Duration::from_millis(100);
 /// Time between two looks for a connection that is made again.
 const BROKEN: Duration = Duration::from_millis(5);
@@ -57,11 +57,11 @@ const GATHERING: Duration = Duration::from_micros(30);
 
 /// An event of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum ServerEvent {
     /// A client has connected.
-    Came,
+    Connected,
     /// It is gone.
-    Left,
+    Disconnected,
     /// It was cut off.
     CutOff(Offence),
     /// There are too many: one was closed at once.
@@ -93,16 +93,21 @@ impl Server {
     }
 
     /// Serves the disk of `queue` until `stop` is readable or the queue has failed; `tell` hears the news. The thread drives
-    /// the queue meanwhile, and sleeps until a client or the connection wakes it: no other thread is to ask the queue for
+    /// the queue meanwhile, and sleeps until a client or the connection wakes it: no other thread may ask the queue for
     /// anything.
     ///
     /// # Errors
     /// The listening socket failed, or descriptors cannot be waited for.
-    pub fn serve(&self, queue: &Queue, stop: impl AsFd, tell: impl FnMut(News)) -> io::Result<()> {
+    pub fn serve(
+        &self,
+        queue: &Queue,
+        stop: impl AsFd,
+        tell: impl FnMut(ServerEvent),
+    ) -> io::Result<()> {
         self.serving(queue, stop.as_fd(), tell).run()
     }
 
-    fn serving<'a, T: FnMut(News)>(
+    fn serving<'a, T: FnMut(ServerEvent)>(
         &'a self,
         queue: &'a Queue,
         stop: BorrowedFd<'a>,
@@ -144,7 +149,7 @@ impl Drop for Server {
 
 struct Serving<'a, T> {
     listener: &'a UnixListener,
-    /// Readable when it is to stop.
+    /// Readable when it must stop.
     stop: BorrowedFd<'a>,
     queue: &'a Queue,
     export: Export,
@@ -176,7 +181,7 @@ struct Held {
     since: Option<Instant>,
 }
 
-impl<T: FnMut(News)> Serving<'_, T> {
+impl<T: FnMut(ServerEvent)> Serving<'_, T> {
     fn run(&mut self) -> io::Result<()> {
         let mut idle_since: Option<Instant> = None;
         let mut looked = Instant::now();
@@ -269,9 +274,11 @@ impl<T: FnMut(News)> Serving<'_, T> {
         let mut moved = false;
         for (&id, client) in &mut self.clients {
             let (work, pool) = (&mut self.work, &mut self.pool);
-            let mut begun = Vec::new();
-            moved |= client.read(pool, &mut |request, payload| begun.push((request, payload)));
-            for (request, payload) in begun {
+            let mut started = Vec::new();
+            moved |= client.read(pool, &mut |request, payload| {
+                started.push((request, payload))
+            });
+            for (request, payload) in started {
                 work.begin(id, request, payload, pool);
             }
         }
@@ -336,8 +343,8 @@ impl<T: FnMut(News)> Serving<'_, T> {
         self.clients.retain(|_, client| {
             let news = match client.end() {
                 None => return true,
-                Some(End::Left) => News::Left,
-                Some(&End::CutOff(offence)) => News::CutOff(offence),
+                Some(End::Left) => ServerEvent::Disconnected,
+                Some(&End::CutOff(offence)) => ServerEvent::CutOff(offence),
             };
             if client.is_idle() {
                 tell(news);
@@ -350,14 +357,14 @@ impl<T: FnMut(News)> Serving<'_, T> {
         self.no_room = false;
         loop {
             match self.listener.accept() {
-                Ok(_) if self.clients.len() >= MAX_CLIENTS => (self.tell)(News::Full),
+                Ok(_) if self.clients.len() >= MAX_CLIENTS => (self.tell)(ServerEvent::Full),
                 Ok((stream, _)) => {
                     let Ok(client) = Client::new(stream, self.export) else {
                         continue;
                     };
                     self.next += 1;
                     self.clients.insert(self.next, client);
-                    (self.tell)(News::Came);
+                    (self.tell)(ServerEvent::Connected);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if is_of_the_client(&error) => {}

@@ -16,7 +16,7 @@ use super::*;
 const DISK: u64 = 1 << 20;
 
 /// Calls `act` with what serves a disk in memory of a target in another thread, at a socket that a client waits at.
-fn with_a_waiting_client(act: impl FnOnce(&mut Serving<'_, fn(News)>)) {
+fn with_a_waiting_client(act: impl FnOnce(&mut Serving<'_, fn(ServerEvent)>)) {
     let mut target = Target::new(Settings::default()).unwrap();
     let store = Arc::new(MemoryStore::new(DISK));
     let disk = Disk::of(&*store, 512, Identity::named("test")).unwrap();

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use fastrand::Rng;
-use zerolane_nbd::server::News;
+use zerolane_nbd::server::ServerEvent;
 use zerolane_nbd::session::Offence;
 
 use crate::lab::{DISK, Lab};
@@ -16,9 +16,9 @@ use crate::raw::{FLUSH, LEAVE, READ, Raw, TRIM, WRITE, ZERO};
 /// Longer than anything takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn cut_off(news: &Receiver<News>) -> Offence {
+fn cut_off(news: &Receiver<ServerEvent>) -> Offence {
     loop {
-        if let News::CutOff(offence) = news.recv_timeout(PATIENCE).unwrap() {
+        if let ServerEvent::CutOff(offence) = news.recv_timeout(PATIENCE).unwrap() {
             return offence;
         }
     }
@@ -174,7 +174,11 @@ fn door__clients_that_go_amid_a_payload_make_room_for_others() {
         let at = if round % 2 == 0 { 0 } else { DISK as u64 };
         raw.ask(WRITE, at, 1 << 20, &vec![9; 300_000]);
         drop(raw);
-        assert_eq!([next(), next()], [News::Came, News::Left], "{round}");
+        assert_eq!(
+            [next(), next()],
+            [ServerEvent::Connected, ServerEvent::Disconnected],
+            "{round}"
+        );
     }
     let mut clients: Vec<Raw> = (0..16).map(|_| Raw::new(&lab.door.socket)).collect();
     for client in &mut clients {
@@ -225,7 +229,7 @@ fn door__more_clients_than_there_may_be_are_turned_away() {
     assert!(more.is_over());
     assert_eq!(clients[15].call(READ, 0, 512, &[]).data, [0; 512]);
     drop(clients.remove(0));
-    let gone = |it: News| it == News::Left;
+    let gone = |it: ServerEvent| it == ServerEvent::Disconnected;
     while !gone(lab.door.news.recv_timeout(PATIENCE).unwrap()) {}
     assert_eq!(Raw::new(&lab.door.socket).call(READ, 0, 512, &[]).error, 0);
 }

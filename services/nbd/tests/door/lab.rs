@@ -16,7 +16,7 @@ use zerolane_block::store::FileStore;
 use zerolane_block::{Disk, Identity, Lun};
 use zerolane_disk::initiator::{self, Dial, Queue};
 use zerolane_disk::target::{Server as Target, Settings};
-use zerolane_nbd::server::{News, Server};
+use zerolane_nbd::server::{Server, ServerEvent};
 
 /// Bytes of the disk.
 pub(crate) const DISK: usize = 16 << 20;
@@ -66,7 +66,7 @@ impl Drop for Served {
 pub(crate) struct Door {
     pub(crate) uri: String,
     pub(crate) socket: PathBuf,
-    pub(crate) news: Receiver<News>,
+    pub(crate) news: Receiver<ServerEvent>,
     stop: Option<PipeWriter>,
     /// Its thread, below `/proc`.
     task: PathBuf,
@@ -81,9 +81,9 @@ impl Door {
         let server = Server::bind(&socket, read_only).unwrap();
         let (stopped, stop) = pipe().unwrap();
         let (tell, news) = channel();
-        let (begun, began) = channel();
+        let (started, began) = channel();
         let thread = std::thread::spawn(move || {
-            begun.send(fs::read_link("/proc/thread-self")).unwrap();
+            started.send(fs::read_link("/proc/thread-self")).unwrap();
             // A test that has no use for the news does not listen.
             let tell = |it| tell.send(it).unwrap_or_default();
             server.serve(&queue, stopped, tell).unwrap();

@@ -132,8 +132,11 @@ impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} % at {} hosts; {} done, {} failed",
-            self.percent, self.taking_part, self.done, self.failed
+            "{} % at {}; {} done, {} failed",
+            self.percent,
+            console::counted(self.taking_part, "host"),
+            self.done,
+            self.failed
         )?;
         for it in self.stragglers.iter().take(STRAGGLERS) {
             write!(f, "\n  {}: {} %", it.host, it.percent)?;
@@ -258,9 +261,9 @@ impl fmt::Display for Summary {
         let done = self.nodes - self.failed.len();
         write!(
             f,
-            "{} to {done} of {} hosts in {:.1} s",
+            "{} to {done} of {} in {:.1} s",
             HumanBytes(self.bytes),
-            self.nodes,
+            console::counted(self.nodes, "host"),
             self.seconds
         )?;
         if let Some(predicted) = self.predicted_seconds {

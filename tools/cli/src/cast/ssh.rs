@@ -125,7 +125,7 @@ pub(super) fn start_all(
         });
         started.extend(some);
     }
-    let host = |(name, begun): (&String, Result<Ready>)| match begun {
+    let host = |(name, started): (&String, Result<Ready>)| match started {
         Ok((addresses, key, remote)) => {
             let security = Security {
                 identity: Some(Arc::clone(&identity)),
@@ -202,27 +202,27 @@ fn start(name: &str, at: Vec<SocketAddr>, login: &Login<'_>, key: PublicKey) -> 
     };
     let begin = |program: Option<&str>| login::command_at(&host, login.shell, program, &words);
     let (why, noise) = match begin_host(&host, begin(login.program)?, None, ANSWER)? {
-        Begun::Waits(port, key, remote) => {
+        Started::Waits(port, key, remote) => {
             return Ok((at_port(port), key, remote));
         }
-        Begun::Ended(Some(NOT_FOUND), _) if login.program.is_none() => {
+        Started::Ended(Some(NOT_FOUND), _) if login.program.is_none() => {
             let own = File::open("/proc/self/exe").context("this program's file")?;
             let bytes = own.metadata().context("this program's file")?.len();
             let patience = ANSWER + Duration::from_secs(bytes / BROUGHT_BYTES_PER_SECOND);
             match begin_host(&host, begin(Some(&brought(bytes)))?, Some(own), patience)? {
-                Begun::Waits(port, key, remote) => {
+                Started::Waits(port, key, remote) => {
                     return Ok((at_port(port), key, remote));
                 }
-                Begun::Ended(_, noise) => (
+                Started::Ended(_, noise) => (
                     "zerolane is not there, and a copy of it did not start",
                     noise,
                 ),
             }
         }
-        Begun::Ended(Some(NOT_FOUND), noise) => {
+        Started::Ended(Some(NOT_FOUND), noise) => {
             ("the program of --remote-program is not there", noise)
         }
-        Begun::Ended(_, noise) => ("the login did not start a host that waits", noise),
+        Started::Ended(_, noise) => ("the login did not start a host that waits", noise),
     };
     Err(match noise.is_empty() {
         true => anyhow!("{why}"),
@@ -231,7 +231,7 @@ fn start(name: &str, at: Vec<SocketAddr>, login: &Login<'_>, key: PublicKey) -> 
 }
 
 /// The outcome of a login.
-enum Begun {
+enum Started {
     /// The host waits at this port, and has this key.
     Waits(u16, PublicKey, Remote),
     /// The login ended with this exit code, after printing this.
@@ -253,7 +253,7 @@ fn begin_host(
     mut command: Command,
     first: Option<File>,
     patience: Duration,
-) -> Result<Begun> {
+) -> Result<Started> {
     let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let mut child =
         child.with_context(|| format!("starting {}", command.get_program().display()))?;
@@ -285,13 +285,13 @@ fn begin_host(
             if let Some(given) = given {
                 remote.input = given.recv_timeout(FAREWELL).ok();
             }
-            Ok(Begun::Waits(port, key, remote))
+            Ok(Started::Waits(port, key, remote))
         }
         Heard::End(noise) => {
             remote.input = None;
             remote.wait_until(Instant::now() + FAREWELL);
             let status = remote.child.try_wait().ok().flatten();
-            Ok(Begun::Ended(status.and_then(|it| it.code()), noise))
+            Ok(Started::Ended(status.and_then(|it| it.code()), noise))
         }
     }
 }
@@ -325,7 +325,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(3);
 
     /// The outcome of a login that runs this script.
-    fn begun(script: &str, first: Option<File>) -> Result<Begun> {
+    fn started(script: &str, first: Option<File>) -> Result<Started> {
         let host = login_host("me@far").unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", script]);
@@ -333,10 +333,10 @@ mod tests {
     }
 
     fn why(script: &str, first: Option<File>) -> String {
-        match begun(script, first) {
+        match started(script, first) {
             Err(why) => format!("{why:#}"),
-            Ok(Begun::Waits(..)) => panic!("it waits"),
-            Ok(Begun::Ended(code, noise)) => format!("ended with {code:?}: {noise}"),
+            Ok(Started::Waits(..)) => panic!("it waits"),
+            Ok(Started::Ended(code, noise)) => format!("ended with {code:?}: {noise}"),
         }
     }
 
@@ -363,9 +363,9 @@ mod tests {
             format!("seq 1000; printf '\\377\\n'; echo 'Waiting for a cast on [::]:77.'; {end}")
         };
         let script = says(&format!("echo 'Its key: {key}'; exec cat"));
-        match begun(&script, None).unwrap() {
-            Begun::Waits(port, its_key, _) => assert_eq!((port, its_key), (77, key)),
-            Begun::Ended(code, noise) => panic!("{code:?}: {noise}"),
+        match started(&script, None).unwrap() {
+            Started::Waits(port, its_key, _) => assert_eq!((port, its_key), (77, key)),
+            Started::Ended(code, noise) => panic!("{code:?}: {noise}"),
         }
         let why = why("echo 'this account is closed'; exit 7", None);
         assert_eq!(why, "ended with Some(7): \"this account is closed\"");

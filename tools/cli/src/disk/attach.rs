@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use indicatif::HumanBytes;
 use zerolane_disk::initiator::Queue;
 use zerolane_files::Stop;
-use zerolane_nbd::server::{News, Server};
+use zerolane_nbd::server::{Server, ServerEvent};
 
 use super::file::Shown;
 use super::iscsi;
@@ -114,11 +114,13 @@ fn serve_file(server: &Server, queue: &Queue, shown: Shown, stop: &Stop) -> Resu
 }
 
 /// Prints the events about which the user can do something.
-fn tell(news: News) {
+fn tell(news: ServerEvent) {
     match news {
-        News::Came | News::Left => {}
-        News::CutOff(offence) => console::note(format_args!("a client was cut off: {offence}")),
-        News::Full => console::note("a client was turned away: there are too many"),
+        ServerEvent::Connected | ServerEvent::Disconnected => {}
+        ServerEvent::CutOff(offence) => {
+            console::note(format_args!("a client was cut off: {offence}"))
+        }
+        ServerEvent::Full => console::note("a client was turned away: there are too many"),
     }
 }
 

@@ -73,18 +73,22 @@ fn shown(image: &Image) -> String {
             image.bytes,
             HumanBytes(image.bytes)
         ),
-        format!("{} blocks of {} bytes", image.blocks, image.block_bytes),
+        format!(
+            "{} of {} bytes",
+            console::counted(image.blocks, "block"),
+            image.block_bytes
+        ),
     ];
     if image.unreachable_bytes > 0 {
-        let left = image.unreachable_bytes;
+        let left = console::counted(image.unreachable_bytes, "byte");
         lines.push(format!(
-            "{left} bytes behind the last whole block are not reachable: disk serve needs --ignore-tail or --read-only for it"
+            "{left} behind the last whole block cannot be reached: disk serve needs --ignore-tail or --read-only for it"
         ));
     }
     let mapped = HumanBytes(image.mapped_bytes);
     lines.push(format!(
-        "{mapped} have a place, in {} ranges",
-        image.mapped_ranges
+        "{mapped} are mapped, in {}",
+        console::counted(image.mapped_ranges, "range")
     ));
     for range in &image.ranges {
         lines.push(format!("  from {} on, {} bytes", range.offset, range.bytes));

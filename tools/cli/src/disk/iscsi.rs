@@ -9,7 +9,7 @@ use zerolane_block::store::Store;
 use zerolane_block::{Disk, Identity, Lun};
 use zerolane_disk::remote::RemoteStore;
 use zerolane_iscsi::portal::Portal;
-use zerolane_iscsi::server::{News, Server};
+use zerolane_iscsi::server::{Server, ServerEvent};
 
 use super::remote::{Place, open};
 use crate::console;
@@ -72,11 +72,15 @@ pub(super) fn run(
     }
 }
 
-fn tell(news: News) {
+fn tell(news: ServerEvent) {
     match news {
-        News::Came(from) => console::note(format_args!("{from}: connected")),
-        News::Left(from) => console::note(format_args!("{from}: gone")),
-        News::CutOff(from, offence) => console::note(format_args!("{from}: cut off: {offence}")),
-        News::Full(from) => console::note(format_args!("{from}: closed, there are too many")),
+        ServerEvent::Connected(from) => console::note(format_args!("{from}: connected")),
+        ServerEvent::Disconnected(from) => console::note(format_args!("{from}: gone")),
+        ServerEvent::CutOff(from, offence) => {
+            console::note(format_args!("{from}: cut off: {offence}"))
+        }
+        ServerEvent::Full(from) => {
+            console::note(format_args!("{from}: closed, there are too many"))
+        }
     }
 }

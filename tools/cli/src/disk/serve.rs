@@ -11,7 +11,7 @@ use bytesize::ByteSize;
 use indicatif::HumanBytes;
 use zerolane_block::store::{FileStore, InUse, MemoryStore, Store};
 use zerolane_block::{Disk, Identity, Lun};
-use zerolane_disk::target::{News, Server, Settings};
+use zerolane_disk::target::{Server, ServerEvent, Settings};
 
 use super::remote::DEFAULT_PORT;
 use crate::address::{Listen, address_shown};
@@ -232,7 +232,10 @@ fn add(
     let read_only = if disk.read_only { ", read-only" } else { "" };
     let tail = match tail {
         0 => String::new(),
-        tail => format!(", without its last {tail} bytes, which are no whole block"),
+        tail => format!(
+            ", without its last {}, which are no whole block",
+            console::counted(tail, "byte")
+        ),
     };
     let words = format!(
         "LUN {lun}: {medium}, {}{read_only}{tail}, serial number {identity}",
@@ -265,14 +268,16 @@ fn refused_for(medium: &Medium, bytes: u64, block_size: u32) -> String {
     )
 }
 
-fn tell(news: News) {
+fn tell(news: ServerEvent) {
     match news {
-        News::Came(address) => console::note(format_args!("{address}: connected")),
-        News::Left(address, why) => console::note(format_args!("{address}: gone: {why}")),
-        News::CutOff(address, offence) => {
+        ServerEvent::Connected(address) => console::note(format_args!("{address}: connected")),
+        ServerEvent::Disconnected(address, why) => {
+            console::note(format_args!("{address}: gone: {why}"))
+        }
+        ServerEvent::CutOff(address, offence) => {
             console::note(format_args!("{address}: cut off: {offence}"));
         }
-        News::Lost { unit, recorded } => {
+        ServerEvent::Lost { unit, recorded } => {
             console::note(format_args!(
                 "{unit}: writes were lost: its flushes fail until it is served anew"
             ));
@@ -282,7 +287,7 @@ fn tell(news: News) {
                 ));
             }
         }
-        News::List(news) => security::tell_news(news),
+        ServerEvent::List(news) => security::tell_news(news),
     }
 }
 

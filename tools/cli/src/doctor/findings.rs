@@ -28,7 +28,7 @@ pub(super) struct Finding {
     found: String,
     /// A command that fixes it, or advice.
     #[serde(skip_serializing_if = "Option::is_none")]
-    mend: Option<String>,
+    fix: Option<String>,
 }
 
 impl Finding {
@@ -37,19 +37,14 @@ impl Finding {
             check: check.into(),
             state: State::Ok,
             found: found.into(),
-            mend: None,
+            fix: None,
         }
     }
 
-    fn bad(
-        check: &str,
-        state: State,
-        found: impl Into<String>,
-        mend: impl Into<String>,
-    ) -> Finding {
+    fn bad(check: &str, state: State, found: impl Into<String>, fix: impl Into<String>) -> Finding {
         Finding {
             state,
-            mend: Some(mend.into()),
+            fix: Some(fix.into()),
             ..Finding::ok(check, found)
         }
     }
@@ -63,9 +58,9 @@ impl fmt::Display for Finding {
             State::Wrong => "WRONG",
         };
         write!(f, "{state:5}  {}: {}", self.check, self.found)?;
-        self.mend
+        self.fix
             .iter()
-            .try_for_each(|mend| write!(f, "\n       {mend}"))
+            .try_for_each(|fix| write!(f, "\n       {fix}"))
     }
 }
 
@@ -169,7 +164,7 @@ pub(super) fn key_file(
     found: Result<Option<String>, keys::Error>,
 ) -> Finding {
     let path = path.display();
-    let (words, mend) = match found {
+    let (words, fix) = match found {
         Ok(Some(found)) => return Finding::ok(check, format!("{found}, in {path}")),
         Ok(None) => return Finding::ok(check, format!("none yet, in {path}")),
         Err(keys::Error::Exposed { what, .. }) => (
@@ -182,7 +177,7 @@ pub(super) fn key_file(
         ),
         Err(error) => (error.to_string(), format!("ls -l {path}")),
     };
-    Finding::bad(check, State::Wrong, words, mend)
+    Finding::bad(check, State::Wrong, words, fix)
 }
 
 /// Reports the path MTU to `host`: `mtu` from the kernel, and `found` from a connection's probes, if one was made.
@@ -228,7 +223,7 @@ pub(super) fn answer(host: &str, tried: Result<(), &zerolane::Error>) -> Finding
         Ok(()) => return Finding::ok(&check, "answered, and lets any client in"),
         Err(error) => error,
     };
-    let (words, mend) = match error {
+    let (words, fix) = match error {
         zerolane::Error::Closed(CloseReason::Rejected { .. } | CloseReason::ExchangeRefused(_)) => {
             return Finding::ok(&check, format!("answered ({error})"));
         }
@@ -248,7 +243,7 @@ pub(super) fn answer(host: &str, tried: Result<(), &zerolane::Error>) -> Finding
             "ip route get ADDRESS   # is there a way?",
         ),
     };
-    Finding::bad(&check, State::Wrong, words, mend)
+    Finding::bad(&check, State::Wrong, words, fix)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ const MIB: usize = 1 << 20;
 fn receive_buffer__by_what_was_granted() {
     let wanted = 8 * MIB;
     let enough = receive_buffer(2 * wanted, wanted, Some(wanted));
-    assert_eq!((enough.state, enough.mend), (State::Ok, None));
+    assert_eq!((enough.state, enough.fix), (State::Ok, None));
     let roots = receive_buffer(2 * wanted, wanted, Some(212_992));
     assert!(
         roots.state == State::Ok && roots.found.contains("208 KiB for processes"),
@@ -20,7 +20,7 @@ fn receive_buffer__by_what_was_granted() {
     assert_eq!(little.found, "208 KiB of 8192 KiB");
     assert!(
         little
-            .mend
+            .fix
             .unwrap()
             .starts_with("sysctl -w net.core.rmem_max=8388608")
     );
@@ -30,7 +30,7 @@ fn receive_buffer__by_what_was_granted() {
 fn offload_and_cipher__slow_without() {
     assert_eq!(offload("GSO", true, "4.18").state, State::Ok);
     let without = offload("GRO", false, "5.0");
-    assert!(without.state == State::Slow && without.mend.unwrap().contains("5.0"));
+    assert!(without.state == State::Slow && without.fix.unwrap().contains("5.0"));
     assert_eq!(cipher(Some(Cipher::Aegis128X2)).state, State::Ok);
     assert_eq!(cipher(Some(Cipher::ChaCha20Poly1305)).state, State::Slow);
 }
@@ -72,12 +72,12 @@ fn key_file__says_the_command_that_mends_it() {
         what: "read",
     }));
     assert_eq!(exposed.state, State::Wrong);
-    assert!(exposed.mend.unwrap().starts_with("chmod 600 /home/me/keys"));
+    assert!(exposed.fix.unwrap().starts_with("chmod 600 /home/me/keys"));
     let broken = of(Err(keys::Error::Syntax {
         line: 3,
         problem: "not a key",
     }));
-    assert_eq!(broken.mend.unwrap(), "${EDITOR:-vi} +3 /home/me/keys");
+    assert_eq!(broken.fix.unwrap(), "${EDITOR:-vi} +3 /home/me/keys");
 }
 
 #[test]
@@ -113,5 +113,5 @@ fn answer__tells_refused_from_silent() {
     assert!(silent.state == State::Wrong && silent.found.contains("firewall"));
     let unreachable = zerolane::Error::Closed(CloseReason::Unreachable);
     let unreachable = answer("h:1", Err(&unreachable));
-    assert!(unreachable.state == State::Wrong && unreachable.mend.unwrap().contains("serve"));
+    assert!(unreachable.state == State::Wrong && unreachable.fix.unwrap().contains("serve"));
 }

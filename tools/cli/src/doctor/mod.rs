@@ -91,7 +91,7 @@ fn keys() -> Vec<Finding> {
                  path: Option<PathBuf>,
                  count: &dyn Fn(&PathBuf) -> Result<usize, zerolane::keys::Error>| {
         let path = path?;
-        let found = count(&path).map(|it| path.exists().then(|| format!("{it} keys")));
+        let found = count(&path).map(|it| path.exists().then(|| console::counted(it, "key")));
         Some(findings::key_file(what, &path, found))
     };
     let clients = lines("clients' keys", allowed_keys_file(None), &|path| {

@@ -179,7 +179,7 @@ impl Log {
 }
 
 impl ServerObserver for Log {
-    fn asked(&self, peer: &Peer, verb: Verb, paths: &[Vec<u8>]) {
+    fn requested(&self, peer: &Peer, verb: Verb, paths: &[Vec<u8>]) {
         self.since().insert(peer.connection, Instant::now());
         self.tell(Kind::Request, Line::request(peer, verb, paths));
     }
@@ -188,7 +188,8 @@ impl ServerObserver for Log {
         let line = Line::new("keys");
         self.write(match news {
             Ok(count) => line.because(format_args!(
-                "the list of keys was read again: {count} may connect"
+                "the list of keys was read again: {} may connect",
+                console::counted(count, "key")
             )),
             Err(why) => line.because(format_args!(
                 "WARNING: the list of keys stays as it was, for it cannot be used: {why}"
@@ -196,7 +197,7 @@ impl ServerObserver for Log {
         });
     }
 
-    fn not_let_in(&self, clients: &[Peer], more: u64) {
+    fn untrusted(&self, clients: &[Peer], more: u64) {
         for peer in clients {
             let line = Line::of("refused", peer);
             self.tell(Kind::Refusal, line.because("not on the list of keys"));
@@ -210,7 +211,7 @@ impl ServerObserver for Log {
         }
     }
 
-    fn turned_away(&self, peer: &Peer, why: &Refusal) {
+    fn refused(&self, peer: &Peer, why: &Refusal) {
         self.tell(Kind::Refusal, Line::of("refused", peer).because(why));
     }
 

@@ -49,7 +49,7 @@ fn json__has_what_there_is_and_no_more() {
 fn ended__forgets_the_connection() {
     let log = Log::new(Format::Json);
     let peer = peer();
-    log.asked(&peer, Verb::List, &[b"".to_vec()]);
+    log.requested(&peer, Verb::List, &[b"".to_vec()]);
     assert_eq!(log.since().len(), 1);
     log.ended(&peer, &Ok(None), &Account::default());
     assert!(log.since().is_empty());

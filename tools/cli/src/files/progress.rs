@@ -43,7 +43,7 @@ enum Event<'a> {
     /// The connection broke. A new one is tried for this many seconds.
     Interrupted { cause: &'a str, seconds_left: f64 },
     /// A new connection continues, after an outage of this length; `bytes` belong to finished files.
-    TakenUp { outage_seconds: f64, bytes: u64 },
+    Reconnected { outage_seconds: f64, bytes: u64 },
     /// The last event.
     Summary(Summary),
 }
@@ -61,7 +61,7 @@ struct Summary {
     skipped: u64,
     failed: u64,
     vanished: u64,
-    taken_up: u64,
+    reconnected: u64,
     seconds: f64,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Progress {
     corrupt: AtomicBool,
     repeated: Repeated,
     /// How often a new connection continued after one broke.
-    taken_up: AtomicU64,
+    reconnected: AtomicU64,
     /// An event could not be written.
     unsaid: AtomicBool,
     /// Attributes that could not be kept and were already reported.
@@ -128,7 +128,7 @@ impl Progress {
             next_event: AtomicU64::new(EVENT_MILLISECONDS),
             corrupt: AtomicBool::new(false),
             repeated: Repeated::default(),
-            taken_up: AtomicU64::new(0),
+            reconnected: AtomicU64::new(0),
             unsaid: AtomicBool::new(false),
             not_kept: Mutex::default(),
             ends: APART,
@@ -152,8 +152,8 @@ impl Progress {
     }
 
     /// How often a new connection continued after one broke.
-    pub(crate) fn times_taken_up(&self) -> u64 {
-        self.taken_up.load(Ordering::Relaxed)
+    pub(crate) fn times_reconnected(&self) -> u64 {
+        self.reconnected.load(Ordering::Relaxed)
     }
 
     /// Whether all events were written.
@@ -174,12 +174,12 @@ impl Progress {
     /// Prints the result of the copy.
     pub(crate) fn summarize(&self, totals: &Totals) {
         let elapsed = self.started.elapsed();
-        let taken_up = self.times_taken_up();
+        let reconnected = self.times_reconnected();
         if self.json {
-            return self.emit(&Event::Summary(summary(totals, elapsed, taken_up)));
+            return self.emit(&Event::Summary(summary(totals, elapsed, reconnected)));
         }
         if self.talk != Talk::Quiet {
-            console::note(in_words(totals, elapsed, taken_up));
+            console::note(in_words(totals, elapsed, reconnected));
         }
     }
 
@@ -288,7 +288,7 @@ fn template(columns: usize) -> &'static str {
     }
 }
 
-fn summary(totals: &Totals, elapsed: Duration, taken_up: u64) -> Summary {
+fn summary(totals: &Totals, elapsed: Duration, reconnected: u64) -> Summary {
     Summary {
         files: totals.files,
         hard_links: totals.hard_links,
@@ -300,12 +300,12 @@ fn summary(totals: &Totals, elapsed: Duration, taken_up: u64) -> Summary {
         skipped: totals.skipped,
         failed: totals.failed,
         vanished: totals.vanished,
-        taken_up,
+        reconnected,
         seconds: elapsed.as_secs_f64(),
     }
 }
 
-fn in_words(totals: &Totals, elapsed: Duration, taken_up: u64) -> String {
+fn in_words(totals: &Totals, elapsed: Duration, reconnected: u64) -> String {
     let rate = totals.bytes as f64 / elapsed.as_secs_f64().max(1e-9);
     let mut words = format!(
         "{}, {}, {:.2} s, {}/s, verified",
@@ -318,18 +318,23 @@ fn in_words(totals: &Totals, elapsed: Duration, taken_up: u64) -> String {
         words += &format!("; {} were there already", HumanBytes(totals.bytes_kept));
     }
     if totals.hard_links > 0 {
-        words += &format!("; {} of them are hard links of others", totals.hard_links);
+        words += &format!(
+            "; {} among them",
+            console::counted(totals.hard_links, "hard link")
+        );
     }
     if totals.links > 0 {
         words += &format!("; {}", console::counted(totals.links, "link"));
     }
     if totals.skipped > 0 {
-        words += &format!("; {} devices, sockets or FIFOs skipped", totals.skipped);
+        words += &format!(
+            "; {} skipped",
+            console::counted(totals.skipped, "special file")
+        );
     }
-    match taken_up {
+    match reconnected {
         0 => {}
-        1 => words += "; taken up again once",
-        times => words += &format!("; taken up again {times} times"),
+        number => words += &format!("; reconnected {}", console::times(number)),
     }
     if totals.failed > 0 {
         words += &format!("; {} failed", totals.failed);
@@ -452,11 +457,11 @@ impl Observer for Progress {
         }
     }
 
-    fn taken_up(&self, outage: Duration, bytes: u64) {
-        self.taken_up.fetch_add(1, Ordering::Relaxed);
+    fn reconnected(&self, outage: Duration, bytes: u64) {
+        self.reconnected.fetch_add(1, Ordering::Relaxed);
         self.bytes.store(bytes, Ordering::Relaxed);
         if self.json {
-            return self.emit(&Event::TakenUp {
+            return self.emit(&Event::Reconnected {
                 outage_seconds: outage.as_secs_f64(),
                 bytes,
             });
@@ -475,7 +480,7 @@ impl Observer for Progress {
         self.tell(failure, false);
     }
 
-    fn failed_there(&self, failure: &Failure) {
+    fn failed_remotely(&self, failure: &Failure) {
         self.tell(failure, true);
     }
 }
@@ -501,7 +506,7 @@ mod tests {
         };
         let words = in_words(&totals, Duration::from_secs(1), 2);
         assert!(
-            words.ends_with("; 1.00 KiB were there already; taken up again 2 times; 1 failed"),
+            words.ends_with("; 1.00 KiB were there already; reconnected 2 times; 1 failed"),
             "{words}"
         );
     }

@@ -12,7 +12,7 @@ use zerolane::Options;
 use zerolane::options::LaneChoice;
 use zerolane_files::limits::PATIENCE_SECONDS;
 use zerolane_files::{
-    CopyOptions, Error, Host, Meeting, MeetingCode, Offer, Stop, Whereabouts, escape,
+    CopyOptions, Error, FoundSender, Host, Offer, SearchScope, Stop, TransferCode, escape,
 };
 
 use super::copy::{check_totals, is_broken};
@@ -34,7 +34,7 @@ Without -f, names that exist already are refused. On a terminal the command show
 pub struct Args {
     /// The code that `zerolane send` shows
     #[arg(value_name = "CODE")]
-    code: MeetingCode,
+    code: TransferCode,
     /// Where to put the files; made if it does not exist
     #[arg(value_name = "DIR", default_value = ".")]
     directory: PathBuf,
@@ -76,26 +76,26 @@ pub(crate) fn run(args: Args) -> Result<()> {
         lane: LaneChoice::Udp,
         ..Options::default()
     };
-    let whereabouts = match args.from {
-        Some(host) => Whereabouts::At(host),
-        None => Whereabouts::Near(args.interfaces),
+    let scope = match args.from {
+        Some(host) => SearchScope::Host(host),
+        None => SearchScope::Interfaces(args.interfaces),
     };
-    let met = Meeting::find(&args.code, &whereabouts, &transport, &stop);
-    let meeting = met.map_err(advise)?;
-    let meeting = meeting.with_modes(args.permissions.modes());
+    let found = FoundSender::find(&args.code, &scope, &transport, &stop);
+    let sender = found.map_err(advise)?;
+    let sender = sender.with_modes(args.permissions.modes());
     let taken = match args.force {
         true => None,
-        false => first_taken(&args.directory, meeting.offer()),
+        false => first_taken(&args.directory, sender.offer()),
     };
     if let Some(taken) = taken {
-        let _ = meeting.decline();
+        let _ = sender.decline();
         return Err(anyhow!("{taken} already exists: -f replaces it").context(Exit::Failure));
     }
     if !args.yes && stdin().is_terminal() && stderr().is_terminal() {
-        show(meeting.offer());
+        show(sender.offer());
         let agreed = agrees(&args.directory, &stop);
         if !matches!(agreed, Ok(true)) {
-            let _ = meeting.decline();
+            let _ = sender.decline();
             agreed?;
             return Err(anyhow!("nothing was received").context(Exit::Failure));
         }
@@ -111,7 +111,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     };
     let usual = Duration::from_secs(PATIENCE_SECONDS);
     let patience = args.copying.patience().unwrap_or(usual);
-    let received = meeting.receive(&args.directory, &options, args.force, patience, &progress);
+    let received = sender.receive(&args.directory, &options, args.force, patience, &progress);
     progress.clear();
     let broke = received.as_ref().err().is_some_and(is_broken);
     let totals = received

@@ -153,7 +153,7 @@ impl Sending {
 }
 
 impl ServerObserver for Sending {
-    fn asked(&self, _: &Peer, _: Verb, _: &[Vec<u8>]) {
+    fn requested(&self, _: &Peer, _: Verb, _: &[Vec<u8>]) {
         self.note(|_| {});
     }
 

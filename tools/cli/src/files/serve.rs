@@ -266,7 +266,7 @@ fn confine(server: &Server, list: Option<&AllowFile>, log: &Log) -> Result<()> {
     if let Some(list) = list {
         // Checks that the list is still readable.
         list.reload();
-        if let Some(broken @ Err(_)) = list.news() {
+        if let Some(broken @ Err(_)) = list.take_change() {
             log.list_changed(broken);
         }
     }

@@ -196,7 +196,7 @@ impl Visit {
 }
 
 impl ServerObserver for Visit {
-    fn asked(&self, peer: &Peer, _: Verb, _: &[Vec<u8>]) {
+    fn requested(&self, peer: &Peer, _: Verb, _: &[Vec<u8>]) {
         let mut state = self.state();
         state.came = true;
         state.here.insert(peer.connection);

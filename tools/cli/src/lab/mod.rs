@@ -108,11 +108,14 @@ fn config(args: &Args, programs: &Programs) -> Result<LabConfig> {
     let hosts = args.hosts.unwrap_or_else(|| programs.hosts().max(2));
     let usage = |wrong: String| anyhow::anyhow!(wrong).context(Exit::Usage);
     if !(2..=MAX_HOSTS).contains(&hosts) {
-        return Err(usage(format!("{hosts} hosts: a lab has 2 to {MAX_HOSTS}")));
+        return Err(usage(format!(
+            "--hosts {hosts}: a lab has 2 to {MAX_HOSTS}"
+        )));
     }
     if !(1..=MAX_INTERFACES).contains(&args.interfaces) || hosts * args.interfaces > MAX_HOSTS {
         return Err(usage(format!(
-            "{} interfaces of {hosts} hosts: a host has 1 to {MAX_INTERFACES}, all together have {MAX_HOSTS}",
+            "--interfaces {} of {hosts} hosts: a host has 1 to {MAX_INTERFACES}, and all hosts together have at most \
+             {MAX_HOSTS}",
             args.interfaces
         )));
     }
@@ -127,10 +130,8 @@ fn config(args: &Args, programs: &Programs) -> Result<LabConfig> {
         )));
     }
     if programs.hosts() > hosts {
-        let lines = programs.hosts();
-        return Err(usage(format!(
-            "the script has {lines} lines for {hosts} hosts"
-        )));
+        let lines = console::counted(programs.hosts(), "line");
+        return Err(usage(format!("the script has {lines} for {hosts} hosts")));
     }
     Ok(LabConfig {
         prefix: "lab".into(),

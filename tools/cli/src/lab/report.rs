@@ -4,6 +4,8 @@ use comfy_table::{CellAlignment, Table, presets};
 use netlab::lab::{LabStats, Lateness};
 use netsim::link::LinkStats;
 
+use crate::console;
+
 /// A row for each interface of each host: the frames sent to it, and their fate.
 pub(crate) fn of(stats: &LabStats, interfaces: usize) -> String {
     let mut table = Table::new();
@@ -71,17 +73,14 @@ pub(crate) fn added_jitter(lateness: Lateness) -> String {
 /// The number of frames dropped for reasons other than the link's; `None` if there are none.
 pub(crate) fn faults(stats: &LabStats) -> Option<String> {
     let causes = [
-        (
-            stats.missed,
-            "came faster than this machine could take them",
-        ),
-        (stats.overflowed, "did not fit into memory"),
-        (stats.unsent, "were refused by the kernel"),
+        (stats.missed, "missed because this machine was too slow"),
+        (stats.overflowed, "dropped for lack of memory"),
+        (stats.unsent, "refused by the kernel"),
     ];
     let words: Vec<String> = causes
         .iter()
         .filter(|(count, _)| *count > 0)
-        .map(|(count, why)| format!("{count} frames {why}"))
+        .map(|(count, why)| format!("{} {why}", console::counted(*count, "frame")))
         .collect();
     (!words.is_empty()).then(|| format!("NOT EMULATED FAITHFULLY: {}", words.join(", ")))
 }
@@ -130,6 +129,6 @@ mod tests {
 
     #[test]
     fn of__does_not_hide_what_the_machine_dropped() {
-        assert!(of(&stats(3), 1).contains("3 frames came faster"));
+        assert!(of(&stats(3), 1).contains("3 frames missed"));
     }
 }

@@ -110,8 +110,9 @@ pub(crate) fn run(args: Args) -> Result<()> {
         .with_context(|| format!("cannot listen on {}", args.listen))?;
     let address = endpoint.local_addr();
     console::say(format_args!(
-        "Exporting {} ({len} bytes) as {:?} on {} to {}.",
+        "Exporting {} ({}) as {:?} on {} to {}.",
         args.what,
+        console::counted(len, "byte"),
         args.name,
         address_shown(address, lane),
         words(rights)
@@ -131,7 +132,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         connections: AtomicUsize::new(0),
     });
     while !stop.requested() {
-        if let Some(news) = export.allowed.news() {
+        if let Some(news) = export.allowed.take_change() {
             security::tell_news(news);
         }
         if let Some(connection) = endpoint.accept(Some(LOOK))? {

@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     copy(&mut remote, offset, len, &mut output)?;
     output.flush().context("writing the output")?;
     remote.close()?;
-    console::note(format_args!("{len} bytes got"));
+    console::note(format_args!("{} got", console::counted(len, "byte")));
     Ok(())
 }
 

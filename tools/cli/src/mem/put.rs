@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         remote.next()?;
     }
     remote.close()?;
-    console::note(format_args!("{put} bytes put"));
+    console::note(format_args!("{} put", console::counted(put, "byte")));
     Ok(())
 }
 

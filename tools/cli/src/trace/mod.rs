@@ -18,7 +18,7 @@ use crate::console;
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Rules: pages are those of the paper on speculative defragmentation, in one list of descriptors for all that a host \
-receives; apart, in a list for each stream; pairs and trains are Zerolane's. Capture at the receiver, with its offloads off \
+receives; pages per stream, in a list for each stream; pairs and trains are Zerolane's. Capture at the receiver, with its offloads off \
 (ethtool -K DEVICE gro off lro off): what a host has merged already does not show what came.")]
 pub struct Args {
     /// Captures (pcap or pcapng), in order, read as one; `-` is standard input
@@ -51,10 +51,8 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let mut report = trace.finish();
     for input in &report.inputs {
         if let Some(why) = &input.ended {
-            let (name, packets) = (&input.name, input.packets);
-            console::note(format_args!(
-                "{name}: {why}; the {packets} packets before it are counted"
-            ));
+            let (name, packets) = (&input.name, console::counted(input.packets, "packet"));
+            console::note(format_args!("{name}: {why}; {packets} before it counted"));
         }
     }
     if args.json {

@@ -4,14 +4,16 @@ use comfy_table::{CellAlignment, Table, presets};
 use indicatif::HumanBytes;
 use zerolane_trace::{Cause, Counts, FlowReport, HostReport, Report, Seen, Tallies, Tally};
 
+use crate::console;
+
 /// Formats the report, with at most `most` flows and hosts.
 pub(super) fn of(report: &Report, most: usize) -> String {
     let parts = [
         Some(packets(report)),
         Some(rules(&report.sum.rules)),
         Some(interference(&report.sum)),
-        cut(&hosts(report, most), report.hosts.len(), most, "hosts"),
-        cut(&flows(report, most), report.flows.len(), most, "flows"),
+        cut(&hosts(report, most), report.hosts.len(), most, "host"),
+        cut(&flows(report, most), report.flows.len(), most, "flow"),
         folded(report),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
@@ -43,16 +45,22 @@ fn cut(table: &str, all: usize, most: usize, what: &str) -> Option<String> {
     match all.saturating_sub(most) {
         0 if all == 0 => None,
         0 => Some(table.to_owned()),
-        _ if most == 0 => Some(format!("{all} {what}, which --flows shows")),
-        more => Some(format!("{table}\nand {more} more {what}")),
+        _ if most == 0 => Some(format!(
+            "{}, which --flows shows",
+            console::counted(all, what)
+        )),
+        more => Some(format!(
+            "{table}\nand {}",
+            console::counted(more, &format!("more {what}"))
+        )),
     }
 }
 
 fn packets(report: &Report) -> String {
     let seen = &report.seen;
     let mut text = format!(
-        "{} packets, {} on the wire, in {:.3} s; {} with payload of {}",
-        seen.packets,
+        "{}, {} on the wire, in {:.3} s; {} with payload of {}",
+        console::counted(seen.packets, "packet"),
         HumanBytes(seen.bytes),
         seen.seconds,
         report.sum.data_packets,
@@ -92,7 +100,7 @@ fn left_out(seen: &Seen) -> [(u64, String); 6] {
 fn rules(rules: &Tallies) -> String {
     let rows = [
         ("pages", &rules.pages),
-        ("pages, apart", &rules.pages_apart),
+        ("pages, per stream", &rules.pages_per_stream),
         ("pairs", &rules.pairs),
         ("trains", &rules.trains),
     ];
@@ -134,18 +142,19 @@ fn rules(rules: &Tallies) -> String {
 /// The cost of interference, and how much the kernel merges nevertheless.
 fn interference(sum: &Counts) -> String {
     let rules = &sum.rules;
-    let lost = rules.pages_apart.hits.saturating_sub(rules.pages.hits);
+    let lost = rules.pages_per_stream.hits.saturating_sub(rules.pages.hits);
     let bytes = rules
-        .pages_apart
+        .pages_per_stream
         .hit_bytes
         .saturating_sub(rules.pages.hit_bytes);
     let mean = rules.pairs.potential as f64 / rules.runs.max(1) as f64;
     format!(
-        "Interference: in front of {} packets came a large one of another flow, in front of {} only small ones. In one \
-         list of descriptors that costs {lost} pages ({}).\n\
-         The kernel would merge {mean:.1} packets a message.",
-        sum.interleaved,
+        "Interference: a large packet of another flow came before {}, only small ones before {}. In one list of \
+         descriptors that costs {} ({}).\n\
+         The kernel would merge {mean:.1} packets per message.",
+        console::counted(sum.interleaved, "packet"),
         sum.control_between,
+        console::counted(lost, "page"),
         HumanBytes(bytes),
     )
 }
@@ -160,7 +169,7 @@ fn hosts(report: &Report, most: usize) -> String {
         "pages",
         "successful",
         "rate",
-        "apart",
+        "per stream",
     ];
     let row = |host: &HostReport| {
         [
@@ -172,7 +181,7 @@ fn hosts(report: &Report, most: usize) -> String {
             host.pages.potential.to_string(),
             host.pages.hits.to_string(),
             percent(&host.pages),
-            percent(&host.pages_apart),
+            percent(&host.pages_per_stream),
         ]
     };
     table(header, report.hosts.iter().take(most).map(row))
@@ -180,7 +189,13 @@ fn hosts(report: &Report, most: usize) -> String {
 
 fn flows(report: &Report, most: usize) -> String {
     let header = [
-        "flow", "packets", "bytes", "pages", "apart", "pairs", "trains",
+        "flow",
+        "packets",
+        "bytes",
+        "pages",
+        "per stream",
+        "pairs",
+        "trains",
     ];
     let row = |FlowReport { flow, counts }: &FlowReport| {
         let rules = &counts.rules;
@@ -189,7 +204,7 @@ fn flows(report: &Report, most: usize) -> String {
             counts.packets.to_string(),
             HumanBytes(counts.bytes).to_string(),
             percent(&rules.pages),
-            percent(&rules.pages_apart),
+            percent(&rules.pages_per_stream),
             percent(&rules.pairs),
             percent(&rules.trains),
         ]
@@ -201,12 +216,15 @@ fn folded(report: &Report) -> Option<String> {
     let others = report.folded.as_ref()?;
     let hosts = match report.hosts_folded {
         0 => String::new(),
-        hosts => format!(", and {hosts} hosts that nothing else came for are not listed"),
+        hosts => {
+            let hosts = console::counted(hosts, "host");
+            format!("; {hosts} without other flows not listed")
+        }
     };
     Some(format!(
-        "{} flows that were silent longest are in the sum alone ({} packets, {}){hosts}: --follow follows more",
-        others.flows,
-        others.counts.packets,
+        "Only in the sum: {} that were silent longest ({}, {}){hosts}; --follow follows more",
+        console::counted(others.flows, "flow"),
+        console::counted(others.counts.packets, "packet"),
         HumanBytes(others.counts.bytes),
     ))
 }

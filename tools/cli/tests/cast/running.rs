@@ -62,9 +62,9 @@ impl Place {
     }
 
     pub(crate) fn wait_until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
-        let begun = Instant::now();
+        let started = Instant::now();
         while !is_so() {
-            assert!(begun.elapsed() < PATIENCE, "never: {what}");
+            assert!(started.elapsed() < PATIENCE, "never: {what}");
             std::thread::sleep(Duration::from_millis(2));
         }
     }

@@ -62,10 +62,10 @@ fn doctor__finds_keys_that_are_not_used_and_says_what_mends_them() {
     fs::write(home.path().join("allowed_keys"), "# mine\nnonsense\n").unwrap();
     let (code, all) = findings(home.path(), &[]);
     assert_eq!(code, 1);
-    let mend = found(&all, "own key")["mend"].as_str().unwrap();
+    let fix = found(&all, "own key")["fix"].as_str().unwrap();
     assert!(
-        mend.starts_with(&format!("chmod 600 {}", identity.display())),
-        "{mend}"
+        fix.starts_with(&format!("chmod 600 {}", identity.display())),
+        "{fix}"
     );
     let clients = found(&all, "clients' keys");
     assert!(

@@ -161,7 +161,7 @@ fn serve__reads_its_list_again_on_sighup_and_says_so() {
         assert_eq!(line["event"], "keys");
         assert_eq!(
             line["reason"],
-            "the list of keys was read again: 1 may connect"
+            "the list of keys was read again: 1 key may connect"
         );
     }
     logged.allow("nonsense\n");

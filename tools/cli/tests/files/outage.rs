@@ -103,7 +103,7 @@ fn cp__goes_on_when_the_server_was_killed_in_a_large_file() {
         assert_eq!(code, Some(0), "{summary}");
         assert_eq!(summary["files"], 1, "{summary}");
         assert_eq!(summary["bytes"], LARGE as u64, "{summary}");
-        assert_eq!(summary["taken_up"], 1, "{summary}");
+        assert_eq!(summary["reconnected"], 1, "{summary}");
         assert!(
             summary["bytes_kept"].as_u64().unwrap() > 16 * MIB as u64,
             "{summary}"
@@ -131,7 +131,11 @@ fn cp__goes_on_over_each_of_several_connections() {
 }
 
 /// A copy with `options` and this many hard links that must be continued this often.
-fn goes_on_in_a_tree(options: &[&str], hard_links: usize, taken_up: std::ops::RangeInclusive<u64>) {
+fn goes_on_in_a_tree(
+    options: &[&str],
+    hard_links: usize,
+    reconnected: std::ops::RangeInclusive<u64>,
+) {
     for_both_directions(|lab, from, to, put| {
         for directory in 0..20 {
             let directory = from.join(format!("tree/d{directory}/deep"));
@@ -162,8 +166,8 @@ fn goes_on_in_a_tree(options: &[&str], hard_links: usize, taken_up: std::ops::Ra
             [2020 + hard_links, hard_links, 41, 0].map(serde_json::Value::from),
             "{summary}"
         );
-        let times = summary["taken_up"].as_u64().unwrap();
-        assert!(taken_up.contains(&times), "{summary}");
+        let times = summary["reconnected"].as_u64().unwrap();
+        assert!(reconnected.contains(&times), "{summary}");
         no_temporaries(to);
         same(&from.join("tree"), &to.join("new"));
         for (large, other) in two_names(&to.join("new")).take(hard_links) {
@@ -329,7 +333,7 @@ fn sync__goes_on_when_the_server_was_killed() {
         let out = sync.out.clone();
         let (code, summary) = sync.end();
         assert_eq!(code, Some(0), "{summary}");
-        let counts = ["listed", "sent", "failed", "taken_up", "deleted"];
+        let counts = ["listed", "sent", "failed", "reconnected", "deleted"];
         let counts = counts.map(|name| summary[name].as_u64().unwrap());
         assert_eq!(counts, [1001, 1001, 0, 1, 7], "{summary}");
         assert!(

@@ -242,7 +242,7 @@ fn stream__goes_on_to_standard_output_and_says_why_not_from_input() {
             let done = child.wait_with_output().unwrap();
             let err = String::from_utf8_lossy(&done.stderr);
             assert!(done.status.success(), "{err}");
-            assert!(err.contains("taken up again once"), "{err}");
+            assert!(err.contains("reconnected once"), "{err}");
             assert!(came == bytes);
         });
         scope.spawn(|| {

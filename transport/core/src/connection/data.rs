@@ -97,7 +97,7 @@ impl Connection {
 
     /// Counts a train that was dropped because a part was missing or wrong.
     pub fn on_spoiled_train(&mut self) {
-        self.cx.counters.trains_spoiled += 1;
+        self.cx.counters.trains_broken += 1;
     }
 
     /// Takes the value for which [`Placement::Value`] was returned.

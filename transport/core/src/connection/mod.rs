@@ -274,8 +274,8 @@ impl Connection {
     /// The lane received `capable` ECN-capable datagrams, `marked` of them "congestion experienced". Must be called
     /// before those datagrams are passed in.
     pub fn on_marks(&mut self, capable: u32, marked: u32) {
-        self.cx.counters.capable += u64::from(capable);
-        self.cx.counters.marked += u64::from(marked);
+        self.cx.counters.ecn_capable += u64::from(capable);
+        self.cx.counters.ecn_marked += u64::from(marked);
     }
 
     /// Whether the lane should report how long datagrams waited ([`Connection::on_waited`]): much payload is in flight,

@@ -581,7 +581,7 @@ fn stream__beside_eager_payload_is_not_thought_lost() {
         let counters = *host.c().counters();
         assert_eq!(counters.bytes_resent, 0);
         assert_eq!(counters.reports_sent, 0);
-        assert_eq!(counters.asked_in_vain, 0);
+        assert_eq!(counters.spurious_requests, 0);
         assert_eq!(counters.dropped_total(), 0);
     }
 }

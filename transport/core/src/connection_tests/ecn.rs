@@ -47,8 +47,8 @@ fn marks__on_trains_are_answered_as_well() {
     assert!(sim.a.c().wants_marks(), "the path carries them");
     let counters = *sim.b.c().counters();
     assert!(counters.trains_received > 0);
-    assert_eq!(counters.marked, link.marked);
-    assert!(counters.marked > 0);
+    assert_eq!(counters.ecn_marked, link.marked);
+    assert!(counters.ecn_marked > 0);
     assert_eq!(link.queue_dropped, 0);
     assert!(goodput > 80.0, "{goodput} Mb/s");
 }
@@ -60,12 +60,12 @@ fn marks__are_answered_before_anything_is_dropped() {
     let (goodput, link) = transfer(&mut sim);
     assert!(sim.a.c().wants_marks(), "the path carries them");
     let counters = *sim.b.c().counters();
-    assert_eq!(counters.marked, link.marked);
-    assert!(counters.marked > 0);
+    assert_eq!(counters.ecn_marked, link.marked);
+    assert!(counters.ecn_marked > 0);
     assert_eq!(link.queue_dropped, 0);
     assert!(goodput > 80.0, "{goodput} Mb/s");
     // Marks limit the queue to the marking threshold: 40 packets, 5 ms.
-    let part = counters.marked as f64 / counters.capable as f64;
+    let part = counters.ecn_marked as f64 / counters.ecn_capable as f64;
     assert!(part < 0.05, "{part} of all were marked");
 }
 
@@ -76,7 +76,7 @@ fn marks__that_the_path_clears_are_given_up() {
     sim.connect();
     let (goodput, _) = transfer(&mut sim);
     assert!(!sim.a.c().wants_marks());
-    assert_eq!(sim.b.c().counters().capable, 0);
+    assert_eq!(sim.b.c().counters().ecn_capable, 0);
     assert!(goodput > 80.0, "{goodput} Mb/s");
 }
 

@@ -23,7 +23,7 @@ struct Outcome {
     /// Retransmitted bytes per byte that arrived.
     resent: f64,
     link: LinkStats,
-    asked_in_vain: u64,
+    spurious_requests: u64,
     /// Transfers announced, and control operations sent by the sender.
     transfers: u64,
     control: u64,
@@ -80,7 +80,7 @@ fn flow(rtt: Duration, loss: f64, time: Duration, seed: u64) -> Outcome {
         fraction: arrived as f64 * 8.0 / time.as_secs_f64() / RATE_BITS_PER_S as f64,
         resent: sender.bytes_resent as f64 / arrived as f64,
         link: sim.net.link(Side::A).stats(),
-        asked_in_vain: sim.b.c().counters().asked_in_vain,
+        spurious_requests: sim.b.c().counters().spurious_requests,
         transfers,
         control: sender.control_sent,
     }
@@ -99,7 +99,7 @@ fn flow__long_path_that_loses_a_little_is_filled() {
         // Only the start finds the queue full.
         assert!(it.link.queue_dropped * 200 <= it.link.sent, "{it:?}");
         assert!(it.resent <= 0.008, "{it:?}");
-        assert_eq!(it.asked_in_vain, 0, "{it:?}");
+        assert_eq!(it.spurious_requests, 0, "{it:?}");
     });
 }
 

@@ -16,7 +16,7 @@ fn connected(config: Config) -> Sim {
     sim.run_for(S);
     let counters = *sim.b.c().counters();
     assert_eq!(counters.dropped(DropReason::Limit), 0);
-    assert_eq!((counters.forgotten, counters.grants_held), (0, 0));
+    assert_eq!((counters.records_dropped, counters.grants_deferred), (0, 0));
     sim
 }
 
@@ -200,7 +200,7 @@ fn limit__blocks_granted_at_once() {
         ..Config::default()
     });
     held_back(&mut sim, 4 << 20);
-    assert!(sim.b.c().counters().grants_held > 0);
+    assert!(sim.b.c().counters().grants_deferred > 0);
     sim.b.c().assert_bounded();
 }
 
@@ -218,7 +218,7 @@ fn limit__overtaken_ranges_watched() {
     }
     let stu = sim.b.c().stu();
     sim.b.c().on_data(now, &headers[1], stu, stu, None);
-    assert_eq!(sim.b.c().counters().forgotten, 1);
+    assert_eq!(sim.b.c().counters().records_dropped, 1);
     sim.b.c().assert_bounded();
 }
 
@@ -230,7 +230,7 @@ fn limit__bursts_in_flight_remembered() {
         sim.a.c().sending.sent_log_mut().on_sent(now, 0, 0, 0, 0);
     }
     held_back(&mut sim, 100_000);
-    assert!(sim.a.c().counters().forgotten > 0);
+    assert!(sim.a.c().counters().records_dropped > 0);
     sim.a.c().assert_bounded();
 }
 
@@ -247,7 +247,7 @@ fn limit__ends_unconfirmed() {
         };
         sim.b.c().cx.send_end(end);
     }
-    assert_eq!(sim.b.c().counters().forgotten, 7);
+    assert_eq!(sim.b.c().counters().records_dropped, 7);
     sim.b.c().assert_bounded();
 }
 
@@ -268,6 +268,6 @@ fn limit__none_bites_an_honest_peer() {
     for host in [&mut sim.a, &mut sim.b] {
         let counters = *host.c().counters();
         assert_eq!(counters.dropped(DropReason::Limit), 0);
-        assert_eq!((counters.forgotten, counters.grants_held), (0, 0));
+        assert_eq!((counters.records_dropped, counters.grants_deferred), (0, 0));
     }
 }

@@ -136,7 +136,7 @@ fn stray__is_believed_when_it_answers_from_there() {
         PathValidation::Ignored,
         "once"
     );
-    assert_eq!(sim.b.c().counters().moves, 1);
+    assert_eq!(sim.b.c().counters().migrations, 1);
     sim.net.link_mut(Side::A).set_up(true);
     sim.run_until(3 * S, |sim| sim.b.received(to).is_some());
 }

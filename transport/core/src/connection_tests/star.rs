@@ -135,12 +135,15 @@ impl Star {
     }
 
     /// Times that streams were refused further grants.
-    pub(super) fn grants_held(&self) -> u64 {
+    pub(super) fn grants_deferred(&self) -> u64 {
         let receivers = self
             .streams
             .iter()
             .map(|it| it.receiver.connection.as_ref());
-        receivers.flatten().map(|c| c.counters().grants_held).sum()
+        receivers
+            .flatten()
+            .map(|c| c.counters().grants_deferred)
+            .sum()
     }
 
     /// Bytes that each stream received.

@@ -52,7 +52,7 @@ impl Receiving {
         }
         let bytes = u32::try_from(allowance.bytes).unwrap_or(u32::MAX);
         if demand.wanted > 0 && demand.outstanding + u64::from(geometry.stu) > allowance.bytes {
-            cx.counters.grants_held += 1;
+            cx.counters.grants_deferred += 1;
         }
         (bytes > 0).then_some(Geometry {
             window: geometry.window.min(bytes),

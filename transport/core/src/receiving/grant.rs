@@ -34,7 +34,7 @@ impl Receiving {
         }
         self.grant_in_advance(cx, &geometry);
         if self.inbox.ungranted() > 0 && !self.inbox.grants.has_room() {
-            cx.counters.grants_held += 1;
+            cx.counters.grants_deferred += 1;
         }
     }
 

@@ -9,7 +9,7 @@ const STU: u32 = 1000;
 const BLOCK: u32 = 8 * STU;
 
 /// A stream whose first STU came.
-fn begun() -> Predictor {
+fn started() -> Predictor {
     let mut stream = Predictor::new(500, BLOCK);
     assert_eq!(stream.on_data(500, STU, STU, true), Ok(()));
     stream
@@ -31,7 +31,7 @@ fn forecast__is_empty_before_a_size_is_known() {
 
 #[test]
 fn forecast__goes_on_behind_what_came_and_into_the_next_block() {
-    let stream = begun();
+    let stream = started();
     assert_eq!(stream.stu(), STU);
     assert_eq!(expected(&stream, 2), [(1500, 2000)]);
     assert_eq!(expected(&stream, 10), [(1500, 7000), (8500, 3000)]);
@@ -39,7 +39,7 @@ fn forecast__goes_on_behind_what_came_and_into_the_next_block() {
 
 #[test]
 fn forecast__is_behind_what_arrived_furthest() {
-    let mut stream = begun();
+    let mut stream = started();
     assert_eq!(stream.on_data(3500, STU, STU, true), Ok(()));
     assert_eq!(expected(&stream, 1), [(4500, 1000)]);
     assert_eq!(stream.on_data(1500, STU, STU, true), Ok(()));
@@ -52,7 +52,7 @@ fn forecast__is_behind_what_arrived_furthest() {
 
 #[test]
 fn on_data__a_short_end_shows_no_size() {
-    let mut stream = begun();
+    let mut stream = started();
     assert_eq!(stream.on_data(1500, 300, 300, false), Ok(()));
     assert_eq!(stream.stu(), STU);
     assert_eq!(stream.on_data(1800, 900, 900, true), Ok(()));
@@ -61,7 +61,7 @@ fn on_data__a_short_end_shows_no_size() {
 
 #[test]
 fn on_data__over_the_end_of_a_block() {
-    let mut stream = begun();
+    let mut stream = started();
     assert_eq!(stream.on_data(1500, 7500, 750, true), Ok(()));
     assert_eq!(expected(&stream, 1), [(9000, 750)]);
     for at in 0..1000 {
@@ -73,7 +73,7 @@ fn on_data__over_the_end_of_a_block() {
 
 #[test]
 fn on_data__beyond_what_is_granted_is_refused_until_restarted() {
-    let mut stream = begun();
+    let mut stream = started();
     let far = 500 + 10 * u64::from(BLOCK);
     assert_eq!(
         stream.on_data(far, STU, STU, true),

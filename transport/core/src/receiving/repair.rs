@@ -110,7 +110,7 @@ impl Receiving {
                             self.trains.on_lost(cx.now);
                         }
                     }
-                    LateArrival::SpuriousRequest => cx.counters.asked_in_vain += 1,
+                    LateArrival::SpuriousRequest => cx.counters.spurious_requests += 1,
                     // Requested once: the time it took is a round trip.
                     LateArrival::Repaired(time) if !cx.links.is_several() => {
                         cx.recovery.sample(cx.now, time);
@@ -124,7 +124,7 @@ impl Receiving {
                     let block = self.inbox.grants.get(range.0);
                     let untouched = block.is_none_or(|block| block.reached == 0);
                     let noted = self.loss_detector.overtaken(cx.now, range, untouched);
-                    cx.counters.forgotten += u64::from(!noted);
+                    cx.counters.records_dropped += u64::from(!noted);
                 }
             }
         }
@@ -164,11 +164,11 @@ impl Receiving {
                 };
                 let part = (range.start, range.start + range.len);
                 let noted = self.loss_detector.asked(cx.now, it, part, wait);
-                cx.counters.forgotten += u64::from(!noted);
+                cx.counters.records_dropped += u64::from(!noted);
             }
             if let Some(rest) = missing.next() {
                 let noted = self.loss_detector.put_back(it, rest.start);
-                cx.counters.forgotten += u64::from(!noted);
+                cx.counters.records_dropped += u64::from(!noted);
             }
         }
         for of_block in lost.chunk_by(|a, b| a.0 == b.0) {
@@ -393,8 +393,8 @@ impl Receiving {
                 _ => path.received,
             },
             delay_us: u32::try_from(delay).unwrap_or(u32::MAX),
-            marked: cx.counters.marked as u32,
-            capable: cx.counters.capable as u32,
+            marked: cx.counters.ecn_marked as u32,
+            capable: cx.counters.ecn_capable as u32,
         })
     }
 

@@ -121,7 +121,7 @@ impl Sending {
         if all {
             sent_log.on_app_limited();
         }
-        cx.counters.forgotten += sent_log.take_forgotten();
+        cx.counters.records_dropped += sent_log.take_forgotten();
         let path = &mut self.paths[cx.links.selected];
         path.pacer.sent(cx.now, len, &path.congestion);
         if rests {

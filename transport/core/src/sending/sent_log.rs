@@ -317,7 +317,7 @@ impl SentLog {
         self.passed.push_back(sent);
     }
 
-    /// The last burst was all there was to send.
+    /// Nothing was left to send after the last burst.
     pub(crate) fn on_app_limited(&mut self) {
         if let Some(last) = self.log.back_mut() {
             last.limited = true;

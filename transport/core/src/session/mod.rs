@@ -505,7 +505,7 @@ impl Session {
     /// peer has no address to ask, so this end sends at once.
     pub(crate) fn on_new_path(&mut self, cx: &mut Context) {
         cx.ping();
-        cx.counters.moves += 1;
+        cx.counters.migrations += 1;
         cx.recovery.forget();
         // Back-off on the old path must not delay the new one.
         for timer in [Timer::Payload, Timer::ProbeTimeout, Timer::PathProbe] {

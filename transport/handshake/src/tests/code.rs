@@ -177,10 +177,10 @@ fn hello_with(share: &[u8]) -> HandshakeDatagram {
         ..HandshakeMessage::parse(right.bytes()).unwrap()
     };
     let credentials = with_code(1, RIGHT);
-    let begun = noise::begin(noise::Role::Initiator, &credentials, &frame, [1; 32]);
+    let started = noise::begin(noise::Role::Initiator, &credentials, &frame, [1; 32]);
     let payload = [&[VERSION, VERSION, 3, 0, 0, 0, 0, 0], share].concat();
     let mut body = [0; 256];
-    let len = begun.unwrap().write_message(&payload, &mut body[16..]);
+    let len = started.unwrap().write_message(&payload, &mut body[16..]);
     HandshakeDatagram::new(&HandshakeMessage {
         body: &body[..16 + len.unwrap()],
         ..frame

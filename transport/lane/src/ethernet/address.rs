@@ -69,7 +69,7 @@ impl Station {
 /// An address of raw Ethernet, for [`LaneChoice::Ethernet`](crate::LaneChoice::Ethernet): an interface of this host,
 /// the hardware address of one on the same segment, and a port. Written `ether:eth0/02:00:00:00:00:01:7411`. Without a
 /// hardware address, `ether:eth0:7411`, it is the interface's own, for listening. `ether:eth0/box:7411` is the address
-/// of the host that claims the name `box`: anybody on the segment can claim it, and the keys of the connection prove
+/// of the host that claims the name `box`: anyone on the segment can claim it, and the keys of the connection prove
 /// the identity.
 ///
 /// It represents the link-local IPv6 address that follows from the hardware address (RFC 4291, appendix A), with the

@@ -457,7 +457,7 @@ pub(crate) fn connect_as<L: Lane>(
 ///
 /// # Errors
 /// [`NoEthernet`]: why there is none.
-pub fn look_ethernet(peer: SocketAddr) -> io::Result<usize> {
+pub fn max_ethernet_datagram(peer: SocketAddr) -> io::Result<usize> {
     let peer = Station::of(peer).ok_or(NoEthernet::NoAddress)?;
     peer.hardware.ok_or(NoEthernet::NoAddress)?;
     let (socket, _) = socket::open(peer.interface, &filter::of_listener(peer.port))?;

@@ -211,7 +211,7 @@ pub(crate) fn connect_as<L: Lane>(
 ///
 /// # Errors
 /// [`NoIp118`]: why this process may not use it; or there is no route.
-pub fn look_ip118(peer: SocketAddr) -> io::Result<usize> {
+pub fn max_ip118_datagram(peer: SocketAddr) -> io::Result<usize> {
     let peer = socket::canonical(peer);
     let socket = socket::connected(None, peer, &filter::of_nobody())?;
     let datagram = udp::path_datagram(&socket, peer);

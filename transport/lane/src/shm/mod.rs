@@ -23,16 +23,16 @@ mod entry;
 mod lease;
 mod lend;
 mod link;
-mod look;
 mod mapping;
 mod peer;
+mod probe;
 mod receive;
 mod rendezvous;
 mod ring;
 mod send;
 mod visitors;
 
-pub use look::{Reach, look};
+pub use probe::{Reach, probe_shared_memory};
 pub use rendezvous::{BadRendezvousName, NoSharedMemory, RendezvousName};
 pub use ring::RingFault;
 pub(crate) use visitors::{Arrived, Visitor, Visitors};

@@ -200,7 +200,9 @@ impl ShmLane {
                 Some((place, to)) => placed.push((run, place, to)),
                 // A part may already be in place: the core names the missing part only when it sees the payload.
                 None => {
-                    if let Delivered::Fault(region) = self.copy_apart(&run, position, turn)? {
+                    if let Delivered::Fault(region) =
+                        self.copy_through_buffer(&run, position, turn)?
+                    {
                         delivered = Delivered::Fault(region);
                     }
                 }
@@ -243,7 +245,7 @@ impl ShmLane {
         missing: impl FnOnce(&Turn<'_>) -> Option<RegionId>,
     ) -> Result<bool, LaneError> {
         if self.link.is_retired(position) {
-            turn.account.dropped_void += 1;
+            turn.account.dropped_revoked += 1;
             return Ok(false);
         }
         let Reading::Works(mark) = self.link.reading else {
@@ -256,7 +258,7 @@ impl ShmLane {
         let read = unsafe { self.link.process.read(parts, mark) };
         // Retired memory may hold any bytes, or not be mapped.
         if self.link.is_retired(position) {
-            turn.account.dropped_void += 1;
+            turn.account.dropped_revoked += 1;
             return Ok(false);
         }
         match read {
@@ -275,24 +277,24 @@ impl ShmLane {
     }
 
     /// Copies a run into the lane's own memory, and its missing part to its place from there.
-    fn copy_apart(
+    fn copy_through_buffer(
         &mut self,
         run: &Run,
         position: u64,
         turn: &mut Turn<'_>,
     ) -> Result<Delivered, LaneError> {
-        let mut apart = vec![0; run.len as usize];
+        let mut buffer = vec![0; run.len as usize];
         let part = Copied {
             from: run.address,
-            to: apart.as_mut_ptr(),
-            len: apart.len(),
+            to: buffer.as_mut_ptr(),
+            len: buffer.len(),
         };
         if !self.copy(&[part], position, turn, |_| None)? {
             return Ok(Delivered::All);
         }
         let cause = MoveCause::Mispredicted;
         Ok(
-            match deliver_data(&run.header, &apart, run.stu, cause, turn) {
+            match deliver_data(&run.header, &buffer, run.stu, cause, turn) {
                 Ok(()) => Delivered::All,
                 Err(region) => Delivered::Fault(region),
             },

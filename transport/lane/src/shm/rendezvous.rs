@@ -73,7 +73,7 @@ pub enum NoSharedMemory {
     /// The options name a cipher, and shared memory is not encrypted.
     Cipher,
     /// The address does not belong to this network namespace.
-    NotHere,
+    NotLocal,
     /// There is no listener in shared memory for it: the program belongs to another user, was told not to use shared
     /// memory, or does not exist.
     NoListener,
@@ -84,13 +84,13 @@ pub enum NoSharedMemory {
     /// The listener belongs to another user.
     OtherUser,
     /// As many processes wait at the listener as may.
-    Crowded,
+    QueueFull,
     /// The listener did not admit this process within 1 s, or half of
     /// [`Options::connect_timeout`](crate::Options::connect_timeout) if that is less: other processes have its places,
     /// or it does not poll its rendezvous.
-    NotLetIn,
+    NotAdmitted,
     /// The listener turned this process away.
-    TurnedAway,
+    Rejected,
     /// The system has no memory or descriptor left, or lacks a feature.
     System,
 }
@@ -99,16 +99,16 @@ impl fmt::Display for NoSharedMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             NoSharedMemory::Cipher => "the options name a cipher, but shared memory is not encrypted",
-            NoSharedMemory::NotHere => "the address does not belong to this network namespace",
+            NoSharedMemory::NotLocal => "the address does not belong to this network namespace",
             NoSharedMemory::NoListener => "no listener of this user accepts it at the address",
             NoSharedMemory::Directory => {
                 "the directory by which processes meet (zerolane in XDG_RUNTIME_DIR or /run/user/UID, else \
                  /tmp/zerolane-UID) is not there, or not this user's alone"
             }
             NoSharedMemory::Paths => "the options ask for several paths, but shared memory has one",
-            NoSharedMemory::Crowded => "too many processes wait at the listener",
-            NoSharedMemory::NotLetIn => "the listener did not admit this process in time",
-            NoSharedMemory::TurnedAway => "the listener turned this process away",
+            NoSharedMemory::QueueFull => "too many processes wait at the listener",
+            NoSharedMemory::NotAdmitted => "the listener did not admit this process in time",
+            NoSharedMemory::Rejected => "the listener turned this process away",
             NoSharedMemory::OtherUser => "the listener at the address belongs to another user",
             NoSharedMemory::System => "the system has no memory or descriptor left for it",
         })
@@ -317,7 +317,7 @@ pub(super) fn connect(
         return connect_one(&directory, &named.socket())?.ok_or(NoSharedMemory::NoListener);
     }
     if !is_own(address.ip()) {
-        return Err(NoSharedMemory::NotHere);
+        return Err(NoSharedMemory::NotLocal);
     }
     let directory = directory().map_err(|_| NoSharedMemory::Directory)?;
     connect_in(&directory, address)
@@ -354,7 +354,7 @@ fn connect_one(
             Ok(Some((socket, peer.ok_or(NoSharedMemory::OtherUser)?)))
         }
         // The call does not wait for room.
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(NoSharedMemory::Crowded),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(NoSharedMemory::QueueFull),
         Err(_) => Ok(None),
     }
 }

@@ -224,7 +224,7 @@ impl ShmLane {
             self.outgoing.referenced.push_back(named);
             turn.account.datagrams_sent += u64::from(burst.segments);
             turn.account.bytes_sent += burst.span.len;
-            turn.account.bytes_given += burst.span.len;
+            turn.account.bytes_sent_zerocopy += burst.span.len;
             return Ok(None);
         }
         for index in done..burst.segments {
@@ -274,8 +274,8 @@ fn reference(burst: &DataBurst, start: *const u8) -> Vec<u8> {
         run[HEADER_LEN + 12..].copy_from_slice(&burst.stu.to_ne_bytes());
         run
     };
-    let apart = last > 0 && burst.header(last).flags != burst.header(0).flags;
-    match apart {
+    let differs = last > 0 && burst.header(last).flags != burst.header(0).flags;
+    match differs {
         false => run(burst.header(0), 0, burst.span.len).to_vec(),
         true => {
             let first = run(burst.header(0), 0, before);

@@ -148,9 +148,9 @@ fn cancel__memory_that_comes_back_is_not_read_any_more() {
     let bytes = content(1 << 20);
     let id = post(&mut a, &mut b, &bytes);
     // The grant arrives, and the record is written; b has not read it.
-    while a.account().bytes_given < bytes.len() as u64 {
+    while a.account().bytes_sent_zerocopy < bytes.len() as u64 {
         a.turn().expect("a");
-        if a.account().bytes_given == 0 {
+        if a.account().bytes_sent_zerocopy == 0 {
             b.turn().expect("b");
         }
     }
@@ -162,7 +162,7 @@ fn cancel__memory_that_comes_back_is_not_read_any_more() {
     let completion = b.next_completion().expect("over");
     assert!(completion.result.is_err(), "{completion:?}");
     assert_eq!(completion.value, 0, "nothing of it arrived");
-    assert_eq!(b.account().dropped_void, 1);
+    assert_eq!(b.account().dropped_revoked, 1);
     assert_eq!(b.account().bytes_placed, 0);
     // The connection continues.
     post(&mut a, &mut b, &bytes);
@@ -252,7 +252,7 @@ fn hostile__addresses_that_are_not_mapped() {
         let written = |a: &mut End| lane(a).link.written();
         // The record is the last that a writes.
         let mut before = written(&mut a);
-        while a.account().bytes_given == 0 {
+        while a.account().bytes_sent_zerocopy == 0 {
             b.turn().expect("b");
             before = written(&mut a);
             a.turn().expect("a");
@@ -470,7 +470,7 @@ fn connect__to_a_remote_address_that_can_be_bound_is_not_here() {
         let any = Listener::bind(([0, 0, 0, 0], 0).into(), options()).expect("listening");
         let port = any.local_addr().port();
         let refused = rendezvous::connect((elsewhere, port).into(), None).map(drop);
-        assert_eq!(refused, Err(NoSharedMemory::NotHere));
+        assert_eq!(refused, Err(NoSharedMemory::NotLocal));
         let met = rendezvous::connect((host.ipv4(), port).into(), None).map(drop);
         assert_eq!(met, Ok(()));
     });
@@ -537,9 +537,9 @@ fn reference__to_what_may_not_be_read_any_more_is_lost_and_sent_again_through_th
     let (mut a, mut b) = join(&options());
     let bytes = content(1 << 20);
     post(&mut a, &mut b, &bytes);
-    while a.account().bytes_given == 0 {
+    while a.account().bytes_sent_zerocopy == 0 {
         a.turn().expect("a");
-        if a.account().bytes_given == 0 {
+        if a.account().bytes_sent_zerocopy == 0 {
             b.turn().expect("b");
         }
     }
@@ -562,7 +562,7 @@ fn look__says_what_each_end_may_read() {
         let mut listener = Listener::bind(any, options.clone()).expect("listening");
         let at = listener.local_addr();
         // No process accepts.
-        let silent = look(at, &options).expect("it listens");
+        let silent = probe_shared_memory(at, &options).expect("it listens");
         assert_eq!(silent.reads.or(silent.is_read), None);
         let over = AtomicBool::new(false);
         let found = std::thread::scope(|scope| {
@@ -574,7 +574,7 @@ fn look__says_what_each_end_may_read() {
                 }
             });
             // A listener that does not run for a second gives no answer.
-            let mut tries = (0..20).map(|_| look(at, &options));
+            let mut tries = (0..20).map(|_| probe_shared_memory(at, &options));
             let found = tries.find(|found| !matches!(found, Ok(Reach { reads: None, .. })));
             over.store(true, Ordering::Relaxed);
             found
@@ -592,7 +592,7 @@ fn look__says_what_each_end_may_read() {
         ..options()
     };
     let udp = Listener::bind(([127, 0, 0, 1], 0).into(), udp_alone).expect("listening");
-    let found = look(udp.local_addr(), &options());
+    let found = probe_shared_memory(udp.local_addr(), &options());
     assert_eq!(found, Err(NoSharedMemory::NoListener));
 }
 

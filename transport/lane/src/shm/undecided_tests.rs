@@ -93,7 +93,7 @@ fn undecided__where_nobody_lets_it_in_it_goes_by_udp() {
     let early = content(300_000);
     let mut a = connect(listener.local_addr());
     post_early(&mut a, &early);
-    assert_eq!(gives_up(&mut a), NoSharedMemory::NotLetIn);
+    assert_eq!(gives_up(&mut a), NoSharedMemory::NotAdmitted);
     goes_by_udp(a, &mut listener, &early);
     drop(rendezvous);
 }
@@ -106,7 +106,7 @@ fn undecided__where_it_is_turned_away_it_goes_by_udp() {
     post_early(&mut a, &early);
     a.turn().expect("asking");
     drop(rendezvous.accept().expect("accepting").expect("it waits"));
-    assert_eq!(gives_up(&mut a), NoSharedMemory::TurnedAway);
+    assert_eq!(gives_up(&mut a), NoSharedMemory::Rejected);
     goes_by_udp(a, &mut listener, &early);
 }
 
@@ -116,7 +116,7 @@ fn undecided__what_left_is_one_connection_by_udp() {
     let mut listener = listen(LaneChoice::Best);
     let mut a = connect(listener.local_addr());
     a.turn().expect("asking");
-    assert_eq!(gives_up(&mut a), NoSharedMemory::NotLetIn);
+    assert_eq!(gives_up(&mut a), NoSharedMemory::NotAdmitted);
     let early = content(9000);
     post_early(&mut a, &early);
     goes_by_udp(a, &mut listener, &early);
@@ -160,7 +160,10 @@ fn connect__where_no_more_may_wait_is_by_udp_or_an_error() {
         .collect();
     assert!(waiting.len() <= BACKLOG as usize + 1, "more than may");
     let mut a = connect(to);
-    assert_eq!(a.account().no_shared_memory, Some(NoSharedMemory::Crowded));
+    assert_eq!(
+        a.account().no_shared_memory,
+        Some(NoSharedMemory::QueueFull)
+    );
     let insisting = crate::connect(to, &options(LaneChoice::SharedMemory));
     let error = insisting.expect_err("no room").to_string();
     assert!(error.contains("too many processes wait"), "{error}");

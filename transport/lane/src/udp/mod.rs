@@ -305,7 +305,7 @@ pub(crate) fn entropy() -> io::Result<Entropy> {
 /// The result of `draw`, with a key that is not `taken` by another connection.
 ///
 /// # Errors
-/// Those of `draw`; or it returns taken keys again and again.
+/// Those of `draw`; or it keeps returning keys in use.
 pub(crate) fn distinct(
     mut draw: impl FnMut() -> io::Result<Entropy>,
     taken: impl Fn(u32) -> bool,

@@ -634,7 +634,7 @@ fn put_into(a: &mut End, b: &mut End, memory: &ExportedRegion, bytes: &[u8]) {
 
 #[test]
 fn exported__sealed_payload_is_opened_where_it_lands_if_the_cipher_can() {
-    for (security, apart) in [
+    for (security, out_of_place) in [
         (Security::default(), false),
         (Security::authenticated(), true),
     ] {
@@ -651,9 +651,13 @@ fn exported__sealed_payload_is_opened_where_it_lands_if_the_cipher_can() {
         memory.read(0, &mut there);
         assert!(there == bytes, "content");
         let account = b.account();
-        let opened_apart = account.moved(MoveCause::OpenedApart);
-        assert_eq!(opened_apart > 0, apart, "{opened_apart} opened apart");
-        assert_eq!(account.bytes_placed > 0, !apart, "{account:?}");
+        let opened_out_of_place = account.moved(MoveCause::OpenedOutOfPlace);
+        assert_eq!(
+            opened_out_of_place > 0,
+            out_of_place,
+            "{opened_out_of_place} opened out of place"
+        );
+        assert_eq!(account.bytes_placed > 0, !out_of_place, "{account:?}");
     }
 }
 

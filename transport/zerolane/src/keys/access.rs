@@ -32,11 +32,11 @@ impl Access {
         }
     }
 
-    /// [`AllowFile::news`] of the list, if there is one.
-    pub fn news(&self) -> Option<Result<usize, String>> {
+    /// [`AllowFile::take_change`] of the list, if there is one.
+    pub fn take_change(&self) -> Option<Result<usize, String>> {
         match self {
             Access::Anyone => None,
-            Access::Listed(list) => list.news(),
+            Access::Listed(list) => list.take_change(),
         }
     }
 }

@@ -27,7 +27,7 @@ struct Loaded {
     /// Why the content read last is unusable; the list before it stays in force.
     broken: Option<String>,
     /// The list, or its error, was not reported yet.
-    is_news: bool,
+    changed: bool,
 }
 
 impl Loaded {
@@ -39,7 +39,7 @@ impl Loaded {
                     stamp,
                     list: Arc::new(list),
                     broken: None,
-                    is_news: true,
+                    changed: true,
                 };
             }
             Err(error) => {
@@ -47,7 +47,7 @@ impl Loaded {
                     self.stamp = stamp;
                 }
                 let broken = Some(error.to_string());
-                self.is_news |= self.broken != broken;
+                self.changed |= self.broken != broken;
                 self.broken = broken;
             }
         }
@@ -73,7 +73,7 @@ impl AllowFile {
                 stamp,
                 list: Arc::new(list?),
                 broken: None,
-                is_news: false,
+                changed: false,
             }),
             stale: AtomicBool::new(false),
         })
@@ -85,22 +85,22 @@ impl AllowFile {
         let wanted = self.stale.swap(false, Ordering::Relaxed);
         if wanted || stamp(&self.path) != loaded.stamp {
             loaded.take(read(&self.path, self.own));
-            loaded.is_news |= wanted;
+            loaded.changed |= wanted;
         }
         Arc::clone(&loaded.list)
     }
 
     /// What changed since the file was loaded, or since the last call: `None` if nothing did; the number of keys now on
     /// the list; or why the file is unusable, so that the list stays as it was.
-    pub fn news(&self) -> Option<Result<usize, String>> {
+    pub fn take_change(&self) -> Option<Result<usize, String>> {
         let count = self.list().len();
         let mut loaded = self.loaded();
-        let news = std::mem::take(&mut loaded.is_news);
-        news.then(|| loaded.broken.clone().map_or(Ok(count), Err))
+        let changed = std::mem::take(&mut loaded.changed);
+        changed.then(|| loaded.broken.clone().map_or(Ok(count), Err))
     }
 
-    /// Makes the next use of the list read the file again, even if it looks unchanged, and makes [`news`](Self::news)
-    /// report it in any case. Only sets a flag.
+    /// Makes the next use of the list read the file again, even if it looks unchanged, and makes
+    /// [`take_change`](Self::take_change) report it in any case. Only sets a flag.
     pub fn reload(&self) {
         self.stale.store(true, Ordering::Relaxed);
     }

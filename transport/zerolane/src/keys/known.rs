@@ -26,25 +26,25 @@ impl KnownHosts {
         })
     }
 
-    /// The key that `host` (name and port) showed at the first meeting.
+    /// The key that `host` (name and port) presented at the first connection.
     pub fn key_of(&self, host: &str) -> Option<PublicKey> {
         let known = self.hosts.iter().find(|(name, _)| name == host);
         known.map(|&(_, key)| key)
     }
 
-    /// What to trust when connecting to `host`: the key that it showed before, or, at a first meeting, any key, which
-    /// is then remembered at once. A server that shows `own`, the key of this end, belongs to the same user and is not
-    /// remembered.
+    /// What to trust when connecting to `host`: the key that it presented before, or, at a first connection, any key,
+    /// which is then remembered at once. A server that presents `own`, the key of this end, belongs to the same user
+    /// and is not remembered.
     pub fn trust(&self, host: &str, own: Option<PublicKey>) -> HostTrust {
         HostTrust {
             known: self.key_of(host),
             own,
             remember: Some((self.clone(), host.to_owned())),
-            meeting: Mutex::new(None),
+            key_check: Mutex::new(None),
         }
     }
 
-    /// Remembers the key of a host after the first meeting.
+    /// Remembers the key of a host after the first connection.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -68,7 +68,7 @@ impl KnownHosts {
     }
 
     /// Forgets a server. `host` is name and port as in [`hosts`](Self::hosts), or a name alone for all of its ports.
-    /// Returns the entries removed; the next meeting is a first one again.
+    /// Returns the entries removed; the next connection is a first one again.
     ///
     /// # Errors
     /// The file is broken, or cannot be written.
@@ -110,36 +110,36 @@ fn parse(text: &str) -> Result<Vec<(String, PublicKey)>, Error> {
         .collect()
 }
 
-/// The outcome of connecting to a host.
+/// The result of checking the key that a host presented against the key known for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meeting {
+pub enum HostKeyCheck {
     /// The host was unknown.
     First {
-        /// The key it showed.
+        /// The key that it presented.
         key: PublicKey,
-        /// Whether the key was remembered. If not, the next meeting is a first one again.
-        kept: bool,
+        /// Whether the key was saved. If not, the host is unknown again at the next connection.
+        saved: bool,
     },
-    /// The host was unknown, and showed this end's own key.
+    /// The host was unknown, and presented this end's own key.
     Own,
-    /// The host showed the same key as before.
-    Again(PublicKey),
-    /// The host showed another key. It may be an attacker.
+    /// The host presented the same key as before.
+    Known(PublicKey),
+    /// The host presented another key. It may be an attacker.
     Changed {
-        /// The key it showed before.
+        /// The key that it presented before.
         known: PublicKey,
-        /// The key it showed now.
-        shown: PublicKey,
+        /// The key that it presented now.
+        presented: PublicKey,
     },
 }
 
-/// A program's trust in one host, over all of its connections: it holds the host to the first key it showed.
+/// A program's trust in one host, over all of its connections: the host must keep the first key that it presented.
 #[derive(Debug)]
 pub struct HostTrust {
     known: Option<PublicKey>,
     own: Option<PublicKey>,
     remember: Option<(KnownHosts, String)>,
-    meeting: Mutex<Option<Meeting>>,
+    key_check: Mutex<Option<HostKeyCheck>>,
 }
 
 impl HostTrust {
@@ -149,79 +149,81 @@ impl HostTrust {
             known: Some(key),
             own: None,
             remember: None,
-            meeting: Mutex::new(None),
+            key_check: Mutex::new(None),
         }
     }
 
-    /// Trusts the host whatever its key is, and does not remember it.
+    /// Trusts any key of the host, and does not remember it.
     pub fn anyone() -> HostTrust {
         HostTrust {
             known: None,
             own: None,
             remember: None,
-            meeting: Mutex::new(None),
+            key_check: Mutex::new(None),
         }
     }
 
-    /// The outcome; `None` if the host proved no key.
-    pub fn meeting(&self) -> Option<Meeting> {
+    /// The result of the last check; `None` if the host proved no key.
+    pub fn key_check(&self) -> Option<HostKeyCheck> {
         *self.lock()
     }
 
     /// No holder of the lock leaves the state half changed or waits for a file.
-    fn lock(&self) -> MutexGuard<'_, Option<Meeting>> {
-        self.meeting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Option<HostKeyCheck>> {
+        self.key_check
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl HostTrust {
-    /// The key that the host showed at a meeting.
-    fn met(&self, meeting: Option<Meeting>) -> Option<PublicKey> {
-        match meeting? {
-            Meeting::First { key, .. } | Meeting::Again(key) => Some(key),
-            Meeting::Changed { known, .. } => Some(known),
-            Meeting::Own => self.own,
+    /// The key of the host that follows from an earlier check.
+    fn known_key(&self, key_check: Option<HostKeyCheck>) -> Option<PublicKey> {
+        match key_check? {
+            HostKeyCheck::First { key, .. } | HostKeyCheck::Known(key) => Some(key),
+            HostKeyCheck::Changed { known, .. } => Some(known),
+            HostKeyCheck::Own => self.own,
         }
     }
 
-    /// The outcome of the host showing key `shown` now.
-    fn meet(&self, shown: PublicKey, before: Option<Meeting>) -> Meeting {
-        match self.known.or_else(|| self.met(before)) {
-            None if self.own == Some(shown) => Meeting::Own,
-            None => Meeting::First {
-                key: shown,
-                kept: false,
+    /// Checks the key `presented` now, after the check `before`.
+    fn check(&self, presented: PublicKey, before: Option<HostKeyCheck>) -> HostKeyCheck {
+        match self.known.or_else(|| self.known_key(before)) {
+            None if self.own == Some(presented) => HostKeyCheck::Own,
+            None => HostKeyCheck::First {
+                key: presented,
+                saved: false,
             },
-            // A first meeting stays first until it was reported.
-            Some(known) if known == shown => match before {
-                Some(first @ (Meeting::First { .. } | Meeting::Own)) => first,
-                _ => Meeting::Again(shown),
+            // A first connection stays first until it was reported.
+            Some(known) if known == presented => match before {
+                Some(first @ (HostKeyCheck::First { .. } | HostKeyCheck::Own)) => first,
+                _ => HostKeyCheck::Known(presented),
             },
-            Some(known) => Meeting::Changed { known, shown },
+            Some(known) => HostKeyCheck::Changed { known, presented },
         }
     }
 
-    /// Remembers the key of a first meeting. It may take long: another process locks the file, or the disk is slow.
+    /// Saves the key of a first connection. It may take long: another process locks the file, or the disk is slow.
     fn keep(&self, key: PublicKey) {
         let remembered = |(hosts, host): &(KnownHosts, String)| hosts.remember(host, key).is_ok();
         if self.remember.as_ref().is_some_and(remembered)
-            && let Some(Meeting::First { kept, .. }) = &mut *self.lock()
+            && let Some(HostKeyCheck::First { saved, .. }) = &mut *self.lock()
         {
-            *kept = true;
+            *saved = true;
         }
     }
 }
 
 impl Trust for HostTrust {
     fn trusts(&self, peer: &PublicKey) -> bool {
-        let mut meeting = self.lock();
-        let is_news = meeting.is_none();
-        let now = self.meet(*peer, *meeting);
-        *meeting = Some(now);
-        drop(meeting);
-        if is_news && matches!(now, Meeting::First { .. }) {
+        let mut key_check = self.lock();
+        let is_first = key_check.is_none();
+        let now = self.check(*peer, *key_check);
+        *key_check = Some(now);
+        drop(key_check);
+        if is_first && matches!(now, HostKeyCheck::First { .. }) {
             self.keep(*peer);
         }
-        !matches!(now, Meeting::Changed { .. })
+        !matches!(now, HostKeyCheck::Changed { .. })
     }
 }

@@ -19,7 +19,7 @@ mod known;
 pub use access::Access;
 pub use allow::{AllowList, AllowedKey, Rights};
 pub use allow_file::AllowFile;
-pub use known::{HostTrust, KnownHosts, Meeting};
+pub use known::{HostKeyCheck, HostTrust, KnownHosts};
 
 use std::path::PathBuf;
 

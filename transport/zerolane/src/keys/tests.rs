@@ -80,13 +80,13 @@ fn known_hosts__first_again_and_changed() {
     let path = home.path().join("known_hosts");
     let known = KnownHosts::load(&path).unwrap();
     let trust = known.trust("a:1", None);
-    assert_eq!(trust.meeting(), None);
+    assert_eq!(trust.key_check(), None);
     assert!(trust.trusts(&key(1)));
-    let first = Meeting::First {
+    let first = HostKeyCheck::First {
         key: key(1),
-        kept: true,
+        saved: true,
     };
-    assert_eq!(trust.meeting(), Some(first));
+    assert_eq!(trust.key_check(), Some(first));
     known.remember("[::1]:2", key(2)).unwrap();
 
     let known = KnownHosts::load(&path).unwrap();
@@ -97,11 +97,11 @@ fn known_hosts__first_again_and_changed() {
     assert!(known.trust("a:1", None).trusts(&key(1)));
     let trust = known.trust("a:1", None);
     assert!(!trust.trusts(&key(2)), "another key");
-    let changed = Meeting::Changed {
+    let changed = HostKeyCheck::Changed {
         known: key(1),
-        shown: key(2),
+        presented: key(2),
     };
-    assert_eq!(trust.meeting(), Some(changed));
+    assert_eq!(trust.key_check(), Some(changed));
     known.remember("a:1", key(2)).unwrap();
     let known = KnownHosts::load(&path).unwrap();
     assert_eq!(known.key_of("a:1"), Some(key(1)), "never overwritten");
@@ -109,7 +109,7 @@ fn known_hosts__first_again_and_changed() {
 
 /// A program that reconnects must not take another host for the first one.
 #[test]
-fn host_trust__keeps_the_key_of_the_first_meeting() {
+fn host_trust__keeps_the_key_of_the_first_connection() {
     let home = tempfile::tempdir().unwrap();
     let known = KnownHosts::load(&home.path().join("known_hosts")).unwrap();
     for (trust, first) in [
@@ -118,15 +118,15 @@ fn host_trust__keeps_the_key_of_the_first_meeting() {
         (HostTrust::anyone(), key(1)),
     ] {
         assert!(trust.trusts(&first));
-        let meeting = trust.meeting();
+        let key_check = trust.key_check();
         assert!(trust.trusts(&first));
-        assert_eq!(trust.meeting(), meeting);
+        assert_eq!(trust.key_check(), key_check);
         assert!(!trust.trusts(&key(2)));
-        let changed = Meeting::Changed {
+        let changed = HostKeyCheck::Changed {
             known: first,
-            shown: key(2),
+            presented: key(2),
         };
-        assert_eq!(trust.meeting(), Some(changed));
+        assert_eq!(trust.key_check(), Some(changed));
         assert!(trust.trusts(&first));
     }
 }
@@ -142,7 +142,7 @@ fn host_trust__answers_others_while_it_waits_for_the_file() {
     // Locks the directory, as another process that changes the file does.
     let lock = std::fs::File::open(home.path()).unwrap();
     flock(&lock, FlockOperation::LockExclusive).unwrap();
-    let meeting = |kept| Some(Meeting::First { key: key(1), kept });
+    let first_contact = |saved| Some(HostKeyCheck::First { key: key(1), saved });
     let first = {
         let trust = Arc::clone(&trust);
         std::thread::spawn(move || trust.trusts(&key(1)))
@@ -150,16 +150,16 @@ fn host_trust__answers_others_while_it_waits_for_the_file() {
     let (tell, told) = channel();
     let second = Arc::clone(&trust);
     std::thread::spawn(move || {
-        while second.meeting().is_none() {
+        while second.key_check().is_none() {
             std::thread::sleep(Duration::from_millis(1));
         }
-        let _ = tell.send((second.meeting(), second.trusts(&key(1))));
+        let _ = tell.send((second.key_check(), second.trusts(&key(1))));
     });
     let heard = told.recv_timeout(Duration::from_secs(60));
-    assert_eq!(heard, Ok((meeting(false), true)));
+    assert_eq!(heard, Ok((first_contact(false), true)));
     drop(lock);
     assert!(first.join().unwrap());
-    assert_eq!(trust.meeting(), meeting(true));
+    assert_eq!(trust.key_check(), first_contact(true));
 }
 
 #[test]
@@ -269,19 +269,19 @@ fn allow_file__is_read_again_and_a_broken_one_changes_nothing() {
     assert!(file.trusts(&key(9)) && !file.trusts(&key(1)));
     std::fs::write(&path, format!("{} read\n", key(1))).unwrap();
     assert!(file.trusts(&key(1)));
-    assert_eq!(file.news(), Some(Ok(2)));
-    assert_eq!(file.news(), None, "told once");
+    assert_eq!(file.take_change(), Some(Ok(2)));
+    assert_eq!(file.take_change(), None, "told once");
     std::fs::write(
         &path,
         "nonsense that is longer than the line before, surely\n".repeat(2),
     )
     .unwrap();
     assert!(file.trusts(&key(1)), "the last good one is in force");
-    assert!(matches!(file.news(), Some(Err(why)) if why.starts_with("line 1: ")));
-    assert_eq!(file.news(), None, "told once");
+    assert!(matches!(file.take_change(), Some(Err(why)) if why.starts_with("line 1: ")));
+    assert_eq!(file.take_change(), None, "told once");
     std::fs::remove_file(&path).unwrap();
     assert!(!file.trusts(&key(1)) && file.trusts(&key(9)));
-    assert_eq!(file.news(), Some(Ok(1)));
+    assert_eq!(file.take_change(), Some(Ok(1)));
 }
 
 /// Bytes that this thread has read so far, if the kernel counts them.
@@ -308,11 +308,11 @@ fn allow_file__a_broken_one_is_not_read_again_for_each_peer() {
         Some(read) => assert!(read < BYTES as u64, "{read} bytes were read"),
         None => println!("skipped: the kernel does not count what threads read"),
     }
-    assert!(matches!(file.news(), Some(Err(_))));
+    assert!(matches!(file.take_change(), Some(Err(_))));
     // The file is read again when it changes.
     std::fs::write(&path, format!("{} read\n", key(1))).unwrap();
     assert!(file.trusts(&key(1)));
-    assert_eq!(file.news(), Some(Ok(2)));
+    assert_eq!(file.take_change(), Some(Ok(2)));
 }
 
 #[test]
@@ -558,15 +558,15 @@ fn allow_file__reload_is_told_of_whether_it_changed_or_not() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("allowed_keys");
     let file = AllowFile::load(&path, Some(key(9))).unwrap();
-    assert_eq!(file.news(), None);
+    assert_eq!(file.take_change(), None);
     for _ in 0..2 {
         file.reload();
-        assert_eq!(file.news(), Some(Ok(1)));
-        assert_eq!(file.news(), None, "told once");
+        assert_eq!(file.take_change(), Some(Ok(1)));
+        assert_eq!(file.take_change(), None, "told once");
     }
     std::fs::write(&path, "nonsense\n").unwrap();
     for _ in 0..2 {
         file.reload();
-        assert!(matches!(file.news(), Some(Err(_))));
+        assert!(matches!(file.take_change(), Some(Err(_))));
     }
 }

@@ -18,7 +18,7 @@ fn controlled(control: Control) -> Options {
 /// Datagrams that `end` received: ECN-capable ones, and marked ones.
 fn seen(end: &Connection) -> (u64, u64) {
     let counters = end.account().protocol;
-    (counters.capable, counters.marked)
+    (counters.ecn_capable, counters.ecn_marked)
 }
 
 fn exchange(pair: &mut Pair) {

@@ -90,7 +90,7 @@ fn stream_amid(pair: &mut Pair, mover: Side, happen: impl Fn(&Net) + Sync) {
         stream_while(pair, to, PIECE, &happen);
         assert_ne!(follower(pair, mover).peer_addr(), before, "it moved");
     }
-    assert!(follower(pair, mover).account().protocol.moves >= 2);
+    assert!(follower(pair, mover).account().protocol.migrations >= 2);
 }
 
 /// The end whose peer moved.
@@ -197,7 +197,7 @@ fn nat__forgets_the_port_of_an_idle_connection() {
             Side::A => both(&mut pair, send, announced),
             Side::B => both(&mut pair, announced, send),
         };
-        assert_eq!(follower(&mut pair, mover).account().protocol.moves, 1);
+        assert_eq!(follower(&mut pair, mover).account().protocol.migrations, 1);
         drop(endpoint);
     }
 }
@@ -216,7 +216,7 @@ fn nat__refuses_the_old_port_of_an_idle_connection() {
             crate::drive::receive_all(end, 91, &[3000]);
         };
         both(&mut pair, idle, send);
-        assert_eq!(pair.b.account().protocol.moves, 1);
+        assert_eq!(pair.b.account().protocol.migrations, 1);
         drop(endpoint);
     }
 }

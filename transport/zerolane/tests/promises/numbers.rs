@@ -346,10 +346,7 @@ const DOCUMENTS: &[Document] = &[
                 "`max_connections_of_origin`) | {1024} | `full",
                 &["MAX_CONNECTIONS_OF_ORIGIN"],
             ),
-            Fact(
-                "client is told | {32} | `turned_away`",
-                &["SERVER_CONNECTIONS"],
-            ),
+            Fact("client is told | {32} | `refused`", &["SERVER_CONNECTIONS"]),
             Fact(
                 "... of one origin | {24} | `full_of_origin`",
                 &["SERVER_CONNECTIONS_OF_ORIGIN"],
@@ -482,7 +479,7 @@ const DOCUMENTS: &[Document] = &[
                 &["2 * receive::SPILL"],
             ),
             Fact(
-                "they are copied | {128} slots, {8 MiB}; {512}, {32 MiB} |",
+                "more are copied | {128} slots, {8 MiB}; {512}, {32 MiB} |",
                 &[
                     "give::MAX_SLOTS",
                     "give::MAX_SLOTS * give::SLOT",
@@ -686,7 +683,7 @@ const DOCUMENTS: &[Document] = &[
             ),
             Fact(
                 "receiver tries up to {16} places, {4} of one address",
-                &["MEETING_PLACES", "MEETING_PLACES_OF_HOST"],
+                &["SENDER_PLACES", "SENDER_PLACES_OF_HOST"],
             ),
             Fact("directories, at most {96 MiB} (", &["LISTING_HELD_BYTES"]),
             Fact("the plan, from {8 MiB} on in", &["PLAN_HELD_BYTES"]),

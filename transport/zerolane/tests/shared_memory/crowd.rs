@@ -161,7 +161,7 @@ fn crowd__of_hundreds_that_take_the_best_is_served() {
         let by_udp = account.lane == LaneKind::Udp;
         let late = matches!(
             why,
-            Some(NoSharedMemory::NotLetIn | NoSharedMemory::TurnedAway)
+            Some(NoSharedMemory::NotAdmitted | NoSharedMemory::Rejected)
         );
         assert!(late || why.is_none() && !by_udp, "{why:?}");
     }
@@ -239,7 +239,9 @@ fn crowd__of_idlers_keeps_nobody_out_for_long() {
             let account = connection.account();
             match account.no_shared_memory {
                 Some(
-                    NoSharedMemory::NotLetIn | NoSharedMemory::Crowded | NoSharedMemory::TurnedAway,
+                    NoSharedMemory::NotAdmitted
+                    | NoSharedMemory::QueueFull
+                    | NoSharedMemory::Rejected,
                 ) => {
                     assert_eq!(account.lane, LaneKind::Udp);
                 }

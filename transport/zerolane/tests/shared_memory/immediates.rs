@@ -161,7 +161,7 @@ fn immediates__revoked_between_bytes_and_immediate_lose_nothing_that_completed()
         let mut endpoint = listen(LaneChoice::SharedMemory);
         let to = endpoint.local_addr();
         let over = AtomicBool::new(false);
-        let (begun, has_begun) = channel();
+        let (started, has_begun) = channel();
         std::thread::scope(|scope| {
             let serving = {
                 let (memory, over) = (memory.clone(), &over);
@@ -189,7 +189,7 @@ fn immediates__revoked_between_bytes_and_immediate_lose_nothing_that_completed()
             };
             let putting = scope.spawn(move || {
                 let (mut connection, key) = connect(to);
-                let _ = begun.send(());
+                let _ = started.send(());
                 let (mut posted, mut completed, mut ended) = (0, 0, 0);
                 let mut failed = false;
                 let end = Instant::now() + PATIENCE;

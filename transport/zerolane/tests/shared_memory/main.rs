@@ -126,7 +126,7 @@ fn meet(lane: LaneChoice) -> (Connection, Connection, SocketAddr) {
         let a = connecting.join().expect("no panic").expect("connected");
         (a, b, to)
     });
-    let late = |a: &Connection| a.account().no_shared_memory == Some(NoSharedMemory::NotLetIn);
+    let late = |a: &Connection| a.account().no_shared_memory == Some(NoSharedMemory::NotAdmitted);
     tries
         .take(10)
         .find(|(a, _, _)| !late(a))

@@ -184,7 +184,7 @@ fn mapped__revoked_under_puts_has_all_that_completed_and_changes_no_more() {
         let mut endpoint = listen(LaneChoice::SharedMemory);
         let to = endpoint.local_addr();
         let over = AtomicBool::new(false);
-        let (begun, has_begun) = channel();
+        let (started, has_begun) = channel();
         std::thread::scope(|scope| {
             let serving = {
                 let (memory, over) = (memory.clone(), &over);
@@ -199,7 +199,7 @@ fn mapped__revoked_under_puts_has_all_that_completed_and_changes_no_more() {
             };
             let putting = scope.spawn(move || {
                 let (mut connection, key) = connect(to);
-                let _ = begun.send(());
+                let _ = started.send(());
                 for number in 1_u64.. {
                     let bytes = number.to_ne_bytes().repeat(LEN / WORD);
                     if connection.put(&key, 0, &bytes).is_err() {

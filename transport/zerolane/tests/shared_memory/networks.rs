@@ -66,7 +66,7 @@ fn met_by(
 fn networks__of_one_kernel_meet_in_shared_memory_by_a_name() {
     let name = name("met");
     // A listener that is suspended for a second admits no client: such an attempt is repeated.
-    let late = (LaneKind::Udp, Some(NoSharedMemory::NotLetIn));
+    let late = (LaneKind::Udp, Some(NoSharedMemory::NotAdmitted));
     let mut tries = (0..10).map(|_| met_by(Some(name.clone()), Some(name.clone())));
     let met = tries.find(|met| *met != Some(late));
     if let Some(met) = met.expect("a listener that runs") {
@@ -78,8 +78,8 @@ fn networks__of_one_kernel_meet_in_shared_memory_by_a_name() {
 fn networks__with_one_name_too_few_or_another_go_by_udp() {
     let by_udp = |why| (LaneKind::Udp, Some(why));
     let tries = [
-        (None, None, NoSharedMemory::NotHere),
-        (Some(name("one")), None, NoSharedMemory::NotHere),
+        (None, None, NoSharedMemory::NotLocal),
+        (Some(name("one")), None, NoSharedMemory::NotLocal),
         (None, Some(name("one")), NoSharedMemory::NoListener),
         (
             Some(name("one")),

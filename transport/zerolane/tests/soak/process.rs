@@ -157,13 +157,25 @@ pub fn since(then: &Account, now: &Account) -> String {
         after.control_received,
     );
     count("grants", before.grants_sent, after.grants_sent);
-    count("held", before.grants_held, after.grants_held);
+    count(
+        "grants_deferred",
+        before.grants_deferred,
+        after.grants_deferred,
+    );
     count("reports", before.reports_sent, after.reports_sent);
     count("reordered", before.reordered, after.reordered);
-    count("in_vain", before.asked_in_vain, after.asked_in_vain);
+    count(
+        "spurious_requests",
+        before.spurious_requests,
+        after.spurious_requests,
+    );
     count("timeouts", before.timeouts, after.timeouts);
-    count("forgotten", before.forgotten, after.forgotten);
-    count("moves", before.moves, after.moves);
+    count(
+        "records_dropped",
+        before.records_dropped,
+        after.records_dropped,
+    );
+    count("migrations", before.migrations, after.migrations);
     count(
         "socket_drops",
         then.dropped_socket_buffer,

@@ -183,7 +183,7 @@ fn drop__while_another_thread_asks_ends_each_request_once() {
     let client = worker.connect(address, &Options::default());
     let client = client.wait().expect("connected");
     let peer = accepting.join().expect("no panic");
-    let (begun, begins) = std::sync::mpsc::channel();
+    let (started, begins) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         let handle = (*worker).clone();
         let (key, memory) = (peer.key, &memory);
@@ -191,7 +191,7 @@ fn drop__while_another_thread_asks_ends_each_request_once() {
             let mut asked = Vec::new();
             for _ in 0..50 {
                 asked.extend(ask(&handle, &client, &key, to, memory));
-                let _ = begun.send(());
+                let _ = started.send(());
             }
             for (name, over) in asked {
                 assert!(!over(), "{name}: done without a peer");

@@ -598,10 +598,10 @@ fn progress__begins_a_bounded_number_of_requests() {
     while done < ASKED {
         let more = worker.progress().expect("allowed");
         let left = asked[done..].iter_mut();
-        let begun = left.map_while(|it| it.wait_for(Duration::ZERO));
-        let begun = begun.count();
-        assert!((1..=256).contains(&begun), "{begun} in one call");
-        done += begun;
+        let started = left.map_while(|it| it.wait_for(Duration::ZERO));
+        let started = started.count();
+        assert!((1..=256).contains(&started), "{started} in one call");
+        done += started;
         if done < ASKED {
             assert!(more && worker.next_timeout() == Some(Duration::ZERO));
             assert!(!worker.arm().expect("allowed"), "it must not sleep");
@@ -711,11 +711,11 @@ fn request_and_answer__cost_an_end_one_receive_and_one_send() {
             .post_message(b"request", None, work)
             .expect("posted");
     };
-    let (mut begun, mut answers) = (0, HashMap::<ConnectionId, u64>::new());
+    let (mut started, mut answers) = (0, HashMap::<ConnectionId, u64>::new());
     let mut before = None;
     let end = Instant::now() + PATIENCE;
     // One thread for both ends: each reads what the other has sent.
-    while answers.values().any(|&it| it < ROUNDS) || begun < CONNECTIONS {
+    while answers.values().any(|&it| it < ROUNDS) || started < CONNECTIONS {
         server.progress().expect("the system allows it");
         while let Some(event) = server.next_event() {
             match event {
@@ -737,7 +737,7 @@ fn request_and_answer__cost_an_end_one_receive_and_one_send() {
         while let Some(event) = client.next_event() {
             match event {
                 Event::Connected { connection } => {
-                    begun += 1;
+                    started += 1;
                     answers.insert(connection, 0);
                     ask(&mut client, connection);
                 }
@@ -752,7 +752,8 @@ fn request_and_answer__cost_an_end_one_receive_and_one_send() {
             }
         }
         // Connecting is over by then: handshakes, path probes.
-        if before.is_none() && answers.values().all(|&it| it > ROUNDS / 2) && begun == CONNECTIONS {
+        if before.is_none() && answers.values().all(|&it| it > ROUNDS / 2) && started == CONNECTIONS
+        {
             let answered: u64 = answers.values().sum();
             let ends = [&mut server, &mut client];
             before = Some((answered, ends.map(|it| (carried(it), timeouts(it)))));

@@ -78,7 +78,7 @@ impl Pipe for Connection {
             filled = (filled + got) % ring.len();
         }
         let seconds = started.elapsed().as_secs_f64();
-        ensure!(index == job.rounds(), "more came than was sent");
+        ensure!(index == job.rounds(), "received more than was sent");
         Stream::send(self, &[DONE])?;
         check_ring(&ring, job, content)?;
         Ok(Measured::stream(job.bytes(), seconds))

@@ -139,7 +139,7 @@ impl Stream for Connection {
         let got = insist(self.wait, || self.recv(space))?;
         ensure!(
             got > 0,
-            GaveUp("the peer closed the connection in the middle")
+            GaveUp("the peer closed the connection before the end")
         );
         Ok(got)
     }

@@ -52,7 +52,7 @@ pub(super) fn flow<S: Stream>(
 
 /// Sends until the receiver ends the connection.
 fn send_for<S: Stream>(mut stream: S, source: &mut impl Content, flows: &Flows) -> Result<()> {
-    await_word(&mut stream, GO).context("the receiver does not start")?;
+    await_word(&mut stream, GO).context("the receiver did not start")?;
     let most = stream.send_bytes();
     let began = Instant::now();
     let deadline = began + flows.time() + FLOW_GRACE;

@@ -35,7 +35,7 @@ pub(super) trait Stream: Send + Sized {
 
     /// The same, but 0 if nothing comes within `time`; for those that carry flows.
     fn receive_within(&mut self, _space: &mut [u8], _time: Duration) -> Result<usize> {
-        bail!("this carries no flows")
+        bail!("this contender cannot run flows")
     }
 
     /// System calls for data until now.
@@ -300,7 +300,7 @@ impl Content for Chunks {
         self.syscalls += 1;
         let got = self.file.read(&mut self.chunk);
         let (got, left) = (got.context("reading the file")?, self.left);
-        ensure!(got > 0, "the file is {left} bytes shorter than it was");
+        ensure!(got > 0, "the file was truncated by {left} bytes");
         self.left = left.saturating_sub(got as u64);
         Ok(Some(&self.chunk[..got]))
     }

@@ -43,7 +43,7 @@ impl Contender for Lent {
         match &job.work {
             Work::Laps(_) => Ok(()),
             Work::SourceSink(it) if it.source == lends => Ok(()),
-            _ => Err("it sends one buffer, whose content does not change".into()),
+            _ => Err("it sends only one buffer with constant content".into()),
         }
     }
 
@@ -67,7 +67,7 @@ impl Contender for Lent {
                 let open = || Ok(Sendfile::of(connect()?, file, bytes));
                 Ok(vec![stream::send_from_source(part, it, buffer, open)?.0])
             }
-            _ => bail!("only laps of a buffer"),
+            _ => bail!("it sends only one buffer repeatedly"),
         }
     }
 }
@@ -182,7 +182,7 @@ impl Stream for Sendfile {
             let sent = insist(Wait::Event, || {
                 Ok(sendfile64(socket, &self.file, Some(&mut from), left)?)
             })?;
-            ensure!(sent > 0, "the file is shorter than it was");
+            ensure!(sent > 0, "the file was truncated");
         }
         self.at = end % self.bytes;
         Ok(())

@@ -49,7 +49,7 @@ impl Contender for Tcp {
     fn able(&self, job: &Job) -> Result<(), String> {
         match &job.work {
             Work::SourceSink(it) if matches!(it.source, Source::Sendfile | Source::Splice) => {
-                Err("this is send and recv".into())
+                Err("it uses send and recv".into())
             }
             _ => self.congestion.map_or(Ok(()), congestion::able),
         }

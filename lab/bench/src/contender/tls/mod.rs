@@ -25,7 +25,7 @@ impl Contender for Tls {
     fn able(&self, job: &Job) -> Result<(), String> {
         match job.work {
             Work::Laps(_) | Work::File(_) => Ok(()),
-            _ => Err("TLS carries a buffer or a file, one way".into()),
+            _ => Err("TLS carries only a buffer or a file, in one direction".into()),
         }
     }
 

@@ -59,7 +59,7 @@ impl Receiver {
                 while let Some(record) = traffic.next_record() {
                     let record = record?;
                     let to = place.get_mut(brought..brought + record.payload.len());
-                    to.context("the sender sent more than was asked for")?
+                    to.context("the sender sent more than requested")?
                         .copy_from_slice(record.payload);
                     brought += record.payload.len();
                     discard += record.discard;
@@ -78,7 +78,7 @@ impl Receiver {
             ConnectionState::BlockedHandshake => needs_input = true,
             // The handshake is over: there is only payload to wait for, if any is wanted.
             ConnectionState::WriteTraffic(_) => needs_input = !place.is_empty(),
-            other => bail!("TLS ended in the middle: {other:?}"),
+            other => bail!("TLS ended early: {other:?}"),
         }
         self.start += discard;
         if needs_input {
@@ -95,7 +95,7 @@ impl Receiver {
         }
         ensure!(
             self.end < self.space.len(),
-            "a record that is longer than TLS allows"
+            "a record longer than TLS allows"
         );
         self.end += self.tcp.receive(&mut self.space[self.end..])?;
         Ok(())
@@ -115,7 +115,7 @@ impl Stream for Receiver {
     fn send(&mut self, bytes: &[u8]) -> Result<()> {
         let UnbufferedStatus { state, .. } = self.tls.process_tls_records(&mut []);
         let ConnectionState::WriteTraffic(mut traffic) = state? else {
-            bail!("TLS does not let the receiver speak")
+            bail!("TLS does not let the receiver send")
         };
         let mut sealed = [0; 256];
         let len = traffic.encrypt(bytes, &mut sealed)?;

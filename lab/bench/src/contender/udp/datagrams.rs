@@ -25,9 +25,9 @@ use crate::measured::Measured;
 pub(super) fn able(job: &SourceSink) -> Result<(), String> {
     match (job.source, job.sink) {
         (Source::Sendfile | Source::Splice, _) => {
-            Err("what the kernel is given has no room for a datagram's number".into())
+            Err("sendfile and splice leave no room for a datagram's number".into())
         }
-        (_, Sink::File | Sink::Copy) => Err("what is lost would be a hole in it".into()),
+        (_, Sink::File | Sink::Copy) => Err("lost datagrams would leave holes in it".into()),
         _ => Ok(()),
     }
 }
@@ -192,7 +192,10 @@ impl Incoming {
             self.stage.take(payload, base, lap)?;
             self.bytes += payload.len() as u64;
         }
-        ensure!(self.bytes <= self.laps.bytes(), "more came than was sent");
+        ensure!(
+            self.bytes <= self.laps.bytes(),
+            "received more than was sent"
+        );
         Ok(())
     }
 }

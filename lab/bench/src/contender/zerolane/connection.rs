@@ -47,7 +47,7 @@ fn await_paths(connection: &mut Connection, wanted: usize) -> Result<()> {
     while usable(connection) < wanted {
         ensure!(
             Instant::now() < deadline,
-            "{} of {wanted} paths carry: is there a way from each --path's address to its peer's?",
+            "only {} of {wanted} paths work: can each --path's address reach its peer's?",
             usable(connection)
         );
         connection.wait(Some(LOOK))?;
@@ -69,7 +69,7 @@ pub(super) fn ethernet_to(to: SocketAddr, hardware: [u8; 6]) -> Result<SocketAdd
     let socket = UdpSocket::bind(any)?;
     socket
         .connect(to)
-        .with_context(|| format!("no way to {to}"))?;
+        .with_context(|| format!("no route to {to}"))?;
     ethernet(socket.local_addr()?.ip(), Some(hardware), to.port())
 }
 
@@ -91,7 +91,7 @@ fn ethernet(own: IpAddr, hardware: Option<[u8; 6]>, port: u16) -> Result<SocketA
     let interface = interface.with_context(|| format!("no interface has the address {own}"))?;
     let address = EthernetAddress::new(interface.interface_name, hardware, port);
     let mut found = address.to_socket_addrs()?;
-    found.next().context("no address of raw Ethernet")
+    found.next().context("not a raw Ethernet address")
 }
 
 /// Receives the one-byte message `word`.

@@ -62,14 +62,14 @@ impl Content for Pieces {
         drop(region.split_off(len));
         self.syscalls += 1;
         let read = self.file.read_exact_at(region, at);
-        read.context("the file is shorter than it was")
+        read.context("the file was truncated")
     }
 
     fn take(&mut self, turn: u64, bytes: &[u8]) -> Result<()> {
         let (at, len) = self.place(turn);
         ensure!(
             bytes.len() == len,
-            "{} bytes came instead of {len}",
+            "received {} bytes instead of {len}",
             bytes.len()
         );
         self.syscalls += 1;

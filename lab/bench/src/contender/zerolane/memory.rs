@@ -107,7 +107,7 @@ impl<S: Stage> Turns<Pieces<S>> {
         let Pieces { count, taken, .. } = self.content;
         ensure!(
             taken > 0 && taken.is_multiple_of(count),
-            "the sender stopped in the middle of a lap"
+            "the sender stopped within a lap"
         );
         let buffer = self.join()?;
         let checked = pattern.check_all(&buffer, taken / count - 1);

@@ -55,7 +55,7 @@ impl Contender for Zerolane {
     fn able(&self, job: &Job) -> Result<(), String> {
         match &job.work {
             Work::SourceSink(it) if matches!(it.source, Source::Sendfile | Source::Splice) => {
-                Err("Zerolane sends memory, which may be a mapped file's".into())
+                Err("Zerolane sends only memory, mapped files included".into())
             }
             _ => Ok(()),
         }

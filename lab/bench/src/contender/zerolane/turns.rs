@@ -118,7 +118,7 @@ impl<C: Content> Turns<C> {
     /// Takes back the region of a Transfer that is over, and what came of it.
     pub(crate) fn take_back(&mut self, completion: Completion) -> Result<()> {
         let turn = self.posted.remove(&completion.id);
-        let turn = turn.context("a Transfer of nobody")?;
+        let turn = turn.context("a completion without a Transfer")?;
         let result = completion.result;
         let region = completion.into_region();
         let taken = match (self.direction, result) {

@@ -24,7 +24,7 @@ use crate::report::operations::{Setup, Skipped};
 /// Arguments of `zerolane bench latency`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Sizes of the messages, separated by commas; where the time goes is shown at 64 B and 16 KiB
+    /// Sizes of the messages, separated by commas; 64 B and 16 KiB also show where the time goes
     #[arg(
         long,
         short,
@@ -33,10 +33,10 @@ pub(crate) struct Args {
         value_name = "SIZES"
     )]
     size: Vec<ByteSize>,
-    /// Messages of a run, each way [default: as fits the size]
+    /// Messages of a run, each way [default: depends on the size]
     #[arg(long, short = 'n', value_parser = clap::value_parser!(u64).range(1..=1 << 31))]
     iters: Option<u64>,
-    /// A few short runs, to see what the output looks like
+    /// A few short runs, to see the output
     #[arg(long, conflicts_with_all = ["iters", "reps"])]
     quick: bool,
     /// Measure only these
@@ -54,7 +54,7 @@ pub(crate) struct Args {
 const CONTENDERS: [Name; 4] = [Name::Udp, Name::Tcp, Name::Zerolane, Name::ZerolanePlain];
 const WAITS: [Wait; 2] = [Wait::Poll, Wait::Event];
 
-/// How long things are.
+/// The lengths of runs.
 struct Lengths {
     reps: u32,
     /// Bytes of a run each way, and most messages of one whose ends poll, and of one whose ends sleep.
@@ -107,7 +107,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let size = size(asked)?;
         ensure!(
             size > 0,
-            anyhow::anyhow!("a message of 0 bytes cannot be told from none").context(Exit::Usage)
+            anyhow::anyhow!("a message has at least 1 byte").context(Exit::Usage)
         );
         let one = operations(args, &lengths, size, Wait::Poll, Operation::Message, 0);
         one.check().context(Exit::Usage)?;
@@ -148,7 +148,7 @@ fn job(operations: Operations) -> Job {
     }
 }
 
-/// Who sends what: the sockets know messages alone.
+/// The operation of each contender: sockets support only messages.
 fn sides(args: &Args) -> Vec<(Name, Operation)> {
     let chosen = |name: &Name| args.only.is_empty() || args.only.contains(name);
     let of = |name| match name {

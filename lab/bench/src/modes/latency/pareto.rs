@@ -14,7 +14,7 @@ use crate::report::pareto::Profile;
 /// The paper's, bytes.
 const SIZES: [usize; 2] = [64, 16 << 10];
 
-/// Why it cannot be shown where the time goes, without trying.
+/// Why the time cannot be attributed, if that is known in advance.
 fn why_not(args: &Args, rows: &[Row]) -> Option<&'static str> {
     let cores = args.ends.place.cores;
     if args.no_pareto {
@@ -57,7 +57,7 @@ pub(super) fn of(
         let parts = match (sampled, wait) {
             (Err(why), _) => return Ok((all, Some(why))),
             (Ok(sampled), Wait::Event) => {
-                let latency = run.tx.latency.context("no time was measured")?;
+                let latency = run.tx.latency.context("no times were measured")?;
                 let mean = latency.mean.context("no mean")?;
                 sampled.asleep(2 * to_and_fro.iters, mean, us)
             }
@@ -77,7 +77,7 @@ fn is_shown(row: &Row) -> bool {
     row.what.operation == Operation::Message && SIZES.contains(&row.what.size)
 }
 
-/// A round that mostly is waiting.
+/// A round trip that is mostly waiting.
 fn in_vain(usual: Operations, lengths: &Lengths) -> Operations {
     Operations {
         iters: 1,

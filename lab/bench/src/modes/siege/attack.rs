@@ -63,7 +63,7 @@ pub(super) fn route_forged(hosts: &Topology) -> Result<()> {
     Ok(kernel.add_route(FORGED_NETWORK, FORGED_PREFIX_LEN, hosts.a().ipv4())?)
 }
 
-/// Somebody beside the client, on its wire.
+/// An attacker on the client's wire.
 #[derive(Debug)]
 pub(super) struct Attacker {
     forger: Forger,
@@ -100,10 +100,10 @@ impl Attacker {
         let (mut sent, mut refused, mut dice) = (0, 0, Dice(u64::from(rate)));
         let mut real = self.listen(CONNECT)?;
         let mut garbage = self.make_garbage(attack, &real, &mut dice);
-        let (begun, mut heard_at) = (Instant::now(), Instant::now());
+        let (started, mut heard_at) = (Instant::now(), Instant::now());
         // What is due is counted from here: forwards when it is too late for some of it.
-        let mut from = begun;
-        while begun.elapsed() < time {
+        let mut from = started;
+        while started.elapsed() < time {
             if heard_at.elapsed() >= LISTEN_EVERY {
                 heard_at = Instant::now();
                 if attack != Attack::Flood

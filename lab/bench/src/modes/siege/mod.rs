@@ -43,7 +43,7 @@ use crate::report::{self, Report, table};
 /// Arguments of `zerolane bench siege`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Seconds of each calm and each attack
+    /// Seconds of each calm and each attack phase
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
     /// Key exchanges per second that unauthenticated peers begin, each from another address
@@ -52,7 +52,8 @@ pub(crate) struct Args {
     /// Garbage packets per second for the running connection, with and without a header
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     garbage: u32,
-    /// Offloads of the veth between the two namespaces: with `on`, trains pass it whole, and garbage only between them
+    /// Offloads of the veth between the two namespaces: with `on`, trains pass as a whole, and garbage only between
+    /// them
     #[arg(long, default_value = "on")]
     offloads: Offloads,
     /// Print one JSON object instead of a table
@@ -60,12 +61,12 @@ pub(crate) struct Args {
     json: bool,
     #[command(flatten)]
     cores: CoreArgs,
-    /// Core of the attacker [default: the client's, for the server's is what is attacked]
+    /// Core of the attacker [default: the client's, because the attack is on the server's]
     #[arg(long)]
     attack_core: Option<usize>,
 }
 
-/// Everything `bench siege` says; `--json` prints it as it is.
+/// The report of `bench siege`; `--json` prints it unchanged.
 #[derive(Debug, Serialize)]
 struct SiegeReport {
     bench: &'static str,
@@ -104,7 +105,7 @@ struct Phase {
     seen: Seen,
 }
 
-/// What follows what; each attack has calm on both sides.
+/// The order of phases: each attack has calm on both sides.
 const ORDER: [(&str, Option<Attack>); 7] = [
     ("calm", None),
     ("flood of Hellos", Some(Attack::Flood)),
@@ -181,7 +182,7 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<SiegeReport> {
     Ok(SiegeReport::of(args.seconds, args.offloads, cores, phases))
 }
 
-/// What an end's thread said.
+/// The result of an end's thread.
 fn joined(end: ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
     end.join().unwrap_or_else(|_| bail!("an end panicked"))
 }
@@ -194,7 +195,7 @@ fn phase(
     attacker: &Attacker,
     shared: &Shared,
 ) -> Result<Phase> {
-    let (begun, before) = (Instant::now(), shared.seen());
+    let (started, before) = (Instant::now(), shared.seen());
     let mut resident_bytes = resident()?;
     let mut look = || -> Result<()> {
         resident_bytes = resident_bytes.max(resident()?);
@@ -203,14 +204,14 @@ fn phase(
     let sent = match attack {
         Some((attack, rate)) => attacker.attack(attack, rate, time, &mut look)?,
         None => {
-            while begun.elapsed() < time {
+            while started.elapsed() < time {
                 thread::sleep(Duration::from_millis(50));
                 look()?;
             }
             0
         }
     };
-    let seconds = begun.elapsed().as_secs_f64();
+    let seconds = started.elapsed().as_secs_f64();
     let seen = shared.seen().since(&before);
     Ok(Phase {
         what,
@@ -264,7 +265,7 @@ impl Report for SiegeReport {
             "Gb/s",
             "attack, packets/s",
             "memory, MiB",
-            "asked for a cookie",
+            "cookies requested",
             "key agreements",
             "forged",
             "replayed",
@@ -296,8 +297,8 @@ impl Report for SiegeReport {
         } = self.cores;
         format!(
             "{rows}\nGoodput under the flood: {:.2} of that in the calm around it; under garbage: {:.2}; under garbage \
-             without headers: {:.2}. Memory grew by {:.1} MiB.\n{} s each, on one encrypted connection, offloads {}, payload verified; client on core {client}, server on \
-             core {server}, attacker on core {attacker}: it takes its time from whom it shares that with.",
+             without headers: {:.2}. Memory grew by {:.1} MiB.\n{} s each, one encrypted connection, offloads {}, payload verified; client on core {client}, server on \
+             core {server}, attacker on core {attacker}, where it slows any end that shares it.",
             self.flood_goodput_fraction,
             self.garbage_goodput_fraction,
             self.parts_goodput_fraction,

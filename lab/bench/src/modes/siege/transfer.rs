@@ -124,7 +124,7 @@ impl Shared {
         let end = Instant::now() + CONNECT;
         while self.seen().bytes == 0 {
             self.check()?;
-            ensure!(Instant::now() < end, "no payload comes");
+            ensure!(Instant::now() < end, "no payload arrives");
             thread::sleep(Duration::from_millis(1));
         }
         Ok(())

@@ -24,7 +24,7 @@ pub(crate) struct Args {
     /// Queue of the bottleneck: packets, bytes, or bdp
     #[arg(long, default_value = "1000", value_name = "LIMIT")]
     queue: Queue,
-    /// Lose acknowledgements too; the thesis lost only data
+    /// Lose acknowledgements too; the thesis lost only data packets
     #[arg(long)]
     both_ways: bool,
     #[command(flatten)]
@@ -36,10 +36,9 @@ pub(crate) struct Args {
 const LOSSES: [f64; 6] = [0.0, 1e-5, 1e-4, 1e-3, 1e-2, 5e-2];
 const QUICK_LOSSES: [f64; 2] = [0.0, 1e-2];
 
-const METHOD: &str = "One flow for a fixed time over an emulated link. Packets are lost or held \
-    back where the data flows, as in the thesis, unless --both-ways. Goodput: payload bytes in \
-    place over the receiver's time from its go. Every word of every piece that arrived whole is \
-    checked.";
+const METHOD: &str = "One flow for a fixed time over an emulated link. Packets are lost or delayed only in the \
+     direction of the data, as in the thesis, unless --both-ways is given. Goodput: payload bytes in place, divided \
+     by the receiver's time from the start signal. Every word of every complete piece is checked.";
 
 /// Measures and prints.
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -83,7 +82,7 @@ fn cells(args: &Args) -> Vec<CellPlan> {
         },
     ));
     cells.push(cell(
-        "5 % held back 1 ms".into(),
+        "5 % delayed by 1 ms".into(),
         LinkConfig {
             reorder: Reorder {
                 probability: 0.05,

@@ -35,7 +35,7 @@ pub(crate) struct Sweep {
     pub(crate) cells: Vec<CellPlan>,
     pub(crate) reps: u32,
     pub(crate) thesis: Thesis,
-    /// What is compared with what, in words.
+    /// The comparison, as text.
     pub(crate) method: &'static str,
 }
 

@@ -57,9 +57,9 @@ impl Report for SweepReport {
         parts.extend(failures(self));
         parts.extend(not_emulated(self));
         parts.push(format!(
-            "{:.0} Mb/s, MTU {}, {} runs of {} s each by turns, seed {}; Zerolane {}; payload verified. % of first: \
-             of its own goodput over the first link. Came twice: of its payload. Jitter: added by this \
-             machine, microseconds.",
+            "{:.0} Mb/s, MTU {}, {} runs of {} s each in turn, seed {}; Zerolane {}; payload verified. % of first: \
+             relative to its own goodput over the first link. Received twice: share of its payload. Jitter: added by \
+             this machine, microseconds.",
             self.rate_bits_per_s as f64 / 1e6,
             self.mtu,
             self.reps,
@@ -78,8 +78,8 @@ fn figures(report: &SweepReport) -> Table {
         "Mb/s: median (min to max)",
         "% of link",
         "% of first",
-        "sent again",
-        "came twice",
+        "retransmitted",
+        "received twice",
         "lost",
         "queue full",
         "jitter: median, 99 %",

@@ -18,7 +18,7 @@ pub(crate) struct Args {
     /// Measure at these round trips only [default: 0,1ms,10ms,50ms,100ms, and 50ms with 0.1 % loss]
     #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = units::duration)]
     at: Vec<Duration>,
-    /// With --at: lose packets where the data flows
+    /// With --at: loss of packets in the direction of the data
     #[arg(long, value_name = "PERCENT", value_parser = units::percent, requires = "at")]
     loss: Option<f64>,
     /// Queue of the bottleneck: packets, bytes, or bdp
@@ -33,10 +33,10 @@ pub(crate) struct Args {
 const MILLIS: [u64; 5] = [0, 1, 10, 50, 100];
 const QUICK_MILLIS: [u64; 2] = [1, 10];
 
-const METHOD: &str = "One flow for a fixed time over an emulated link; half of the round trip each \
-    way; the queue before the bottleneck holds one bandwidth-delay product unless --queue. \
-    Goodput: payload bytes in place over the receiver's time from its go, so the start is in it. \
-    Every word of every piece that arrived whole is checked.";
+const METHOD: &str = "One flow for a fixed time over an emulated link, with half of the round trip each way. The \
+     queue of the bottleneck holds one bandwidth-delay product unless --queue is given. Goodput: payload bytes in \
+     place, divided by the receiver's time from the start signal, slow start included. Every word of every complete \
+     piece is checked.";
 
 /// Measures and prints.
 pub(crate) fn run(args: &Args) -> Result<()> {

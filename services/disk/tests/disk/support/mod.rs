@@ -24,7 +24,7 @@ use zerolane::{Connection, Options, Region, Security};
 use zerolane_block::store::{MemoryStore, Store};
 use zerolane_block::{Disk, Identity as DiskIdentity, Lun};
 use zerolane_disk::initiator::{self, Dial, Done, Queue, Request};
-use zerolane_disk::target::{News, Offences, Server, Settings};
+use zerolane_disk::target::{Offences, Server, ServerEvent, Settings};
 
 pub const BLOCK: u64 = 512;
 
@@ -68,7 +68,7 @@ pub struct Served {
     /// Tells the target's thread to end, or to look into `asked`.
     stop: Arc<AtomicBool>,
     asked: Sender<Asked>,
-    pub news: Arc<Mutex<Vec<News>>>,
+    pub news: Arc<Mutex<Vec<ServerEvent>>>,
     thread: Option<JoinHandle<Offences>>,
 }
 
@@ -92,7 +92,7 @@ impl Served {
         let (asked, asks) = channel::<Asked>();
         let thread = std::thread::spawn(move || {
             let mut tell = |it| {
-                let told: &Mutex<Vec<News>> = &told;
+                let told: &Mutex<Vec<ServerEvent>> = &told;
                 told.lock().unwrap().push(it);
             };
             let stop = || stopping.load(Ordering::Relaxed);
@@ -128,7 +128,7 @@ impl Served {
     }
 
     /// Waits until it has told such news.
-    pub fn until_told(&self, is_such: impl Fn(&[News]) -> bool) {
+    pub fn until_told(&self, is_such: impl Fn(&[ServerEvent]) -> bool) {
         let deadline = Instant::now() + Duration::from_secs(60);
         while !is_such(&self.news.lock().unwrap()) {
             assert!(Instant::now() < deadline, "{:?}", self.news);

@@ -27,7 +27,7 @@ impl Merge<'_> {
                 self.outcome.copy.enter(&new.name, None);
                 self.outcome.remove.enter(&new.name, None);
                 if !same_attributes(new, old, self.options) || !self.same_time(new, old) {
-                    self.tell(new, Action::Settle);
+                    self.tell(new, Action::SetAttributes);
                     self.outcome.copy.touch()?;
                 }
                 self.directory()?;
@@ -137,9 +137,9 @@ impl Merge<'_> {
             return Ok(());
         }
         self.outcome.totals.listed += 1;
-        self.outcome.totals.settled += 1;
-        self.tell(new, Action::Settle);
-        self.outcome.copy.add(&Step::Settle {
+        self.outcome.totals.attributes_set += 1;
+        self.tell(new, Action::SetAttributes);
+        self.outcome.copy.add(&Step::SetAttributes {
             name: new.name.clone(),
             size: new.size,
             meta: new.meta,

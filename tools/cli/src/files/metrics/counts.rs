@@ -26,7 +26,7 @@ fn of<M: Default>(
     family.get_or_create(&[(label, value.into())])
 }
 
-/// The value of a label for a variant, such as `opened-apart`.
+/// The value of a label for a variant, such as `opened-out-of-place`.
 fn words(variant: impl Debug) -> String {
     let mut words = String::new();
     for (at, letter) in format!("{variant:?}").char_indices() {
@@ -83,13 +83,13 @@ metrics! {
     handshakes: Counter = "Key exchanges begun, repetitions included";
     handshakes_completed: Counter = "Key exchanges completed, those of keys that are not let in included";
     handshakes_retried: Counter = "Unauthenticated peers told to return with a cookie";
-    strangers_turned_away: ByLabel = "Datagrams of unauthenticated peers that led to no connection";
+    unauthenticated_refused: ByLabel = "Datagrams of unauthenticated peers that led to no connection";
     payload_sent_bytes: Counter =
         "Payload sent, repairs included. This and what follows is of connections that are over";
     payload_resent_bytes: Counter = "Payload sent again";
     payload_received_bytes: Counter = "Payload received for the first time";
     payload_placed_bytes: Counter = "Payload that came to its place without a copy in user space";
-    payload_given_bytes: Counter = "Payload that the kernel sent without a copy of its own";
+    payload_sent_zerocopy_bytes: Counter = "Payload that the kernel sent without a copy of its own";
     datagrams_sent: Counter = "Datagrams sent";
     datagrams_received: Counter = "Datagrams received";
     socket_calls: Counter = "System calls that sent or received";
@@ -124,7 +124,7 @@ impl Counts {
         of(&self.queue_bytes, "queue", "files").set(queued.files);
     }
 
-    pub(super) fn asked(&self, verb: Verb) {
+    pub(super) fn requested(&self, verb: Verb) {
         of(&self.requests, "verb", verb.word()).inc();
     }
 
@@ -175,7 +175,7 @@ impl Counts {
             ("no-descriptor-or-memory", listener.exhausted),
             ("unread", listener.unread),
         ] {
-            set(&of(&self.strangers_turned_away, "reason", reason), count);
+            set(&of(&self.unauthenticated_refused, "reason", reason), count);
         }
     }
 
@@ -186,7 +186,8 @@ impl Counts {
         self.payload_resent_bytes.inc_by(protocol.bytes_resent);
         self.payload_received_bytes.inc_by(protocol.bytes_received);
         self.payload_placed_bytes.inc_by(account.bytes_placed);
-        self.payload_given_bytes.inc_by(account.bytes_given);
+        self.payload_sent_zerocopy_bytes
+            .inc_by(account.bytes_sent_zerocopy);
         self.datagrams_sent.inc_by(account.datagrams_sent);
         self.datagrams_received.inc_by(account.datagrams_received);
         self.socket_calls.inc_by(
@@ -217,7 +218,7 @@ mod tests {
 
     #[test]
     fn words__of_a_variant() {
-        assert_eq!(words(MoveCause::OpenedApart), "opened-apart");
+        assert_eq!(words(MoveCause::OpenedOutOfPlace), "opened-out-of-place");
         assert_eq!(words(DropReason::Forged), "forged");
     }
     #[test]
@@ -234,7 +235,7 @@ mod tests {
             "# HELP zerolane_refused_total Clients and requests refused.\n\
              # TYPE zerolane_refused_total counter\n\
              zerolane_refused_total{reason=\"path\"} 2\n",
-            "zerolane_strangers_turned_away_total{reason=\"malformed\"} 0\n",
+            "zerolane_unauthenticated_refused_total{reason=\"malformed\"} 0\n",
             "zerolane_payload_sent_bytes_total 0\n",
         ] {
             assert!(text.contains(lines), "{lines} is not in {text}");

@@ -22,7 +22,7 @@ pub(super) struct Metrics(Arc<Mutex<State>>);
 struct State {
     counts: Counts,
     /// The requests of open connections.
-    asked: HashMap<u64, Verb>,
+    requested: HashMap<u64, Verb>,
 }
 
 impl Metrics {
@@ -32,7 +32,7 @@ impl Metrics {
 
     fn text(&self) -> String {
         let state = self.state();
-        state.counts.text(state.asked.len())
+        state.counts.text(state.requested.len())
     }
 
     /// Answers requests at `listener` on a separate thread, until the process ends.
@@ -59,10 +59,10 @@ pub(super) fn listen(address: SocketAddr) -> Result<TcpListener> {
 }
 
 impl ServerObserver for Metrics {
-    fn asked(&self, peer: &Peer, verb: Verb, _: &[Vec<u8>]) {
+    fn requested(&self, peer: &Peer, verb: Verb, _: &[Vec<u8>]) {
         let mut state = self.state();
-        state.asked.insert(peer.connection, verb);
-        state.counts.asked(verb);
+        state.requested.insert(peer.connection, verb);
+        state.counts.requested(verb);
     }
 
     fn unauthenticated(&self, gate: Option<&GateCounters>, listener: &ListenerCounters) {
@@ -74,13 +74,13 @@ impl ServerObserver for Metrics {
         self.state().counts.queued(queued);
     }
 
-    fn not_let_in(&self, clients: &[Peer], more: u64) {
+    fn untrusted(&self, clients: &[Peer], more: u64) {
         self.state()
             .counts
             .refused("not-on-list", clients.len() as u64 + more);
     }
 
-    fn turned_away(&self, _: &Peer, why: &Refusal) {
+    fn refused(&self, _: &Peer, why: &Refusal) {
         self.state().counts.refused(reason(why), 1);
     }
 
@@ -90,7 +90,7 @@ impl ServerObserver for Metrics {
 
     fn advanced(&self, peer: &Peer, bytes: u64) {
         let state = self.state();
-        if let Some(&verb) = state.asked.get(&peer.connection) {
+        if let Some(&verb) = state.requested.get(&peer.connection) {
             state.counts.advanced(verb, bytes);
         }
     }
@@ -105,7 +105,7 @@ impl ServerObserver for Metrics {
 
     fn ended(&self, peer: &Peer, outcome: &Result<Option<Totals>, Error>, account: &Account) {
         let mut state = self.state();
-        let verb = state.asked.remove(&peer.connection);
+        let verb = state.requested.remove(&peer.connection);
         let counts = &state.counts;
         counts.account(account);
         let how = match outcome {
@@ -156,10 +156,10 @@ mod tests {
             name: None,
         };
         for connection in 1..=3 {
-            metrics.asked(&peer(connection), Verb::Read, &[]);
+            metrics.requested(&peer(connection), Verb::Read, &[]);
         }
-        assert_eq!(metrics.state().asked.len(), 3);
+        assert_eq!(metrics.state().requested.len(), 3);
         metrics.ended(&peer(2), &Ok(None), &Account::default());
-        assert_eq!(metrics.state().asked.len(), 2);
+        assert_eq!(metrics.state().requested.len(), 2);
     }
 }

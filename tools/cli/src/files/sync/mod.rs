@@ -13,7 +13,7 @@ use clap::ArgGroup;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use zerolane_files::limits::LINK_DIRECTORIES;
 use zerolane_files::{
-    Kept, Location, LocationError, Stop, SyncOptions, SyncPaths, SyncTotals, escape,
+    Location, LocationError, NotDeleted, Stop, SyncOptions, SyncPaths, SyncTotals, escape,
 };
 
 use super::between::{Between, Verb};
@@ -192,12 +192,12 @@ fn run_in(
         true => error.context(LEFT),
         false => error,
     })?;
-    let taken_up = shown.progress.times_taken_up();
+    let reconnected = shown.progress.times_reconnected();
     if args.copying.json {
-        let summary = Summary::of(&totals, &options, started, taken_up);
+        let summary = Summary::of(&totals, &options, started, reconnected);
         console::say(serde_json::to_string(&summary)?)?;
     } else if !args.copying.quiet {
-        console::note(in_words(&totals, &options, started, taken_up));
+        console::note(in_words(&totals, &options, started, reconnected));
     }
     check_totals(&totals, shown.progress.saw_corruption())?;
     Ok(Exit::Success)
@@ -272,8 +272,8 @@ fn trimmed(mut path: Vec<u8>) -> Vec<u8> {
 }
 
 fn check_totals(totals: &SyncTotals, corrupt: bool) -> Result<()> {
-    let advice = match totals.kept {
-        Some(Kept::EmptySource) => {
+    let advice = match totals.not_deleted {
+        Some(NotDeleted::EmptySource) => {
             "; nothing was deleted: the source is empty (--allow-empty-source if that is right)"
         }
         Some(_) => "; nothing was deleted",
@@ -292,9 +292,9 @@ fn check_totals(totals: &SyncTotals, corrupt: bool) -> Result<()> {
             totals.over_limit
         )
         .context(Exit::DeleteLimit)),
-        0 if totals.kept.is_none() => Ok(()),
+        0 if totals.not_deleted.is_none() => Ok(()),
         0 => Err(anyhow!("{}", advice.trim_start_matches("; ")).context(Exit::Failure)),
-        _ if sent + totals.unchanged + totals.settled + totals.deleted == 0 => {
+        _ if sent + totals.unchanged + totals.attributes_set + totals.deleted == 0 => {
             Err(anyhow!("nothing was sent, {failed} failed{advice}").context(Exit::Failure))
         }
         _ => Err(anyhow!(
@@ -356,7 +356,7 @@ mod tests {
         };
         assert_eq!(code(nothing, false), Exit::Failure);
         let kept = SyncTotals {
-            kept: Some(Kept::EmptySource),
+            not_deleted: Some(NotDeleted::EmptySource),
             ..totals
         };
         assert_eq!(code(kept, false), Exit::Failure);

@@ -1,6 +1,5 @@
 //! Prints what a sync does with each file, and its totals.
 
-use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 use indicatif::HumanBytes;
@@ -10,6 +9,7 @@ use zerolane_files::{
     escape,
 };
 
+use crate::console;
 use crate::files::list::kind;
 use crate::files::progress::Progress;
 
@@ -52,8 +52,8 @@ impl Observer for Shown {
         self.progress.failed(failure);
     }
 
-    fn failed_there(&self, failure: &Failure) {
-        self.progress.failed_there(failure);
+    fn failed_remotely(&self, failure: &Failure) {
+        self.progress.failed_remotely(failure);
     }
 
     fn not_kept(&self, failure: &Failure, there: bool) {
@@ -68,8 +68,8 @@ impl Observer for Shown {
         self.progress.waiting(left);
     }
 
-    fn taken_up(&self, outage: Duration, bytes: u64) {
-        self.progress.taken_up(outage, bytes);
+    fn reconnected(&self, outage: Duration, bytes: u64) {
+        self.progress.reconnected(outage, bytes);
     }
 }
 
@@ -130,7 +130,7 @@ pub(super) struct Summary {
     skipped: u64,
     failed: u64,
     vanished: u64,
-    taken_up: u64,
+    reconnected: u64,
     not_deleted: Option<String>,
     unused_filters: Vec<String>,
     seconds: f64,
@@ -141,14 +141,14 @@ impl Summary {
         totals: &SyncTotals,
         options: &SyncOptions,
         started: Instant,
-        taken_up: u64,
+        reconnected: u64,
     ) -> Summary {
         Summary {
             event: "summary",
             dry_run: options.dry_run,
             listed: totals.listed,
             unchanged: totals.unchanged,
-            attributes: totals.settled,
+            attributes: totals.attributes_set,
             sent: totals.copied.files.saturating_sub(totals.copied.hard_links),
             hard_links: totals.copied.hard_links,
             directories: totals.copied.directories,
@@ -162,8 +162,8 @@ impl Summary {
             skipped: totals.skipped,
             failed: totals.failed,
             vanished: totals.copied.vanished,
-            taken_up,
-            not_deleted: totals.kept.as_ref().map(ToString::to_string),
+            reconnected,
+            not_deleted: totals.not_deleted.as_ref().map(ToString::to_string),
             unused_filters: options.filter.unused(),
             seconds: started.elapsed().as_secs_f64(),
         }
@@ -179,7 +179,7 @@ pub(super) fn in_words(
     totals: &SyncTotals,
     options: &SyncOptions,
     started: Instant,
-    taken_up: u64,
+    reconnected: u64,
 ) -> String {
     let would = if options.dry_run { "to be " } else { "" };
     let mut words = format!(
@@ -192,19 +192,24 @@ pub(super) fn in_words(
         totals.failed,
         started.elapsed().as_secs_f64(),
     );
-    let mut add = |number: u64, what: &dyn Display| {
+    let mut add = |number: u64, what: &str| {
         if number > 0 {
             words += &format!("; {number} {what}");
         }
     };
-    add(totals.copied.hard_links, &"linked");
-    add(backed_up(totals), &"kept as backups");
-    add(totals.settled, &"with other permissions or time only");
-    add(totals.skipped, &"devices, sockets or FIFOs skipped");
-    match taken_up {
+    add(totals.copied.hard_links, "linked");
+    add(backed_up(totals), "backed up");
+    add(
+        totals.attributes_set,
+        "that differed only in permissions or time",
+    );
+    if totals.skipped > 0 {
+        let skipped = console::counted(totals.skipped, "special file");
+        words += &format!("; {skipped} skipped");
+    }
+    match reconnected {
         0 => {}
-        1 => words += "; taken up again once",
-        times => words += &format!("; taken up again {times} times"),
+        number => words += &format!("; reconnected {}", console::times(number)),
     }
     let unused = options.filter.unused();
     if !unused.is_empty() {

@@ -95,7 +95,7 @@ fn other_end__takes_its_client_back_after_an_outage() {
         said_by(&login)
     );
     let said = said_by(&login);
-    assert!(said.contains("\"taken_up\":1"), "{said}");
+    assert!(said.contains("\"reconnected\":1"), "{said}");
     assert!(fs::read(login.path("home/large")).unwrap() == content(1, LARGE));
     assert_eq!(login.pids().len(), 1);
     login.all_ended();

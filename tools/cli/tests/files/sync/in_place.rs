@@ -37,13 +37,13 @@ fn kill_in_the_middle(lab: &Lab, put: bool) -> std::path::PathBuf {
     };
     let before = fs::metadata(&large).unwrap();
     let first = content(1, MIB);
-    let begun = || {
+    let started = || {
         let mut now = vec![0; MIB];
         let file = File::open(&large).unwrap();
         file.read_exact_at(&mut now, 0).unwrap();
         now == first
     };
-    assert!(kill_when(command, begun), "too fast to be killed");
+    assert!(kill_when(command, started), "too fast to be killed");
     assert_eq!(fs::metadata(&large).unwrap().ino(), before.ino());
     large
 }

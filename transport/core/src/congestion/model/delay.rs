@@ -171,7 +171,7 @@ impl Delay {
         self.uncrowded = now;
     }
 
-    /// How late a busy end is to answer.
+    /// How late a busy end answers.
     pub(super) fn unsteadiness(&self) -> Duration {
         let most = (self.min_rtt.unwrap_or_default() / 2).min(MAX_UNSTEADINESS);
         (self.smoothed.1 * 2).min(most)

@@ -92,8 +92,8 @@ impl Shared {
         options: &DeviceOptions,
         program: Arc<Program>,
     ) -> Result<Shared, NoEthernet> {
-        let apart = Layout::of(mtu, options.max_connections);
-        let base = match Base::open(queue, apart, libc::XDP_ZEROCOPY) {
+        let split = Layout::of(mtu, options.max_connections);
+        let base = match Base::open(queue, split, libc::XDP_ZEROCOPY) {
             Ok(base) => base,
             // It would fail in any mode.
             Err(
@@ -112,9 +112,9 @@ impl Shared {
             }
             Err(_) => {
                 // A kernel without overlapping chunks gets separate ones.
-                let joined = apart.joined();
+                let joined = split.joined();
                 let joined = joined.and_then(|it| Base::open(queue, it, libc::XDP_COPY).ok());
-                joined.map_or_else(|| Base::open(queue, apart, libc::XDP_COPY), Ok)?
+                joined.map_or_else(|| Base::open(queue, split, libc::XDP_COPY), Ok)?
             }
         };
         let Base {

@@ -237,12 +237,12 @@ mod tests {
     /// As the kernel fills them: to the end, after the room in front.
     #[test]
     fn Layout__joined_pieces_lie_end_to_end() {
-        let apart = Layout::of(9000, 3);
-        let joined = apart.joined().expect("several pieces");
+        let split = Layout::of(9000, 3);
+        let joined = split.joined().expect("several pieces");
         assert!(Layout::of(1500, 3).joined().is_none());
-        assert_eq!(joined.pieces(), apart.pieces());
+        assert_eq!(joined.pieces(), split.pieces());
         let chunks: Vec<u64> = joined.receive_chunks().collect();
-        assert_eq!(chunks.len(), apart.receive_chunks().count());
+        assert_eq!(chunks.len(), split.receive_chunks().count());
         let len = joined.chunk - HEADROOM as u32;
         let mut end = HEADROOM as u64;
         for chunk in chunks {
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(joined.chunk_of(end, 1), None, "behind the last");
         assert_eq!(joined.chunk_of(0, 1), None, "in front of the first");
         assert_eq!(joined.address(0) % u64::from(joined.chunk), 0);
-        assert!(joined.len() < apart.len());
+        assert!(joined.len() < split.len());
     }
 
     #[test]

@@ -410,9 +410,9 @@ impl Receiver {
         let len = payload.len() as u32;
         match turn.core.on_data(turn.now, &header, len, len, None) {
             Placement::Move(span) => {
-                let apart = self.incoming.opens_apart(turn.memory, span.region);
-                let cause = match apart {
-                    true => Some(MoveCause::OpenedApart),
+                let out_of_place = self.incoming.opens_out_of_place(turn.memory, span.region);
+                let cause = match out_of_place {
+                    true => Some(MoveCause::OpenedOutOfPlace),
                     false => cause,
                 };
                 let from = Some(Source::own(payload));

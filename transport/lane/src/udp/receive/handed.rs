@@ -211,8 +211,8 @@ impl Receiver {
         message: Message,
         turn: &mut Turn<'_>,
     ) -> Result<(), Box<Arrived>> {
-        let begun = !self.trains.is_lent() || self.trains.begun() != [0, 0];
-        if begun || !self.incoming.opens_trains() {
+        let started = !self.trains.is_lent() || self.trains.started() != [0, 0];
+        if started || !self.incoming.opens_trains() {
             return Err(from);
         }
         let Some((head, header, trailer)) = whole_train(from.bytes()) else {

@@ -26,7 +26,7 @@ fn hand_out__of_a_train_that_came_before_calls_nothing_off() {
     let key = || Zeroizing::new(SECRET);
     let mut sealer = Sealer::new(Cipher::Aegis128X2, key()).expect("a key");
     let opener = Box::new(Opener::new(Cipher::Aegis128X2, key()).expect("a key"));
-    let mut incoming = Incoming::Sealed { opener, apart: 0 };
+    let mut incoming = Incoming::Sealed { opener, outside: 0 };
     let mut sealed = || sealer.seal(&[3; HEADER_LEN], &mut [1; 64]).expect("sealed");
     let (first, second) = (sealed(), sealed());
     let handed = hand_out(&mut incoming, &memory, place, &first);

@@ -43,8 +43,8 @@ impl Receiver {
         // The short rest of a Block is no train.
         let short =
             run.span.len <= u64::from(MIN_TRAIN * run.stu) && run.span.len < LARGE_TRAIN.into();
-        let begun = self.trains.landing.is_some_and(|it| it.filled > 0);
-        if short && !begun {
+        let started = self.trains.landing.is_some_and(|it| it.filled > 0);
+        if short && !started {
             return Expected::Headers;
         }
         match self.predict_landing(run, memory) {

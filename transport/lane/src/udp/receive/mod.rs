@@ -244,7 +244,7 @@ impl Receiver {
     pub(crate) fn protect(&mut self, opener: Opener) {
         self.incoming = Incoming::Sealed {
             opener: Box::new(opener),
-            apart: 0,
+            outside: 0,
         };
     }
 
@@ -311,7 +311,7 @@ impl Receiver {
 
     /// Changes when payload is taken.
     fn payload_taken(&self, core: &Connection) -> (u64, [usize; 2]) {
-        (core.counters().stus_received, self.trains.begun())
+        (core.counters().stus_received, self.trains.started())
     }
 
     /// Asks the kernel to report arrival times, once the core wants them.

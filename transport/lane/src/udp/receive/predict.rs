@@ -59,7 +59,7 @@ impl Receiver {
         let sealed = self.incoming.is_protected();
         let mut message = 0;
         'runs: for run in forecast.runs() {
-            if self.incoming.opens_apart(memory, run.span.region) {
+            if self.incoming.opens_out_of_place(memory, run.span.region) {
                 break;
             }
             let mut at = 0;
@@ -112,7 +112,7 @@ impl Receiver {
         let layout = &mut self.buffers.layouts[0];
         layout.slot = 0;
         'runs: for run in forecast.runs() {
-            if self.incoming.opens_apart(memory, run.span.region) {
+            if self.incoming.opens_out_of_place(memory, run.span.region) {
                 break;
             }
             let Some(start) = memory.prediction(run.span) else {

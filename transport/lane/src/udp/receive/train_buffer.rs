@@ -65,7 +65,7 @@ impl TrainBuffer {
     }
 
     /// Bytes of incomplete trains: in the buffer, and in place.
-    pub(super) fn begun(&self) -> [usize; 2] {
+    pub(super) fn started(&self) -> [usize; 2] {
         let landed = self.landing.map_or(0, |it| it.filled);
         [self.assembler.filled(), landed]
     }

@@ -172,7 +172,7 @@ impl Receiver {
         if let Placement::Move(span) = turn.core.on_train(turn.now, header, datagram, None) {
             let cause = match self.incoming.can_open_in(turn.memory, span.region) {
                 true => MoveCause::Unexpected,
-                false => MoveCause::OpenedApart,
+                false => MoveCause::OpenedOutOfPlace,
             };
             self.push_move(Some(Source::own(payload)), span, cause, turn);
         }

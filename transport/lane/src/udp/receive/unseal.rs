@@ -19,14 +19,14 @@ pub(super) enum Incoming {
     Sealed {
         opener: Box<Opener>,
         /// Number of further datagrams for exported memory that are opened outside of it.
-        apart: u32,
+        outside: u32,
     },
 }
 
 /// Number of datagrams opened outside of exported memory after one failed to open in it. That datagram was forged, or
 /// the bytes were changed in place before they were opened. Such changes may continue, and must not spoil the repair as
 /// well.
-const APART: u32 = 1024;
+const OPENED_OUTSIDE: u32 = 1024;
 
 impl Incoming {
     /// Whether datagrams have a trailer.
@@ -68,11 +68,11 @@ impl Incoming {
         trailer: &Trailer,
     ) -> Result<(), DropReason> {
         match self {
-            Incoming::Sealed { opener, apart } if !exclusive => {
+            Incoming::Sealed { opener, outside } if !exclusive => {
                 // SAFETY: as promised.
                 let opened = unsafe { opener.open_at(header, place, trailer) };
                 if opened == Err(DropReason::Forged) {
-                    *apart = APART;
+                    *outside = OPENED_OUTSIDE;
                 }
                 opened
             }
@@ -174,9 +174,9 @@ impl Incoming {
     }
 
     /// Whether sealed payload for `region` is opened outside of it.
-    pub(super) fn opens_apart(&self, memory: &Registry, region: RegionId) -> bool {
-        let apart = matches!(self, Incoming::Sealed { apart: 1.., .. });
-        let may = !apart || memory.is_exclusive(region);
+    pub(super) fn opens_out_of_place(&self, memory: &Registry, region: RegionId) -> bool {
+        let outside = matches!(self, Incoming::Sealed { outside: 1.., .. });
+        let may = !outside || memory.is_exclusive(region);
         self.is_protected() && !(may && self.can_open_in(memory, region))
     }
 
@@ -191,8 +191,8 @@ impl Incoming {
             .ok_or(DropReason::Malformed)?;
         let (payload, trailer) = rest.split_last_chunk_mut().ok_or(DropReason::Unprotected)?;
         self.open(header, payload, trailer)?;
-        if let Incoming::Sealed { apart, .. } = self {
-            *apart = apart.saturating_sub(1);
+        if let Incoming::Sealed { outside, .. } = self {
+            *outside = outside.saturating_sub(1);
         }
         Ok(&mut datagram[..len - TRAILER_LEN])
     }

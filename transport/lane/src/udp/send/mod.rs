@@ -86,7 +86,7 @@ impl Buffers {
 pub(crate) struct Sender {
     pub(crate) gso: bool,
     /// The present datagrams are longer than the path's MTU: routers may fragment them.
-    apart: bool,
+    fragments: bool,
     /// Datagrams leave in frames, one in each. Boxed, because most connections have none.
     frames: Option<Box<OutgoingFrames>>,
     zerocopy_tracker: ZerocopyTracker,
@@ -135,7 +135,7 @@ impl Sender {
         let copies = frames.is_some() || mode != Mode::Plain;
         Sender {
             gso: frames.is_none() && options.gso && socket::has_gso(socket),
-            apart: false,
+            fragments: false,
             frames: frames.map(Box::new),
             // A sealed burst lies in the lane's own memory, which the next burst overwrites.
             zerocopy_tracker: ZerocopyTracker::new(socket, options.zerocopy && !copies),
@@ -297,15 +297,15 @@ impl Sender {
                     self.controls(socket, (it, burst == BURSTS_PER_TURN), turn)
                 }
                 Transmit::Data(it) => {
-                    self.permit_apart(socket, turn.core.datagram_of(it), turn);
+                    self.permit_fragments(socket, turn.core.datagram_of(it), turn);
                     let outcome = self.data(socket, it, turn);
-                    self.forbid_apart(socket);
+                    self.forbid_fragments(socket);
                     outcome?
                 }
                 Transmit::Operations(it) => {
-                    self.permit_apart(socket, it.segment, turn);
+                    self.permit_fragments(socket, it.segment, turn);
                     let outcome = self.operations(socket, it, turn);
-                    self.forbid_apart(socket);
+                    self.forbid_fragments(socket);
                     outcome?
                 }
             };
@@ -336,22 +336,22 @@ impl Sender {
 
     /// Permits routers to fragment the next datagrams if they are longer than the path's MTU: they were numbered, or
     /// requested, in one piece when the MTU was larger.
-    fn permit_apart(&mut self, socket: &Socket, longest: u32, turn: &Turn<'_>) {
-        self.apart = self.frames.is_none() && turn.core.exceeds_path(longest);
-        if self.apart {
+    fn permit_fragments(&mut self, socket: &Socket, longest: u32, turn: &Turn<'_>) {
+        self.fragments = self.frames.is_none() && turn.core.exceeds_path(longest);
+        if self.fragments {
             socket::permit_fragmentation(socket, true);
         }
     }
 
-    fn forbid_apart(&mut self, socket: &Socket) {
-        if std::mem::take(&mut self.apart) {
+    fn forbid_fragments(&mut self, socket: &Socket) {
+        if std::mem::take(&mut self.fragments) {
             socket::permit_fragmentation(socket, false);
         }
     }
 
     /// Whether the kernel should segment the next burst. It refuses segments longer than the path's MTU.
     fn segments(&self) -> bool {
-        self.gso && !self.apart
+        self.gso && !self.fragments
     }
 
     /// Allows larger bursts after one that left.

@@ -43,7 +43,7 @@ impl Sender {
             None => self.chooser.method(),
         };
         let started = self.chooser.is_timing().then(|| turn.clock.now());
-        let given = turn.account.bytes_given;
+        let given = turn.account.bytes_sent_zerocopy;
         let outcome = match self.protection {
             Protection::Sealed(_) => self.sealed_train(socket, burst, (train, method), turn),
             Protection::Plain => self.plain_train(socket, burst, (train, method), turn),
@@ -51,7 +51,7 @@ impl Sender {
         };
         if matches!(outcome, Ok(Ok(()))) {
             let took = started.map_or(Duration::ZERO, |started| turn.clock.now() - started);
-            let method = match turn.account.bytes_given > given {
+            let method = match turn.account.bytes_sent_zerocopy > given {
                 true => Method::Given,
                 false => Method::Copied,
             };
@@ -191,7 +191,7 @@ impl Sender {
 
 /// Counts a given burst, which takes one call more.
 fn note_given(burst: &DataBurst, turn: &mut Turn<'_>) {
-    turn.account.bytes_given += burst.span.len;
+    turn.account.bytes_sent_zerocopy += burst.span.len;
     turn.account.tx_data_syscalls += 1;
 }
 

@@ -52,7 +52,7 @@ fn carry_bulk(options: &Options) {
     assert_eq!(a.bytes_sent - before_a.bytes_sent, len);
     assert_eq!(b.bytes_placed - before_b.bytes_placed, len);
     assert_eq!(b.bytes_moved(), before_b.bytes_moved());
-    let given = a.bytes_given - before_a.bytes_given;
+    let given = a.bytes_sent_zerocopy - before_a.bytes_sent_zerocopy;
     assert!(
         given > len - len / 8,
         "{given} of {len} given, {:?}",
@@ -66,7 +66,7 @@ fn carry_bulk(options: &Options) {
         )
     );
     assert_eq!(a.protocol.bytes_resent, 0);
-    assert_eq!(b.protocol.trains_spoiled, 0);
+    assert_eq!(b.protocol.trains_broken, 0);
     let trains = b.protocol.trains_received - before_b.protocol.trains_received;
     assert!(trains >= given / 65_536 && trains <= given / 40_000);
     // A given train is two calls.
@@ -137,7 +137,7 @@ fn trains__not_without_merging_nor_in_plain_strictness_nor_unrequested() {
         let (mut a, mut b) = join(Some(&hosts), &options);
         send(&mut a, &mut b, 2);
         let (a, b) = (a.account(), b.account());
-        assert_eq!((b.protocol.trains_received, a.bytes_given), (0, 0));
+        assert_eq!((b.protocol.trains_received, a.bytes_sent_zerocopy), (0, 0));
     }
 }
 
@@ -196,9 +196,9 @@ fn trains__are_given_or_copied_as_measured() {
         send(&mut a, &mut b, 3);
         seam::measure(false);
         let (a, b) = (a.account(), b.account());
-        assert!(a.bytes_given > 0 && a.bytes_given < a.bytes_sent);
+        assert!(a.bytes_sent_zerocopy > 0 && a.bytes_sent_zerocopy < a.bytes_sent);
         assert_sent_once(&a, &b);
-        assert_eq!(b.protocol.trains_spoiled, 0);
+        assert_eq!(b.protocol.trains_broken, 0);
     }
 }
 
@@ -214,14 +214,14 @@ fn given__refused_is_copied() {
         let (mut a, mut b) = join(Some(&hosts), &sealed());
         send(&mut a, &mut b, 1);
         seam::refuse(Sends::Given, errno);
-        let before = a.account().bytes_given;
+        let before = a.account().bytes_sent_zerocopy;
         send(&mut a, &mut b, 2);
         assert_eq!(seam::refusals_left(), 0);
         let account = a.account();
-        assert_eq!(account.bytes_given > before, again, "{errno}");
+        assert_eq!(account.bytes_sent_zerocopy > before, again, "{errno}");
         assert_sent_once(&account, &b.account());
         assert_eq!(account.dropped_on_send, 0);
-        assert_eq!(b.account().protocol.trains_spoiled, 0);
+        assert_eq!(b.account().protocol.trains_broken, 0);
     }
 }
 
@@ -253,7 +253,7 @@ fn change_when_over(options: &Options) {
     }
     assert_eq!(seam::refusals_left(), 0);
     assert!(a.account().protocol.bytes_resent > 0);
-    assert!(a.account().bytes_given > 0);
+    assert!(a.account().bytes_sent_zerocopy > 0);
 }
 
 /// Cancelled memory returns to the user at once: later content is not accepted in place of the sent bytes.
@@ -334,7 +334,7 @@ fn given__of_a_connection_that_is_dropped() {
             let place = Region::anonymous(bytes.len()).expect("memory");
             b.post_target(WorkRequest::Receive, Report::default(), place)
                 .expect("posted");
-            let before = a.account().bytes_given;
+            let before = a.account().bytes_sent_zerocopy;
             let delivery = Delivery::Silent;
             let send = WorkRequest::Send { delivery };
             a.post_source(send, Report::default(), Owned::region(&bytes, fills).into())
@@ -342,14 +342,14 @@ fn given__of_a_connection_that_is_dropped() {
             for _ in 0..turns {
                 let _ = (b.turn().expect("b"), a.turn().expect("a"));
             }
-            given += a.account().bytes_given - before;
+            given += a.account().bytes_sent_zerocopy - before;
             drop(a);
             // Allocations that follow in the process.
             let reused = vec![vec![0xee_u8; 65_536]; 32];
             drive_alone(&mut b);
             drop(reused);
             if whole {
-                assert_eq!(b.account().protocol.trains_spoiled, 0);
+                assert_eq!(b.account().protocol.trains_broken, 0);
             }
             if let Some(received) = b.next_completion()
                 && let Ok(len) = received.result
@@ -390,7 +390,7 @@ fn gso__refused_in_the_midst_of_trains_loses_nothing() {
         assert!(!a.account().gso);
         assert_sent_once(&a.account(), &b.account());
         let after = b.account();
-        assert_eq!(after.protocol.trains_spoiled, 0);
+        assert_eq!(after.protocol.trains_broken, 0);
         // The parts of that train are in place. Some later arrivals were predicted to be merged.
         let moved = after.bytes_moved() - before.bytes_moved();
         assert!(moved < SIZE as u64 / 8, "{moved} moved: {after:?}");
@@ -435,7 +435,7 @@ fn plain__parts_with_an_operation_between_them() {
         word.read(0, &mut last);
         assert_eq!(u64::from_le_bytes(last), 199);
     }
-    assert_eq!(b.account().protocol.trains_spoiled, 0);
+    assert_eq!(b.account().protocol.trains_broken, 0);
     assert_sent_once(&a.account(), &b.account());
 }
 
@@ -473,14 +473,14 @@ fn trains__of_one_datagram() {
     for (options, is_given) in [(sealed(), true), (plain(), false)] {
         let ([before_a, before_b], [a, b]) = around_bulk(None, &options);
         let len = 4 * SIZE as u64;
-        let given = a.bytes_given - before_a.bytes_given;
+        let given = a.bytes_sent_zerocopy - before_a.bytes_sent_zerocopy;
         // Trains without a slot are copied: the peer reports rarely on so short a path.
         assert_eq!(given > len / 2, is_given, "{given} of {len} given");
         assert!(given == 0 || is_given, "{given} of the user's");
         assert!(b.protocol.trains_received > before_b.protocol.trains_received);
         assert_eq!(a.protocol.bytes_resent, 0);
         assert_eq!(b.bytes_moved(), before_b.bytes_moved());
-        assert_eq!(b.protocol.trains_spoiled, 0);
+        assert_eq!(b.protocol.trains_broken, 0);
     }
 }
 
@@ -541,7 +541,7 @@ fn exported__gets_and_puts_come_as_trains() {
                 // Of all payload both ways: more than these have a header in each datagram.
                 assert!(trains >= 2 * SIZE as u64 / 65_536, "{trains}");
                 assert!(trains <= 2 * SIZE as u64 / 40_000, "{trains}");
-                assert_eq!(b.protocol.trains_spoiled, 0);
+                assert_eq!(b.protocol.trains_broken, 0);
                 assert_eq!(b.bytes_placed - before.bytes_placed, 2 * SIZE as u64);
                 assert_eq!(b.bytes_moved(), before.bytes_moved());
             }
@@ -570,7 +570,7 @@ fn trains__cut_by_the_sender_s_interface() {
         let calls = b.rx_data_syscalls - before.rx_data_syscalls;
         assert!(trains > 0);
         assert!(calls >= 2 * trains, "{calls} calls, {trains} trains");
-        assert_eq!(b.protocol.trains_spoiled, 0);
+        assert_eq!(b.protocol.trains_broken, 0);
         assert_sent_once(&after[0], &b);
     }
 }

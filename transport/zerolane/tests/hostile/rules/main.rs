@@ -179,9 +179,9 @@ fn break_each(rules: &[&Rule], role: Role, encrypted: bool) -> Vec<&'static str>
 }
 
 fn break_one(rule: &Rule, role: Role, encrypted: bool) {
-    let begun = Instant::now();
+    let started = Instant::now();
     let served = broken(rule, role, encrypted);
-    let took = begun.elapsed();
+    let took = started.elapsed();
     let dropped = served.account.protocol.dropped_total();
     eprintln!("{}: {dropped} dropped, {} ms", rule.name, took.as_millis());
     check(rule, encrypted, &served);

@@ -54,7 +54,8 @@ fn export(
     Ok(exported)
 }
 
-/// What lies in `memory` before the first operation. For a get slot n has what is to be got, this end's `own` message of
+/// The content of `memory` before the first operation. For a get, slot n holds the bytes to get, this end's `own`
+/// message of
 /// number n; for a fetch there is a word of 0. For a put slot n has the message before that of number n, of those
 /// `awaited`: an end that looks at its memory must not find there what is still to come, and fresh memory is 0, as one
 /// first message of a byte in 256 is.
@@ -141,7 +142,7 @@ impl End<'_> {
         match self.connection.wait(Some(STALL)) {
             Err(_) => Ok(()),
             Ok(None) => bail!(STALLED),
-            Ok(Some(more)) => bail!("{:?} came after the end", more.kind),
+            Ok(Some(more)) => bail!("received {:?} after the end", more.kind),
         }
     }
 }
@@ -150,7 +151,7 @@ impl End<'_> {
 pub(super) fn is_done(word: Completion) -> Result<()> {
     word.result?;
     if word.into_region()[..] != [DONE] {
-        bail!("the initiator said something else than that it is done");
+        bail!("the initiator sent something other than its end");
     }
     Ok(())
 }
@@ -198,7 +199,10 @@ pub(super) mod tests {
         thread::scope(|scope| {
             let responder = scope.spawn(move || {
                 let connection = endpoint.accept(Some(limits::CONNECT))?;
-                respond(&mut End::responder(connection.context("nobody")?, job)?)
+                respond(&mut End::responder(
+                    connection.context("no initiator connected")?,
+                    job,
+                )?)
             });
             let initiated = Connection::connect(to, &options)
                 .map_err(Into::into)

@@ -307,7 +307,7 @@ fn empty(len: usize) -> Result<Region> {
 
 /// The memory of a message that was sent.
 fn sent(done: Completion) -> Result<Region> {
-    ensure!(done.kind == WorkKind::Message, "{:?} came", done.kind);
+    ensure!(done.kind == WorkKind::Message, "received {:?}", done.kind);
     if let Err(error) = &done.result {
         bail!("a message failed: {error}");
     }
@@ -379,7 +379,7 @@ impl End<'_> {
         let told = self.next()?;
         ensure!(
             told.kind == WorkKind::Immediate,
-            "{:?} came instead of a put",
+            "received {:?} instead of a put",
             told.kind
         );
         self.exported.read(0, bytes);

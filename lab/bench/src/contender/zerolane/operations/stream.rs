@@ -100,7 +100,7 @@ impl Slots {
     /// The operation that is over, and its slot's memory, which stays with the slot.
     fn put_back(&mut self, done: Completion) -> Result<(u64, &mut Region)> {
         let posted = self.posted.remove(&done.id);
-        let Posted { slot, index, kept } = posted.context("an operation of nobody")?;
+        let Posted { slot, index, kept } = posted.context("a completion without an operation")?;
         done.result?;
         let region = kept.unwrap_or_else(|| done.into_region());
         Ok((index, self.here[slot].insert(region)))
@@ -277,7 +277,7 @@ pub(super) fn receive_messages(end: &mut End<'_>) -> Result<Measured> {
         let message = end.next()?;
         ensure!(
             message.kind == WorkKind::MessageReceived,
-            "{:?} came instead of a message",
+            "received {:?} instead of a message",
             message.kind
         );
         if job.size <= MAX_CONTROL {

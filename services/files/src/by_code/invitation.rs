@@ -2,7 +2,7 @@
 
 use super::discovery::Beacon;
 use super::links::links;
-use super::{LOOK, MeetingCode, Offer, PATIENCE, draw, trusting};
+use super::{LOOK, Offer, PATIENCE, TransferCode, draw, trusting};
 use crate::confine::{Confinement, confine_to_sources};
 use crate::error::{Cause, Error};
 use crate::filter::{Filter, Scope, Side};
@@ -32,7 +32,7 @@ use zerolane::{Connection, Endpoint, Options, Security};
 /// Files that are offered to a receiver that knows a code.
 #[derive(Debug)]
 pub struct Invitation {
-    code: MeetingCode,
+    code: TransferCode,
     offer: Offer,
     offered: Offered,
     endpoint: Endpoint,
@@ -65,7 +65,7 @@ impl Invitation {
     ) -> Result<Invitation, Error> {
         let offered = Offered { sources, filter };
         let offer = offer(&offered)?;
-        let code = MeetingCode::from_random(draw()?, draw()?);
+        let code = TransferCode::from_random(draw()?, draw()?);
         let identity = Arc::new(Identity::from_secret(draw()?));
         let mut transport = transport;
         transport.security = Security {
@@ -91,7 +91,7 @@ impl Invitation {
     }
 
     /// The code for the receiver.
-    pub fn code(&self) -> &MeetingCode {
+    pub fn code(&self) -> &TransferCode {
         &self.code
     }
 
@@ -143,7 +143,7 @@ impl Invitation {
         drop((self.beacon, endpoint));
         let greet = |connection: &mut Connection| {
             match hear(connection, stop, Duration::from_secs(REQUEST_SECONDS))? {
-                Request::Meet => {}
+                Request::AskOffer => {}
                 _ => return Err(Error::Protocol("asks before it meets")),
             }
             // Made before the offer is sent, because the receiver may connect as soon as it has that.

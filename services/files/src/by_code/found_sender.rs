@@ -3,10 +3,10 @@
 use super::discovery::Search;
 use super::links::links;
 use super::places::Places;
-use super::{MeetingCode, Offer, PATIENCE, draw, trusting};
+use super::{Offer, PATIENCE, TransferCode, draw, trusting};
 use crate::client::Client;
 use crate::error::Error;
-use crate::limits::{MEETING_ANSWER_MILLISECONDS, QUESTION_MILLISECONDS, SEARCH_SECONDS};
+use crate::limits::{QUESTION_MILLISECONDS, SEARCH_SECONDS, SENDER_ANSWER_MILLISECONDS};
 use crate::location::Host;
 use crate::message::{CopyOptions, Reply, Request, Totals};
 use crate::modes::Modes;
@@ -24,47 +24,47 @@ use zerolane::{Options, Security};
 
 /// Where to look for a sender.
 #[derive(Clone, Debug)]
-pub enum Whereabouts {
+pub enum SearchScope {
     /// On the networks of the interfaces with these names; of all that are up, if none is named.
-    Near(Vec<String>),
+    Interfaces(Vec<String>),
     /// At this host.
-    At(Host),
+    Host(Host),
 }
 
 /// A sender that was found, and its offer.
 #[derive(Debug)]
-pub struct Meeting {
+pub struct FoundSender {
     pub(super) offer: Offer,
     pub(super) client: Client,
 }
 
-impl Meeting {
+impl FoundSender {
     /// Finds the sender with this code.
     ///
     /// # Errors
     /// [`Error::NoSender`]: there is no answer. [`Error::Connect`]: the peer that answered does not know the code, or
     /// disconnected.
     pub fn find(
-        code: &MeetingCode,
-        whereabouts: &Whereabouts,
+        code: &TransferCode,
+        scope: &SearchScope,
         transport: &Options,
         stop: &Stop,
-    ) -> Result<Meeting, Error> {
+    ) -> Result<FoundSender, Error> {
         let mut transport = transport.clone();
         transport.security = Security {
             identity: Some(Arc::new(Identity::from_secret(draw()?))),
             ..Security::default()
         };
-        let interfaces = match whereabouts {
-            Whereabouts::At(host) => return greet(host, code, &transport, stop),
-            Whereabouts::Near(interfaces) => interfaces,
+        let interfaces = match scope {
+            SearchScope::Host(host) => return greet(host, code, &transport, stop),
+            SearchScope::Interfaces(interfaces) => interfaces,
         };
         let none = |why: io::Error| Error::NoSender(Some(why));
         let [nonce, _]: [[u8; 16]; 2] = halves(draw()?);
         let search = links(interfaces).and_then(|it| Search::new(&it, code.channel(), nonce));
         let search = search.map_err(none)?;
         let quick = Options {
-            connect_timeout: Duration::from_millis(MEETING_ANSWER_MILLISECONDS),
+            connect_timeout: Duration::from_millis(SENDER_ANSWER_MILLISECONDS),
             ..transport
         };
         let mut places = Places::default();
@@ -89,7 +89,7 @@ impl Meeting {
                 // Another place may be the right one. A wrong code is a better error than no answer.
                 Err(error) if !is_denied(&why) => why = error,
                 Err(_) => {}
-                met => return met,
+                found => return found,
             }
             if places.is_full() && places.are_tried() {
                 break;
@@ -104,7 +104,7 @@ impl Meeting {
     }
 
     /// Changes the permissions of received files by `modes`.
-    pub fn with_modes(mut self, modes: Modes) -> Meeting {
+    pub fn with_modes(mut self, modes: Modes) -> FoundSender {
         self.client = self.client.with_modes(modes);
         self
     }
@@ -140,15 +140,15 @@ impl Meeting {
 /// Proves the code to the peer at `host`, and gets its offer.
 fn greet(
     host: &Host,
-    code: &MeetingCode,
+    code: &TransferCode,
     transport: &Options,
     stop: &Stop,
-) -> Result<Meeting, Error> {
+) -> Result<FoundSender, Error> {
     let mut by_code = transport.clone();
     by_code.security.pre_shared = Some(code.secret().clone().into());
     let client = Client::new(host.clone()).with_stop(stop.clone());
     let mut connection = client.clone().with_transport(by_code).connect_once()?;
-    say(&mut connection, &Request::Meet, stop, PATIENCE)?;
+    say(&mut connection, &Request::AskOffer, stop, PATIENCE)?;
     let offer = match hear(&mut connection, stop, PATIENCE)? {
         Reply::Offer {
             files,
@@ -172,7 +172,7 @@ fn greet(
         connect_timeout: Options::default().connect_timeout,
         ..transport.clone()
     };
-    Ok(Meeting {
+    Ok(FoundSender {
         offer,
         client: client.with_transport(trusting(usual, key)),
     })

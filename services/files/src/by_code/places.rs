@@ -1,6 +1,6 @@
 //! Collects the places where the sender may be; any host can claim to be one.
 
-use crate::limits::{MEETING_PLACES, MEETING_PLACES_OF_HOST};
+use crate::limits::{SENDER_PLACES, SENDER_PLACES_OF_HOST};
 use std::net::SocketAddr;
 
 /// The places to try: a bounded number, and fewer of one host.
@@ -13,7 +13,7 @@ pub(super) struct Places {
 impl Places {
     pub(super) fn add(&mut self, place: SocketAddr) {
         let of_host = self.known.iter().filter(|it| it.ip() == place.ip());
-        let room = !self.is_full() && of_host.count() < MEETING_PLACES_OF_HOST;
+        let room = !self.is_full() && of_host.count() < SENDER_PLACES_OF_HOST;
         if room && !self.known.contains(&place) {
             self.known.push(place);
         }
@@ -32,7 +32,7 @@ impl Places {
 
     /// Whether no more places fit.
     pub(super) fn is_full(&self) -> bool {
-        self.known.len() >= MEETING_PLACES
+        self.known.len() >= SENDER_PLACES
     }
 }
 
@@ -48,7 +48,7 @@ mod tests {
             places.add(SocketAddr::from(([10, 0, 0, 1], port)));
             places.add(SocketAddr::from(([10, 0, 0, 1], port)));
         }
-        assert_eq!(places.known.len(), MEETING_PLACES_OF_HOST);
+        assert_eq!(places.known.len(), SENDER_PLACES_OF_HOST);
         places.add(SocketAddr::from(([10, 0, 0, 2], 7)));
         let tried: Vec<_> = std::iter::from_fn(|| places.next()).collect();
         assert_eq!(tried.last(), Some(&SocketAddr::from(([10, 0, 0, 2], 7))));
@@ -56,6 +56,6 @@ mod tests {
             places.add(SocketAddr::from(([10, 0, 1, host], 7)));
         }
         assert!(places.is_full());
-        assert_eq!(places.known.len(), MEETING_PLACES);
+        assert_eq!(places.known.len(), SENDER_PLACES);
     }
 }

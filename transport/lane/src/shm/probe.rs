@@ -26,7 +26,7 @@ pub struct Reach {
 ///
 /// # Errors
 /// Why there is no shared memory.
-pub fn look(peer: SocketAddr, options: &Options) -> Result<Reach, NoSharedMemory> {
+pub fn probe_shared_memory(peer: SocketAddr, options: &Options) -> Result<Reach, NoSharedMemory> {
     let mut link = super::link_to(peer, options)?.link;
     let end = Instant::now() + PATIENCE;
     loop {

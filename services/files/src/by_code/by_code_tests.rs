@@ -27,11 +27,11 @@ fn places(names: &[&str]) -> (tempfile::TempDir, Vec<PathBuf>, PathBuf) {
 }
 
 /// Lets `receiver` meet a sender of `sources`, over loopback.
-fn meet(sources: Vec<PathBuf>, receiver: impl FnOnce(Meeting)) {
-    meet_filtered((sources, Filter::default()), receiver);
+fn transfer(sources: Vec<PathBuf>, receiver: impl FnOnce(FoundSender)) {
+    transfer_filtered((sources, Filter::default()), receiver);
 }
 
-fn meet_filtered(offered: (Vec<PathBuf>, Filter), receiver: impl FnOnce(Meeting)) {
+fn transfer_filtered(offered: (Vec<PathBuf>, Filter), receiver: impl FnOnce(FoundSender)) {
     let local = (Ipv4Addr::LOCALHOST, 0).into();
     let lo = ["lo".to_owned()];
     let options = Options::default();
@@ -44,8 +44,8 @@ fn meet_filtered(offered: (Vec<PathBuf>, Filter), receiver: impl FnOnce(Meeting)
             server.run(&stop, &()).unwrap();
         });
         let host = Host::from(at);
-        let meeting = Meeting::find(&code, &Whereabouts::At(host), &options, &stop).unwrap();
-        let received = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| receiver(meeting)));
+        let sender = FoundSender::find(&code, &SearchScope::Host(host), &options, &stop).unwrap();
+        let received = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| receiver(sender)));
         stop.request();
         sending.join().unwrap();
         received.unwrap();
@@ -53,32 +53,28 @@ fn meet_filtered(offered: (Vec<PathBuf>, Filter), receiver: impl FnOnce(Meeting)
 }
 
 #[test]
-fn Meeting__a_name_that_came_after_the_offer_stays() {
+fn FoundSender__a_name_that_came_after_the_offer_stays() {
     let (_base, sources, to) = places(&["a", "b"]);
     fs::create_dir(to.join("a")).unwrap();
-    meet(sources, |meeting| {
+    transfer(sources, |sender| {
         let options = CopyOptions::default();
         let patience = Duration::ZERO;
-        assert_eq!((meeting.offer().files, meeting.offer().bytes), (2, 10));
-        let totals = meeting
-            .receive(&to, &options, false, patience, &())
-            .unwrap();
+        assert_eq!((sender.offer().files, sender.offer().bytes), (2, 10));
+        let totals = sender.receive(&to, &options, false, patience, &()).unwrap();
         assert_eq!((totals.files, totals.failed), (1, 1));
         assert!(to.join("a").is_dir());
         assert_eq!(fs::read(to.join("b")).unwrap(), b"new b");
         // By now both exist.
-        let totals = meeting
-            .receive(&to, &options, false, patience, &())
-            .unwrap();
+        let totals = sender.receive(&to, &options, false, patience, &()).unwrap();
         assert_eq!((totals.files, totals.failed), (0, 2));
         fs::remove_dir(to.join("a")).unwrap();
-        let totals = meeting.receive(&to, &options, true, patience, &()).unwrap();
+        let totals = sender.receive(&to, &options, true, patience, &()).unwrap();
         assert_eq!((totals.files, totals.failed), (2, 0));
     });
 }
 
 #[test]
-fn Meeting__nothing_comes_that_was_not_offered() {
+fn FoundSender__nothing_comes_that_was_not_offered() {
     struct Told(Mutex<Vec<Failure>>);
     impl Observer for Told {
         fn failed(&self, failure: &Failure) {
@@ -87,12 +83,12 @@ fn Meeting__nothing_comes_that_was_not_offered() {
     }
     let (_base, sources, to) = places(&["a", ".profile"]);
     fs::write(to.join(".profile"), b"old").unwrap();
-    meet(sources, |mut meeting| {
-        meeting.offer.entries.retain(|it| it.name == b"a");
+    transfer(sources, |mut sender| {
+        sender.offer.entries.retain(|it| it.name == b"a");
         for overwrite in [false, true] {
             let told = Told(Mutex::default());
             let options = CopyOptions::default();
-            let totals = meeting
+            let totals = sender
                 .receive(&to, &options, overwrite, Duration::ZERO, &told)
                 .unwrap();
             assert_eq!((totals.files, totals.failed), (1, 1));
@@ -105,13 +101,13 @@ fn Meeting__nothing_comes_that_was_not_offered() {
 }
 
 #[test]
-fn Meeting__a_directory_that_stands_for_what_is_in_it_is_offered_as_that() {
+fn FoundSender__a_directory_that_stands_for_what_is_in_it_is_offered_as_that() {
     let (base, _, to) = places(&["a", "b"]);
     let contents = base.path().join("from/.");
     fs::create_dir(contents.join("d")).unwrap();
     fs::write(contents.join("d/c"), b"c").unwrap();
-    meet(vec![contents], |meeting| {
-        let entries = &meeting.offer().entries;
+    transfer(vec![contents], |sender| {
+        let entries = &sender.offer().entries;
         let mut names: Vec<_> = entries.iter().map(|it| (&it.name[..], it.size)).collect();
         names.sort();
         assert_eq!(names, [(&b"a"[..], 5), (b"b", 5), (b"d", 1)]);
@@ -119,7 +115,7 @@ fn Meeting__a_directory_that_stands_for_what_is_in_it_is_offered_as_that() {
             recursive: true,
             ..CopyOptions::default()
         };
-        let totals = meeting.receive(&to, &options, false, Duration::ZERO, &());
+        let totals = sender.receive(&to, &options, false, Duration::ZERO, &());
         let totals = totals.unwrap();
         assert_eq!((totals.files, totals.failed), (3, 0));
         assert_eq!(fs::read(to.join("d/c")).unwrap(), b"c");
@@ -127,7 +123,7 @@ fn Meeting__a_directory_that_stands_for_what_is_in_it_is_offered_as_that() {
 }
 
 #[test]
-fn Meeting__what_a_filter_leaves_alone_is_neither_offered_nor_sent() {
+fn FoundSender__what_a_filter_leaves_alone_is_neither_offered_nor_sent() {
     let (base, mut sources, to) = places(&["a", "b.o", "c"]);
     let directory = base.path().join("from/d");
     fs::create_dir(&directory).unwrap();
@@ -139,8 +135,8 @@ fn Meeting__what_a_filter_leaves_alone_is_neither_offered_nor_sent() {
     for rule in [&b"- *.o"[..], b"- /c", b":e .f"] {
         filter.add(rule).unwrap();
     }
-    meet_filtered((sources, filter), |meeting| {
-        let offer = meeting.offer();
+    transfer_filtered((sources, filter), |sender| {
+        let offer = sender.offer();
         let names: Vec<_> = offer
             .entries
             .iter()
@@ -152,7 +148,7 @@ fn Meeting__what_a_filter_leaves_alone_is_neither_offered_nor_sent() {
             recursive: true,
             ..CopyOptions::default()
         };
-        let totals = meeting.receive(&to, &options, false, Duration::ZERO, &());
+        let totals = sender.receive(&to, &options, false, Duration::ZERO, &());
         assert_eq!(totals.map(|it| (it.files, it.failed)).unwrap(), (2, 0));
         assert!(to.join("d/y").exists() && !to.join("d/z").exists() && !to.join("c").exists());
     });
@@ -184,8 +180,8 @@ fn Offer__keeps_no_name_back_for_which_there_is_room() {
 #[test]
 fn Invitation__gives_nothing_but_what_it_offers() {
     let (base, sources, to) = places(&["a", "secret"]);
-    meet(sources[..1].to_vec(), |meeting| {
-        let client = &meeting.client;
+    transfer(sources[..1].to_vec(), |sender| {
+        let client = &sender.client;
         let options = CopyOptions {
             recursive: true,
             ..CopyOptions::default()

@@ -5,7 +5,7 @@
 //!   question for the channel  --------->  by broadcast, repeated
 //!                             <---------  answer: a port
 //!   key exchange by the secret <------->  one guess for each attempt
-//!   Meet                      --------->
+//!   AskOffer                  --------->
 //!                             <---------  Offer: what there is
 //! another connection, by the keys that the exchange bound to the code:
 //!   Get | Decline             --------->  as any copy
@@ -15,14 +15,14 @@
 
 mod code;
 mod discovery;
+mod found_sender;
 mod invitation;
 mod links;
-mod meeting;
 mod places;
 
-pub use code::{MeetingCode, MeetingCodeError};
+pub use code::{TransferCode, TransferCodeError};
+pub use found_sender::{FoundSender, SearchScope};
 pub use invitation::Invitation;
-pub use meeting::{Meeting, Whereabouts};
 
 use crate::error::Error;
 use crate::limits::{ENTRY_OVERHEAD_BYTES, NAME_BYTES, OFFER_NAMES_BYTES, REPLY_SECONDS};
@@ -79,5 +79,5 @@ const PATIENCE: Duration = Duration::from_secs(REPLY_SECONDS);
 const LOOK: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
-#[path = "meet_tests.rs"]
+#[path = "by_code_tests.rs"]
 mod tests;

@@ -16,17 +16,17 @@ const SECRET_DIGITS: usize = 8;
 /// not even a digest, against which guesses could be tested offline. They are the [`Code`] of the key exchange, which
 /// allows one guess for each attempt.
 #[derive(Clone, PartialEq, Eq)]
-pub struct MeetingCode {
+pub struct TransferCode {
     channel: u16,
     secret: Code,
 }
 
-impl MeetingCode {
+impl TransferCode {
     /// A code from unpredictable bytes. The channel and the secret are drawn from different ones.
-    pub(crate) fn from_random(channel: [u8; 32], secret: [u8; 32]) -> MeetingCode {
+    pub(crate) fn from_random(channel: [u8; 32], secret: [u8; 32]) -> TransferCode {
         let [a, b, c, d, e, f, g, h, ..] = channel;
         let number = u64::from_le_bytes([a, b, c, d, e, f, g, h]) % CHANNELS;
-        MeetingCode {
+        TransferCode {
             channel: number as u16,
             secret: Code::from_random(secret),
         }
@@ -42,15 +42,15 @@ impl MeetingCode {
     }
 }
 
-impl fmt::Display for MeetingCode {
+impl fmt::Display for TransferCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:04}-{}", self.channel, self.secret)
     }
 }
 
-impl fmt::Debug for MeetingCode {
+impl fmt::Debug for TransferCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MeetingCode")
+        f.debug_struct("TransferCode")
             .field("channel", &self.channel)
             .finish_non_exhaustive()
     }
@@ -59,22 +59,22 @@ impl fmt::Debug for MeetingCode {
 /// The text is not a code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a code of `zerolane send`: expected twelve digits, such as 1234-5678-9012")]
-pub struct MeetingCodeError;
+pub struct TransferCodeError;
 
 /// As people write it: dashes and spaces between the digits are ignored.
-impl FromStr for MeetingCode {
-    type Err = MeetingCodeError;
-    fn from_str(text: &str) -> Result<MeetingCode, MeetingCodeError> {
+impl FromStr for TransferCode {
+    type Err = TransferCodeError;
+    fn from_str(text: &str) -> Result<TransferCode, TransferCodeError> {
         let digits: String = text.chars().filter(|it| !"- ".contains(*it)).collect();
         let right = digits.len() == CHANNEL_DIGITS + SECRET_DIGITS
             && digits.bytes().all(|it| it.is_ascii_digit());
         if !right {
-            return Err(MeetingCodeError);
+            return Err(TransferCodeError);
         }
         let (channel, secret) = digits.split_at(CHANNEL_DIGITS);
-        Ok(MeetingCode {
-            channel: channel.parse().map_err(|_| MeetingCodeError)?,
-            secret: secret.parse().map_err(|_| MeetingCodeError)?,
+        Ok(TransferCode {
+            channel: channel.parse().map_err(|_| TransferCodeError)?,
+            secret: secret.parse().map_err(|_| TransferCodeError)?,
         })
     }
 }
@@ -85,9 +85,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn MeetingCode__is_read_as_it_is_shown() {
+    fn TransferCode__is_read_as_it_is_shown() {
         for seed in 0..50 {
-            let code = MeetingCode::from_random([seed; 32], [seed + 1; 32]);
+            let code = TransferCode::from_random([seed; 32], [seed + 1; 32]);
             assert_eq!(code.to_string().len(), 14);
             assert_eq!(code.to_string().parse(), Ok(code.clone()));
             let spoken = code.to_string().replace('-', " ");
@@ -102,16 +102,16 @@ mod tests {
             "١٢٣٤-5678-9012",
         ] {
             assert_eq!(
-                wrong.parse::<MeetingCode>(),
-                Err(MeetingCodeError),
+                wrong.parse::<TransferCode>(),
+                Err(TransferCodeError),
                 "{wrong}"
             );
         }
     }
 
     #[test]
-    fn MeetingCode__shows_no_secret_by_accident() {
-        let code: MeetingCode = "1234-5678-9012".parse().unwrap();
-        assert_eq!(format!("{code:?}"), "MeetingCode { channel: 1234, .. }");
+    fn TransferCode__shows_no_secret_by_accident() {
+        let code: TransferCode = "1234-5678-9012".parse().unwrap();
+        assert_eq!(format!("{code:?}"), "TransferCode { channel: 1234, .. }");
     }
 }
