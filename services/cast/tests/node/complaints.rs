@@ -38,7 +38,7 @@ fn placed() -> Node {
         predecessors: vec![Some(contact(PREDECESSOR))],
         helpers: Vec::new(),
         successors: Vec::new(),
-        apart: false,
+        demoted: false,
     };
     node.message(now, SOURCE, Message::Place(place));
     node.connected(now, PREDECESSOR);

@@ -19,7 +19,7 @@ fn place(epoch: u64, successor: NodeId) -> Message {
         predecessors: vec![Some(contact(SOURCE))],
         helpers: Vec::new(),
         successors: vec![contact(successor)],
-        apart: false,
+        demoted: false,
     })
 }
 

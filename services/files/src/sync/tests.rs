@@ -3,7 +3,7 @@
 #![allow(non_snake_case)]
 
 use super::merge::{Merge, Outcome};
-use super::options::{Action, Change, Kept, SyncObserver, SyncOptions, SyncPaths};
+use super::options::{Action, Change, NotDeleted, SyncObserver, SyncOptions, SyncPaths};
 use super::plan::{BATCH_BYTES, Step, next_step};
 use super::sight::{Detail, Listing, Seen, Sight};
 use crate::client::Client;
@@ -15,7 +15,6 @@ use crate::message::{EntryKind, Meta};
 use crate::observe::Observer;
 use crate::server::{ServeOptions, Server};
 use crate::stop::Stop;
-use crate::sync::{NotDeleted, SyncPaths};
 use std::collections::VecDeque;
 use std::fs;
 use std::net::Ipv4Addr;
