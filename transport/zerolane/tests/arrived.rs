@@ -1,6 +1,9 @@
 //! Tests that requests in progress over a bad link can be read, passed on, or ended early.
 #![allow(non_snake_case)]
 
+#[path = "content/mod.rs"]
+mod bytes;
+
 use netlab::udp::Relay;
 use netsim::link::{LinkConfig, Loss, Reorder};
 use std::thread::JoinHandle;
@@ -15,9 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LEN: usize = 6 << 20;
 
 fn content(len: usize) -> Vec<u8> {
-    (0..len)
-        .map(|at| (at * 31 + at / 253 + at / 65_519) as u8)
-        .collect()
+    bytes::content(0, len)
 }
 
 /// Two ends, the first of which connects over a link that loses and reorders.

@@ -4,6 +4,8 @@
 
 #![allow(non_snake_case)]
 
+#[path = "content/mod.rs"]
+mod bytes;
 #[allow(dead_code, reason = "the other tests use it all")]
 #[path = "paths/stream.rs"]
 mod stream;

@@ -261,7 +261,7 @@ fn network__that_is_split_and_heals() {
 
 /// The cast lasts longer than the split, so the host that was away receives everything after it.
 #[test]
-#[ignore = "it takes a minute"]
+#[ignore = "it takes a minute: .ci/run runs it"]
 fn network__that_is_split_for_half_a_minute_and_heals() {
     let Some(network) = Network::new(3, 100) else {
         return;

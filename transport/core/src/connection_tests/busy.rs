@@ -72,7 +72,7 @@ fn payload_part(seed: u64, busy: &[Side]) -> f64 {
 fn busy__ends_fill_the_link() {
     for busy in [&[][..], &[Side::A], &[Side::B], &Side::BOTH] {
         let mut parts = vec![];
-        each(6, |seed| {
+        each(3, |seed| {
             let part = payload_part(seed, busy);
             // Where both are late, a burst beyond the queue's capacity has consequences for half a second.
             let least = if busy.len() == 2 { 0.8 } else { 0.95 };

@@ -23,6 +23,8 @@
 //! A new lane, or a new path between two ends, is one more variant of [`path::Path`] and one more line in `cases.rs`.
 #![allow(non_snake_case, missing_docs, unreachable_pub)]
 
+#[path = "../content/mod.rs"]
+mod bytes;
 mod cases;
 mod clean;
 mod content;

@@ -15,6 +15,8 @@
 //! Only the time that a failure takes to show depends on the clock.
 #![allow(non_snake_case)]
 
+#[path = "../content/mod.rs"]
+mod bytes;
 mod ethernet_first;
 mod interfaces;
 mod mixed;

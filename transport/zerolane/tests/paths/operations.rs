@@ -1,6 +1,8 @@
 //! Tests that gets, atomic operations and messages, which use one path, survive its death.
 
 use super::{PATIENCE, THREADS, accept, assert_in_time, between, options, two_pairs, usable};
+use crate::bytes::content;
+use std::sync::LazyLock;
 use std::time::Instant;
 use zerolane::options::PathThreads;
 use zerolane::{Connection, Endpoint, ExportedRegion, Region, RegionKey, Rights, Security, Work};
@@ -9,21 +11,18 @@ const LEN: usize = 16 << 20;
 /// The counter lies after the payload.
 const COUNTER: u64 = LEN as u64;
 
-fn byte(at: usize) -> u8 {
-    (at >> 11) as u8 ^ (at as u8).wrapping_mul(31)
-}
+/// The payload.
+static RIGHT: LazyLock<Vec<u8>> = LazyLock::new(|| content(0, LEN));
 
-fn message(round: usize) -> Vec<u8> {
-    (0..3000).map(|at| byte(at + round * 997)).collect()
+fn message(round: usize) -> &'static [u8] {
+    &RIGHT[round * 997 % (LEN - 3000)..][..3000]
 }
 
 /// Exports memory and receives messages, in order and each once, until the peer closes; returns the counts.
 fn serve(endpoint: &mut Endpoint) -> (usize, u64) {
     let mut connection = accept(endpoint);
     let mut region = Region::anonymous(LEN + 8).expect("memory");
-    for (at, to) in region[..LEN].iter_mut().enumerate() {
-        *to = byte(at);
-    }
+    region[..LEN].copy_from_slice(&RIGHT);
     let region = ExportedRegion::new(region).expect("aligned");
     connection
         .export_named("m", &region, Rights::ALL)
@@ -45,13 +44,12 @@ fn round(a: &mut Connection, key: &RegionKey, rounds: &mut usize) {
     let offset = *rounds * 77_777 % (LEN - (256 << 10));
     let mut got = vec![0; 200_000 + *rounds % 1000];
     a.get(key, offset as u64, &mut got).expect("got");
-    let right = got.iter().zip(offset..).all(|(&it, at)| it == byte(at));
-    assert!(right, "round {rounds}");
+    assert!(got == RIGHT[offset..][..got.len()], "round {rounds}");
     let before = a.fetch_add(key, COUNTER, 1).expect("counted");
     assert_eq!(before, *rounds as u64);
     let control = (*rounds as u64).to_le_bytes();
     let payload = message(*rounds);
-    a.send_message(&control, Some(&payload)).expect("sent");
+    a.send_message(&control, Some(payload)).expect("sent");
     *rounds += 1;
 }
 
@@ -136,7 +134,7 @@ fn get_goes_on(threads: PathThreads) {
             let got = a.wait(Some(PATIENCE)).expect("alive").expect("in time");
             got.result.expect("got");
             let region = got.into_region();
-            assert!((0..LEN).all(|at| region[at] == byte(at)), "path {path}");
+            assert!(region[..LEN] == RIGHT[..], "path {path}");
             hosts.b().set_up(path, true).expect("set");
             until(&mut a, &key, &mut rounds, both_usable);
         }

@@ -26,8 +26,7 @@ pub(crate) fn options(security: Security, paths: u8, path_threads: PathThreads) 
 }
 
 pub(crate) fn content(piece: usize) -> Vec<u8> {
-    let seed = piece * 7919;
-    (0..PIECE).map(|i| ((i * 31 + seed) >> 3) as u8).collect()
+    crate::bytes::content(piece as u64, PIECE)
 }
 
 pub(crate) fn accept(endpoint: &mut Endpoint) -> Connection {

@@ -2,7 +2,7 @@
 
 use crate::child::{Job, SWAPPED, child, lane_of, swap};
 use crate::random::{Random, seeds};
-use crate::{LEN, PATIENCE, accept, options};
+use crate::{LEN, PATIENCE, accept, is_all, options};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -138,14 +138,14 @@ fn suffer(connection: &mut Connection, peer: &mut Child) -> Error {
             Ok(None) => {}
             Ok(Some(done)) if done.kind == WorkKind::Receive => {
                 let regions = around.remove(&done.id).expect("ended once");
-                let untouched = |it: &Region| it.iter().all(|byte| *byte == FILL);
+                let untouched = |it: &Region| is_all(it, FILL);
                 assert!(regions.iter().all(untouched), "around {:?}", done.result);
                 around.extend(post(connection));
             }
             Ok(Some(done)) => {
                 sending -= 1;
                 let sent = done.into_region();
-                assert!(sent.iter().all(|byte| *byte == 2), "what was sent");
+                assert!(is_all(&sent, 2), "what was sent");
                 sending += send(connection);
             }
             Err(over) => break over,

@@ -306,10 +306,7 @@ fn immediates__of_a_process_that_is_stopped_or_killed_tell_the_truth() {
             let direct: u64 = told.join().expect("no panic").parse().expect("a number");
             assert!(direct >= last, "{direct} of {last}");
         }
-        assert!(
-            own.iter().all(|it| *it == 0xa5),
-            "round {round}: it changed"
-        );
+        assert!(crate::is_all(&own, 0xa5), "round {round}: it changed");
         let _ = child.kill();
         child.wait().expect("killed");
     }

@@ -1,6 +1,8 @@
 //! Tests that connections in shared memory survive refused, stopped, killed and hostile processes.
 #![allow(non_snake_case)]
 
+#[path = "../content/mod.rs"]
+mod bytes;
 mod child;
 mod crowd;
 mod faults;
@@ -34,10 +36,16 @@ fn options(lane: LaneChoice) -> Options {
     }
 }
 
+/// The first byte tells the seed.
 fn content(seed: usize, len: usize) -> Vec<u8> {
-    (0..len)
-        .map(|at| (at / 251 + at * 7 + seed) as u8)
-        .collect()
+    let seed = seed as u8;
+    let mut bytes = bytes::content(seed.into(), len);
+    bytes[..len.min(1)].fill(seed);
+    bytes
+}
+
+fn is_all(bytes: &[u8], byte: u8) -> bool {
+    bytes == vec![byte; bytes.len()]
 }
 
 /// Lengths of swapped Transfers: by reference, through the ring, without a grant.

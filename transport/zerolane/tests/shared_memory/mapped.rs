@@ -276,10 +276,7 @@ fn mapped__by_a_process_that_is_stopped_or_killed_in_the_middle_is_its_owners_al
             let direct: u64 = told.join().expect("no panic").parse().expect("a number");
             seen += u32::from(direct > 0);
         }
-        assert!(
-            own.iter().all(|it| *it == 0xa5),
-            "round {round}: it changed"
-        );
+        assert!(crate::is_all(&own, 0xa5), "round {round}: it changed");
         let _ = child.kill();
         child.wait().expect("killed");
     }

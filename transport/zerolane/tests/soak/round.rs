@@ -107,6 +107,7 @@ enum Place {
 impl Place {
     fn new(path: Path, seed: u64) -> Place {
         if !netns::is_permitted() {
+            println!("skipped: network namespaces need root, so the processes are on loopback");
             return Place::Loopback(None);
         }
         let lab = Lab::start(LabConfig {

@@ -3,6 +3,8 @@
 
 mod arrived;
 mod background;
+#[path = "../content/mod.rs"]
+mod bytes;
 mod child;
 mod fork;
 mod handles;
@@ -11,6 +13,7 @@ mod over;
 mod progress;
 mod tokio;
 
+use bytes::content;
 use std::time::Duration;
 use zerolane::{Options, Region, Security};
 
@@ -26,14 +29,6 @@ fn plain() -> Options {
         security: Security::plain(),
         ..Options::default()
     }
-}
-
-/// Bytes that identify their offset and `seed`.
-fn content(seed: u64, len: usize) -> Vec<u8> {
-    let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    (0..len)
-        .map(|at| (at as u8).wrapping_mul(31) ^ (at >> 8) as u8 ^ mixed as u8)
-        .collect()
 }
 
 fn region(seed: u64, len: usize) -> Region {
