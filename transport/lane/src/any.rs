@@ -1,14 +1,20 @@
 //! Chooses the lane of a connection when the connection is made.
 
-use crate::ethernet::{self, EthernetLane};
-use crate::fallback::Fallback;
-use crate::ip::{self, IpLane};
-use crate::shm::{self, NoSharedMemory, ShmLane};
-use crate::udp::{self, UdpLane};
-use crate::{
-    Account, Driver, Exporting, Lane, LaneChoice, LaneError, Options, PathAddresses, RemoteAccess,
-    Turn, Waker,
-};
+mod fallback;
+
+use crate::account::Account;
+use crate::address::{LaneChoice, PathAddresses};
+use crate::datagram::{EthernetLane, IpLane, UdpLane, ethernet, ip118, udp};
+use crate::driver::Driver;
+use crate::entropy;
+use crate::error::LaneError;
+use crate::lane::{Lane, RemoteAccess, Turn};
+use crate::memory::Exporting;
+use crate::options::Options;
+use crate::shm::{self, ShmLane};
+use crate::unavailable::NoSharedMemory;
+use crate::wait::Waker;
+use fallback::Fallback;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -49,14 +55,14 @@ pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<AnyLane
         LaneChoice::Ethernet => {
             let device = options.device.as_ref();
             let taken = |key| device.is_some_and(|it| it.is_taken(key));
-            let entropy = udp::distinct(udp::entropy, taken)?;
+            let entropy = entropy::distinct(entropy::draw, taken)?;
             return ethernet::connect_as(peer, options, entropy, AnyLane::Ethernet);
         }
         LaneChoice::Ip118 => {
-            return ip::connect_as(peer, options, udp::entropy()?, AnyLane::Ip118);
+            return ip118::connect_as(peer, options, entropy::draw()?, AnyLane::Ip118);
         }
     };
-    let entropy = udp::entropy()?;
+    let entropy = entropy::draw()?;
     match linked {
         Some(Ok(linked)) => {
             let best = options.lane == LaneChoice::Best;

@@ -3,11 +3,13 @@
 use super::Listener;
 use super::caller::Caller;
 use super::error::{is_exhausted, reachable};
-use crate::ethernet::EthernetLane;
-use crate::ip::IpLane;
+use crate::any::AnyLane;
+use crate::datagram::{EthernetLane, IpLane, PeerMigration, UdpLane, udp};
+use crate::driver::Driver;
+use crate::entropy;
+use crate::seal::security;
 use crate::shm::{Ends, ShmLane};
-use crate::udp::{self, PacketAddresses, PeerMigration, UdpLane};
-use crate::{AnyLane, Driver, security};
+use crate::socket::PacketAddresses;
 use std::io;
 use std::net::SocketAddr;
 use zerolane_core::Entropy;
@@ -178,7 +180,7 @@ impl Listener {
     fn entropy(&self) -> io::Result<Entropy> {
         let ports = [Some(&self.port), self.udp_port()];
         let device = self.options.device.as_ref();
-        udp::distinct(udp::entropy, |key| {
+        entropy::distinct(entropy::draw, |key| {
             ports.iter().flatten().any(|it| it.is_taken(key))
                 || device.is_some_and(|it| it.is_taken(key))
         })

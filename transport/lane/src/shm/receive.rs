@@ -2,11 +2,14 @@
 
 use super::link::{Kind, Reading};
 use super::peer::{Copied, MAX_RUNS, ReadError};
-use super::ring::RingFault;
 use super::send::{MAX_BURST, RUN};
 use super::{LOOK_INTERVAL, ShmLane};
+use crate::account::MoveCause;
 use crate::arrival::{deliver_data, deliver_now};
-use crate::{LaneError, MoveCause, Turn, fault};
+use crate::error::LaneError;
+use crate::lane::Turn;
+use crate::memory::fault;
+use crate::unavailable::RingFault;
 use std::cell::Cell;
 use zerolane_core::{DropReason, HandshakeOutcome, Placement, RegionId, Span};
 use zerolane_wire::handshake::HandshakeMessage;

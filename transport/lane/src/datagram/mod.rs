@@ -1,0 +1,19 @@
+//! Carries a connection in datagrams: over UDP, IP protocol 118 or raw Ethernet, by one path or several.
+
+pub(crate) mod ethernet;
+pub(crate) mod ip118;
+mod links;
+mod message;
+mod migration;
+mod new_addresses;
+mod path_thread;
+mod protect;
+mod receive;
+mod send;
+pub(crate) mod udp;
+mod zerocopy;
+
+pub use ethernet::{EthernetLane, look_ethernet};
+pub use ip118::{IpLane, look_ip118};
+pub(crate) use migration::PeerMigration;
+pub use udp::UdpLane;
