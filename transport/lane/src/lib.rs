@@ -2,10 +2,9 @@
 //!
 //! This is the only crate that touches payload and, with the bindings, the only one with `unsafe`. A [`Lane`] moves
 //! datagrams between a network and registered memory. A [`Driver`] runs one connection over a lane in the calling
-//! thread. [`udp`] is the lane for any network: sendmsg with GSO gathers headers and payload from the user's memory,
-//! and recvmmsg with GRO scatters them into it by the core's forecast. [`ShmLane`] connects two processes of one host
-//! and user, [`EthernetLane`] hosts of one segment without IP, and [`IpLane`] any hosts without UDP. [`connect`]
-//! chooses.
+//! thread. [`DatagramLane`] is the lane for networks, over UDP, IP protocol 118 or raw Ethernet: sendmsg with GSO gathers
+//! headers and payload from the user's memory, and recvmmsg with GRO scatters them into it by the core's forecast.
+//! [`ShmLane`] connects two processes of one host and user. [`connect`] chooses.
 //!
 //! ```no_run
 //! use zerolane_lane::{Options, Region, Report, WorkRequest};
@@ -44,7 +43,7 @@ pub use address::{
     is_ethernet,
 };
 pub use any::{AnyLane, connect};
-pub use datagram::{EthernetLane, IpLane, UdpLane, look_ethernet, look_ip118};
+pub use datagram::{DatagramLane, look_ethernet, look_ip118};
 pub use driver::{
     Completion, Driver, DriverError, MAX_INLINE, MessageControl, NotPosted, Progress, Report,
     WorkKind,

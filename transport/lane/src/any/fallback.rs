@@ -1,6 +1,6 @@
 //! Continues by UDP when a listener in shared memory does not admit an Initiator.
 
-use crate::datagram::{UdpLane, udp};
+use crate::datagram::{DatagramLane, udp};
 use crate::driver::exchange;
 use crate::entropy;
 use crate::lane::Turn;
@@ -39,7 +39,7 @@ impl Fallback {
     ///
     /// # Errors
     /// No socket, or no route to `peer`; or the system gives no random numbers.
-    pub(crate) fn go(&self, peer: SocketAddr, turn: &mut Turn<'_>) -> io::Result<UdpLane> {
+    pub(crate) fn go(&self, peer: SocketAddr, turn: &mut Turn<'_>) -> io::Result<DatagramLane> {
         let entropy = entropy::draw()?;
         let mut lane = udp::to(peer, &self.options, entropy)?;
         let config = lane.config(&self.options);

@@ -14,9 +14,8 @@
 //! own address is gone, or the system would now choose another, this end reconnects its socket, unless the user bound
 //! it to that address.
 
+use super::lane::Ends;
 use super::new_addresses::NewAddresses;
-use super::receive::Receiver;
-use super::send::Sender;
 use crate::lane::Turn;
 use crate::socket;
 use crate::socket::{SHOWN, SharedPort};
@@ -35,9 +34,6 @@ const MAX_LOOK_INTERVAL: Duration = Duration::from_millis(128);
 const SOURCE_INTERVAL: Duration = Duration::from_millis(250);
 /// Longest sleep of an end that may have to look for its peer at other addresses.
 pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
-
-/// The halves that seal and open.
-type Ends<'a> = (&'a mut Sender, &'a mut Receiver);
 
 /// Finds a peer that moved, and this end's new address.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 
 pub(crate) mod ethernet;
 pub(crate) mod ip118;
+mod lane;
 mod links;
 mod message;
 mod migration;
@@ -13,7 +14,7 @@ mod send;
 pub(crate) mod udp;
 mod zerocopy;
 
-pub use ethernet::{EthernetLane, look_ethernet};
-pub use ip118::{IpLane, look_ip118};
+pub use ethernet::look_ethernet;
+pub use ip118::look_ip118;
+pub use lane::DatagramLane;
 pub(crate) use migration::PeerMigration;
-pub use udp::UdpLane;

@@ -4,7 +4,7 @@ use super::Listener;
 use super::caller::Caller;
 use super::error::{is_exhausted, reachable};
 use crate::any::AnyLane;
-use crate::datagram::{EthernetLane, IpLane, PeerMigration, UdpLane, udp};
+use crate::datagram::{DatagramLane, PeerMigration, ethernet, ip118, udp};
 use crate::driver::Driver;
 use crate::entropy;
 use crate::seal::security;
@@ -217,16 +217,16 @@ impl Listener {
         match caller {
             Caller::Packet(addresses) => {
                 let lane = self.udp_lane(*addresses, key)?;
-                Ok(lane.map(|it| AnyLane::Udp(it, None)))
+                Ok(lane.map(|it| AnyLane::Datagram(it, None)))
             }
             Caller::Frame(from) => {
                 let lane =
-                    EthernetLane::accepted(&self.port, *from, key, self.udp_port(), &self.options)?;
-                Ok(Some(AnyLane::Ethernet(lane)))
+                    ethernet::accepted(&self.port, *from, key, self.udp_port(), &self.options)?;
+                Ok(Some(AnyLane::Datagram(lane, None)))
             }
             Caller::Raw(addresses) => {
-                let lane = IpLane::accepted(&self.port, *addresses, key, &self.options);
-                reachable(lane.map(AnyLane::Ip118))
+                let lane = ip118::accepted(&self.port, *addresses, key, &self.options);
+                reachable(lane.map(|it| AnyLane::Datagram(it, None)))
             }
             Caller::Visitor(visitor) => Ok(visitor.take().map(|visitor| {
                 if let Some(host) = &self.host {
@@ -245,10 +245,10 @@ impl Listener {
 
     /// A lane with a socket of its own to a peer, with this end's key `key`; `None` if the peer cannot be reached. It
     /// sends from the address that the peer called, and is bound to that address if the system would choose another.
-    fn udp_lane(&self, addresses: PacketAddresses, key: u32) -> io::Result<Option<UdpLane>> {
+    fn udp_lane(&self, addresses: PacketAddresses, key: u32) -> io::Result<Option<DatagramLane>> {
         let local = self.port.local();
         let lane = self.lane_at(local, addresses.peer, key)?;
-        let here = lane.as_ref().and_then(UdpLane::local_addr);
+        let here = lane.as_ref().and_then(DatagramLane::local_addr);
         match addresses.called(local) {
             Some(called) if here.is_some_and(|it| it.ip() != called.ip()) => {
                 drop(lane);
@@ -263,10 +263,10 @@ impl Listener {
         local: SocketAddr,
         peer: SocketAddr,
         key: u32,
-    ) -> io::Result<Option<UdpLane>> {
+    ) -> io::Result<Option<DatagramLane>> {
         let socket = self.port.join(local, self.options.receive_buffer)?;
         let roam = PeerMigration::new(&self.port, local, key, peer);
-        reachable(UdpLane::new(socket, peer, roam, &self.options))
+        reachable(udp::over(socket, peer, roam, &self.options))
     }
 
     /// Tells an unauthenticated peer why not, with the keys of `session` if there is one.

@@ -55,7 +55,7 @@ pub(super) fn drive(a: &mut End, b: &mut End, mut done: impl FnMut(&mut End, &mu
 fn lane(end: &mut End) -> &mut ShmLane {
     match end.lane_mut() {
         AnyLane::SharedMemory(lane, _) => lane,
-        AnyLane::Udp(..) | AnyLane::Ethernet(_) | AnyLane::Ip118(_) => panic!("no shared memory"),
+        AnyLane::Datagram(..) => panic!("no shared memory"),
     }
 }
 

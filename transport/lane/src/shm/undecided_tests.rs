@@ -43,7 +43,7 @@ fn connect(to: SocketAddr) -> End {
 fn gives_up(a: &mut End) -> NoSharedMemory {
     for _ in 0..PATIENCE {
         a.turn().expect("no error");
-        if let AnyLane::Udp(_, why) = a.lane() {
+        if let AnyLane::Datagram(_, why) = a.lane() {
             return why.expect("it was asked for");
         }
         std::thread::sleep(Duration::from_micros(100));

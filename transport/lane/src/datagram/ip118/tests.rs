@@ -14,6 +14,7 @@ use netlab::netns::{Namespace, Topology};
 use netsim::Side;
 use socket2::{Domain, Protocol, SockAddr, Type};
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
 use std::time::Instant;
 use zerolane_core::CloseReason;
 use zerolane_wire::encapsulation::IP_PROTOCOL;

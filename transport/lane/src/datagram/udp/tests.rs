@@ -7,6 +7,7 @@ mod icmp;
 mod trains;
 
 use super::*;
+use crate::account::Account;
 use crate::account::{MoveCause, Zerocopy};
 use crate::address::LaneChoice;
 use crate::any::AnyLane;

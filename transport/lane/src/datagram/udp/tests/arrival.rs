@@ -9,13 +9,13 @@ fn arrival_times__are_told_of_bulk_and_not_before() {
     let short = content(1_000, 1);
     verify(transfer(&mut a, &mut b, &short), &short);
     for end in [&a, &b] {
-        assert!(!udp(end).receiver.is_timed());
+        assert!(!udp(end).first().0.is_timed());
     }
     let long = content(8 << 20, 2);
     verify(transfer(&mut a, &mut b, &long), &long);
     for end in [&a, &b] {
-        assert!(udp(end).receiver.is_timed());
-        let set = socket::tells_arrival_times(&udp(end).socket);
+        assert!(udp(end).first().0.is_timed());
+        let set = socket::tells_arrival_times(udp(end).first().1);
         assert!(set, "the kernel was not asked");
     }
     // Control messages have room for it.
@@ -23,9 +23,9 @@ fn arrival_times__are_told_of_bulk_and_not_before() {
     verify(transfer(&mut a, &mut b, &long), &long);
 }
 
-fn udp(end: &End) -> &UdpLane {
+fn udp(end: &End) -> &DatagramLane {
     match end.lane() {
-        AnyLane::Udp(lane, _) => lane,
+        AnyLane::Datagram(lane, _) => lane,
         _ => panic!("not asked for"),
     }
 }
