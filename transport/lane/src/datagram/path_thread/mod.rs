@@ -8,7 +8,7 @@
 //!  poll_transmit, numbers   -- Send -->      seal from the user's memory, sendmsg
 //!                           <-- Sent --
 //!                           <-- Arrived --   recvmsg into a buffer of its own
-//!  place_of, key            -- Open -->      open into the place
+//!  claim, key               -- Open -->      open into the place
 //!  on_train                 <-- Opened --
 //!  control, and all else    -- Free -->
 //! ```

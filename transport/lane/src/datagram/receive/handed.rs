@@ -5,7 +5,6 @@ use super::layout::Message;
 use super::train_buffer::Expected;
 use super::unseal::Incoming;
 use super::{Receiver, SPILL};
-use crate::account::MoveCause;
 use crate::datagram::path_thread::{Arrived, Channel, OpenOrder, Order};
 use crate::error::LaneError;
 use crate::lane::Turn;
@@ -16,7 +15,7 @@ use socket2::Socket;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use zerolane_core::{DropReason, Placement, Span};
+use zerolane_core::{Claim, DropReason, Span};
 use zerolane_wire::{HEADER_LEN, Header, Train};
 
 /// Messages from the path's thread. The thread's buffers bound their number.
@@ -38,7 +37,7 @@ struct PendingTrain {
     header: Header,
     /// Bytes of each of its datagrams except the last.
     datagram: u32,
-    place: Span,
+    claim: Claim,
     writing: Writing,
 }
 
@@ -97,15 +96,9 @@ impl Receiver {
             turn.core.on_dropped(reason);
             return turn.core.on_spoiled_train();
         }
-        let place = train.place;
-        let placement = turn
-            .core
-            .on_train(turn.now, &train.header, train.datagram, Some(place));
-        match placement {
-            // The bytes were granted again meanwhile, elsewhere.
-            Placement::Move(span) => self.move_landed(place, span, MoveCause::Mispredicted, turn),
-            _ => self.note_placed(placement, place, turn),
-        }
+        let (header, claim) = (&train.header, train.claim);
+        let noted = turn.core.on_train(turn.now, header, claim, train.datagram);
+        self.note_placed(noted, claim, turn);
     }
 
     /// Delivers messages that the thread received, up to the first that must wait for a train in progress.
@@ -221,10 +214,10 @@ impl Receiver {
         let Some((head, header, trailer)) = whole_train(from.bytes()) else {
             return Err(from);
         };
-        let data = Train::data(&header);
-        let Some(place) = turn.core.place_of(&data, header.s_id) else {
+        let Ok(claim) = turn.core.claim_train(&header) else {
             return Err(from);
         };
+        let place = claim.span();
         let (opening, to) = match hand_out(&mut self.incoming, turn.memory, place, &trailer) {
             Ok(Some(handed)) => handed,
             Ok(None) => return Err(from),
@@ -244,7 +237,7 @@ impl Receiver {
             number: opening.number(),
             header,
             datagram: message.segment as u32,
-            place,
+            claim,
             writing,
         });
         inbox.channel.order(Order::Open(OpenOrder {

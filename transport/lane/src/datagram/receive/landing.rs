@@ -130,19 +130,20 @@ impl Receiver {
         };
         let all = landing.filled + message.total;
         let around = END + usize::from(train.padding);
-        let place = turn.core.place_of(&Train::data(header), train.len);
-        let Some(place) = place.filter(|it| {
-            let begins = (it.region, it.offset) == (landing.place.region, landing.place.offset);
-            begins && all == train.len as usize + around
-        }) else {
+        let Ok(claim) = turn.core.claim_train(header) else {
             return false;
         };
+        let place = claim.span();
+        let begins = (place.region, place.offset) == (landing.place.region, landing.place.offset);
+        if !begins || all != train.len as usize + around {
+            return false;
+        }
         if turn.memory.digest(head, place).as_ref().map(|it| &it[..]) != Some(digest) {
             return false;
         }
         let datagram = message.segment.max(landing.datagram) as u32;
-        let placement = turn.core.on_train(turn.now, header, datagram, Some(place));
-        self.note_placed(placement, place, turn);
+        let noted = turn.core.on_train(turn.now, header, claim, datagram);
+        self.note_placed(noted, claim, turn);
         true
     }
 

@@ -13,8 +13,8 @@ use crate::lane::Turn;
 use crate::memory::cleanup::Source;
 use crate::seal::Trailer;
 use std::ops::Range;
-use zerolane_core::{DropReason, Placement, Span};
-use zerolane_wire::{Assembled, Flags, HEADER_LEN, Header, OPTIONS_LEN, Op, Train};
+use zerolane_core::{Claim, DropReason, Span};
+use zerolane_wire::{Assembled, Flags, HEADER_LEN, Header, OPTIONS_LEN, Op};
 
 impl Receiver {
     /// Tells the core whether trains are accepted, when that has changed.
@@ -95,14 +95,14 @@ impl Receiver {
             && let Ok(header) = Header::parse(head)
             && header.op == Op::Data
             && !header.flags.contains(Flags::FRAMES)
-            && let Some(opened) = self.open_into_place((head, &header), payload, trailer, turn)
+            && let Ok(claim) = turn.core.claim(&header, payload.len() as u32)
+            && let Some(opened) = self.open_into_place(head, payload, trailer, claim, turn)
         {
             match opened {
-                Ok(place) => {
-                    let len = payload.len() as u32;
-                    let now = turn.now;
-                    let placement = turn.core.on_data(now, &header, len, len, Some(place));
-                    self.note_placed(placement, place, turn);
+                Ok(()) => {
+                    let stu = payload.len() as u32;
+                    let noted = turn.core.on_placed(turn.now, &header, claim, stu);
+                    self.note_placed(noted, claim, turn);
                 }
                 Err(reason) => turn.core.on_dropped(reason),
             }
@@ -147,48 +147,50 @@ impl Receiver {
             return;
         };
         let check = &rest[..self.incoming.train_check()];
-        let data = Train::data(header);
-        let into_place = match check.try_into() {
-            Ok(trailer) => self.open_into_place((head, &data), payload, trailer, turn),
-            Err(_) => None,
+        let claim = turn.core.claim_train(header);
+        let into_place = match (check.try_into(), claim) {
+            (Ok(trailer), Ok(claim)) => self.open_into_place(head, payload, trailer, claim, turn),
+            _ => None,
         };
-        let opened = match into_place {
-            Some(opened) => opened.map(|place| {
-                let placement = turn.core.on_train(turn.now, header, datagram, Some(place));
-                self.note_placed(placement, place, turn);
-            }),
-            None => {
-                let opened = self.incoming.open_train(head, payload, check);
-                opened.map(|()| self.move_train(header, payload, datagram, turn))
-            }
-        };
+        let is_in_place = into_place.is_some();
+        let opened = into_place.unwrap_or_else(|| self.incoming.open_train(head, payload, check));
         if let Err(reason) = opened {
             turn.core.on_dropped(reason);
-            turn.core.on_spoiled_train();
+            return turn.core.on_spoiled_train();
+        }
+        match claim {
+            Ok(claim) => {
+                let noted = turn.core.on_train(turn.now, header, claim, datagram);
+                match is_in_place {
+                    true => self.note_placed(noted, claim, turn),
+                    false if noted.is_ok() => self.move_train(payload, claim.span(), turn),
+                    false => {}
+                }
+            }
+            Err(reason) => turn.core.on_dropped(reason),
         }
     }
 
     /// Copies a train that could not be opened into its place: a mapped file, whose pages may be gone.
-    fn move_train(&mut self, header: &Header, payload: &[u8], datagram: u32, turn: &mut Turn<'_>) {
-        if let Placement::Move(span) = turn.core.on_train(turn.now, header, datagram, None) {
-            let cause = match self.incoming.can_open_in(turn.memory, span.region) {
-                true => MoveCause::Unexpected,
-                false => MoveCause::OpenedApart,
-            };
-            self.push_move(Some(Source::own(payload)), span, cause, turn);
-        }
+    fn move_train(&mut self, payload: &[u8], span: Span, turn: &mut Turn<'_>) {
+        let cause = match self.incoming.can_open_in(turn.memory, span.region) {
+            true => MoveCause::Unexpected,
+            false => MoveCause::OpenedApart,
+        };
+        turn.core.on_moved(span.len);
+        self.push_move(Some(Source::own(payload)), span, cause, turn);
     }
 
-    /// Opens `payload` into its place, and returns the place. The place must be granted, free of reported bytes, and of
-    /// a kind that can be opened into.
+    /// Opens `payload` into its place. `None`: that memory is not of a kind that can be opened into.
     fn open_into_place(
         &mut self,
-        (head, header): (&[u8; HEADER_LEN], &Header),
+        head: &[u8; HEADER_LEN],
         payload: &[u8],
         trailer: &Trailer,
+        claim: Claim,
         turn: &Turn<'_>,
-    ) -> Option<Result<Span, DropReason>> {
-        let place = turn.core.place_of(header, payload.len() as u32)?;
+    ) -> Option<Result<(), DropReason>> {
+        let place = claim.span();
         if !self.incoming.opens_trains() || !self.incoming.can_open_in(turn.memory, place.region) {
             return None;
         }
@@ -196,15 +198,18 @@ impl Receiver {
         // SAFETY: the registry has these bytes open for writing, for this turn. They are granted, and none of them was
         // reported. Others access exported memory atomically only; mapped files are not opened here; all other memory
         // is the lane's alone.
-        let opened = unsafe { self.incoming.open_into(head, payload, to, trailer) };
-        Some(opened.map(|()| place))
+        Some(unsafe { self.incoming.open_into(head, payload, to, trailer) })
     }
 
-    /// Records the core's answer about payload that was opened into `place`.
-    pub(super) fn note_placed(&mut self, placement: Placement, place: Span, turn: &mut Turn<'_>) {
-        debug_assert!(matches!(placement, Placement::InPlace | Placement::Drop(_)));
-        if placement == Placement::InPlace {
-            turn.account.bytes_placed += place.len;
+    /// Counts payload that is in its place, if the core took it.
+    pub(super) fn note_placed(
+        &mut self,
+        noted: Result<(), DropReason>,
+        claim: Claim,
+        turn: &mut Turn<'_>,
+    ) {
+        if noted.is_ok() {
+            turn.account.bytes_placed += claim.span().len;
         }
     }
 }
