@@ -325,15 +325,13 @@ impl Pair {
 
     /// A train, opened into its place, if it has one.
     fn train(&mut self, to: usize, header: &Header, datagram: u32) {
-        let place = self.ends[to].place_of(&Train::data(header), header.s_id);
-        if let Some(place) = place {
-            assert!(place.len == u64::from(header.s_id) && place.end() <= ROOM);
-        }
-        match self.ends[to].on_train(self.now, header, datagram, place) {
-            Placement::InPlace => assert!(place.is_some()),
-            Placement::Drop(_) => {}
-            other => panic!("{other:?}"),
-        }
+        let Ok(claim) = self.ends[to].claim_train(header) else {
+            return;
+        };
+        let place = claim.span();
+        assert!(place.len == u64::from(header.s_id) && place.end() <= ROOM);
+        // An announcement that the train implies may be refused.
+        let _ = self.ends[to].on_train(self.now, header, claim, datagram);
     }
 
     fn span(&mut self, len: u64) -> Span {

@@ -52,7 +52,7 @@ pub use counters::{Counters, DropReason, PathState};
 pub use event::{CloseReason, Event, TransferError};
 pub use links::PathLife;
 pub use receiving::{
-    Forecast, Hold, HoldOrder, InboundState, Placement, Predictor, Run, pattern_holds,
+    Claim, Forecast, Hold, HoldOrder, InboundState, Placement, Predictor, Run, pattern_holds,
 };
 pub use request::{
     Atomic, AtomicRequest, PostError, RegionName, RemotePlace, RemoteRegion, WorkFlags, WorkRequest,

@@ -1,14 +1,20 @@
 //! Chooses the lane of a connection when the connection is made.
 
-use crate::ethernet::{self, EthernetLane};
-use crate::fallback::Fallback;
-use crate::ip::{self, IpLane};
-use crate::shm::{self, NoSharedMemory, ShmLane};
-use crate::udp::{self, UdpLane};
-use crate::{
-    Account, Driver, Exporting, Lane, LaneChoice, LaneError, Options, PathAddresses, RemoteAccess,
-    Turn, Waker,
-};
+mod fallback;
+
+use crate::account::Account;
+use crate::address::{LaneChoice, PathAddresses};
+use crate::datagram::{DatagramLane, ethernet, ip118, udp};
+use crate::driver::Driver;
+use crate::entropy;
+use crate::error::LaneError;
+use crate::lane::{Lane, RemoteAccess, Turn};
+use crate::memory::Exporting;
+use crate::options::Options;
+use crate::shm::{self, ShmLane};
+use crate::unavailable::NoSharedMemory;
+use crate::wait::Waker;
+use fallback::Fallback;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -24,15 +30,11 @@ use zerolane_wire::{Reason, Rights};
     reason = "it lives in a driver, which is boxed where there are many"
 )]
 pub enum AnyLane {
-    /// UDP, and why not shared memory if that was requested.
-    Udp(UdpLane, Option<NoSharedMemory>),
+    /// UDP, IP protocol 118 or raw Ethernet, and why not shared memory if that was requested.
+    Datagram(DatagramLane, Option<NoSharedMemory>),
     /// Memory shared with a process of this host and user. The fallback is present until the peer answers, unless this
     /// Initiator insists on shared memory.
     SharedMemory(ShmLane, Option<Box<Fallback>>),
-    /// Frames of raw Ethernet.
-    Ethernet(EthernetLane),
-    /// Packets of IP protocol 118.
-    Ip118(IpLane),
 }
 
 /// Opens a connection to `peer` over the lane that `options` choose. The handshake runs inside the driver's calls.
@@ -49,14 +51,16 @@ pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<AnyLane
         LaneChoice::Ethernet => {
             let device = options.device.as_ref();
             let taken = |key| device.is_some_and(|it| it.is_taken(key));
-            let entropy = udp::distinct(udp::entropy, taken)?;
-            return ethernet::connect_as(peer, options, entropy, AnyLane::Ethernet);
+            let entropy = entropy::distinct(entropy::draw, taken)?;
+            return ethernet::connect_as(peer, options, entropy, |it| AnyLane::Datagram(it, None));
         }
         LaneChoice::Ip118 => {
-            return ip::connect_as(peer, options, udp::entropy()?, AnyLane::Ip118);
+            return ip118::connect_as(peer, options, entropy::draw()?, |it| {
+                AnyLane::Datagram(it, None)
+            });
         }
     };
-    let entropy = udp::entropy()?;
+    let entropy = entropy::draw()?;
     match linked {
         Some(Ok(linked)) => {
             let best = options.lane == LaneChoice::Best;
@@ -64,8 +68,10 @@ pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<AnyLane
             let wrap = |it| AnyLane::SharedMemory(it, fallback);
             shm::connect(linked, options, entropy, wrap)
         }
-        Some(Err(why)) => udp::connect_as(peer, options, entropy, |it| AnyLane::Udp(it, Some(why))),
-        None => udp::connect_as(peer, options, entropy, |it| AnyLane::Udp(it, None)),
+        Some(Err(why)) => udp::connect_as(peer, options, entropy, |it| {
+            AnyLane::Datagram(it, Some(why))
+        }),
+        None => udp::connect_as(peer, options, entropy, |it| AnyLane::Datagram(it, None)),
     }
 }
 
@@ -73,10 +79,8 @@ pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<AnyLane
 macro_rules! of_each {
     ($lane:expr, $it:ident => $do:expr) => {
         match $lane {
-            AnyLane::Udp($it, _) => $do,
+            AnyLane::Datagram($it, _) => $do,
             AnyLane::SharedMemory($it, _) => $do,
-            AnyLane::Ethernet($it) => $do,
-            AnyLane::Ip118($it) => $do,
         }
     };
 }
@@ -100,7 +104,7 @@ impl AnyLane {
     /// A second descriptor to watch: readable once the peer's process has ended. See [`ShmLane::peer_process`].
     pub fn peer_process(&self) -> Option<BorrowedFd<'_>> {
         match self {
-            AnyLane::Udp(..) | AnyLane::Ethernet(_) | AnyLane::Ip118(_) => None,
+            AnyLane::Datagram(..) => None,
             AnyLane::SharedMemory(it, _) => it.peer_process(),
         }
     }
@@ -108,10 +112,8 @@ impl AnyLane {
     /// This end's address at present, if there is a route to the peer.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         match self {
-            AnyLane::Udp(it, _) => it.local_addr(),
+            AnyLane::Datagram(it, _) => it.local_addr(),
             AnyLane::SharedMemory(it, _) => Some(it.local_addr()),
-            AnyLane::Ethernet(it) => Some(it.local_addr()),
-            AnyLane::Ip118(it) => Some(it.local_addr()),
         }
     }
 
@@ -124,9 +126,8 @@ impl AnyLane {
     /// peer adds paths over UDP.
     pub fn look_for_peer(&mut self) {
         match self {
-            AnyLane::Udp(it, _) => it.look_for_peer(),
-            AnyLane::Ethernet(it) => it.look_for_paths(),
-            AnyLane::SharedMemory(..) | AnyLane::Ip118(_) => {}
+            AnyLane::Datagram(it, _) => it.look_for_peer(),
+            AnyLane::SharedMemory(..) => {}
         }
     }
 
@@ -134,7 +135,7 @@ impl AnyLane {
     /// caller must then poll [`has_arrived`](AnyLane::has_arrived).
     pub fn is_polled(&self) -> bool {
         match self {
-            AnyLane::Udp(..) | AnyLane::Ethernet(_) | AnyLane::Ip118(_) => false,
+            AnyLane::Datagram(..) => false,
             AnyLane::SharedMemory(it, _) => !it.is_armed(),
         }
     }
@@ -142,7 +143,7 @@ impl AnyLane {
     /// Whether there is something to receive in memory, or the room that this end waited for. Makes no system call.
     pub fn has_arrived(&self) -> bool {
         match self {
-            AnyLane::Udp(..) | AnyLane::Ethernet(_) | AnyLane::Ip118(_) => false,
+            AnyLane::Datagram(..) => false,
             AnyLane::SharedMemory(it, _) => it.has_arrived(),
         }
     }
@@ -175,7 +176,7 @@ impl AnyLane {
             _ => return received,
         };
         let lane = fallback.go(lane.peer_addr(), turn);
-        *self = AnyLane::Udp(lane.map_err(LaneError::Io)?, Some(why));
+        *self = AnyLane::Datagram(lane.map_err(LaneError::Io)?, Some(why));
         Ok(true)
     }
 
@@ -183,34 +184,26 @@ impl AnyLane {
     /// for several.
     pub fn add_path(&mut self, addresses: PathAddresses) -> bool {
         match self {
-            AnyLane::Udp(it, _) => it.add_path(addresses),
-            AnyLane::Ethernet(it) => it.add_path(addresses),
-            AnyLane::SharedMemory(..) | AnyLane::Ip118(_) => false,
+            AnyLane::Datagram(it, _) => it.add_path(addresses),
+            AnyLane::SharedMemory(..) => false,
         }
     }
 
     pub(crate) fn config(&self, options: &Options) -> Config {
         match self {
-            AnyLane::Udp(it, _) => it.config(options),
+            AnyLane::Datagram(it, _) => it.config(options),
             AnyLane::SharedMemory(..) => shm::config(options),
-            AnyLane::Ethernet(it) => it.config(options),
-            AnyLane::Ip118(it) => it.config(options),
         }
     }
 
     /// The peer finished its key exchange. False if the cryptography refuses the keys.
     pub(crate) fn admit(&mut self, exchange: Exchange, session: Session) -> bool {
         match self {
-            AnyLane::Udp(it, _) => {
-                it.begin(exchange);
-                it.protect(session)
-            }
+            AnyLane::Datagram(it, _) => it.admit(exchange, session),
             AnyLane::SharedMemory(it, _) => {
                 it.admit(exchange, &session);
                 true
             }
-            AnyLane::Ethernet(it) => it.admit(exchange, session),
-            AnyLane::Ip118(it) => it.admit(exchange, session),
         }
     }
 }
@@ -267,7 +260,7 @@ impl Lane for AnyLane {
 
     fn describe(&self, account: &mut Account) {
         of_each!(self, it => it.describe(account));
-        if let AnyLane::Udp(_, why) = self {
+        if let AnyLane::Datagram(_, why) = self {
             account.no_shared_memory = *why;
         }
     }

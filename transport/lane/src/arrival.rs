@@ -1,6 +1,7 @@
 //! Delivers datagrams in the lane's own memory: shows them to the core, then copies payload to its place.
 
-use crate::{MoveCause, Turn};
+use crate::account::MoveCause;
+use crate::lane::Turn;
 use zerolane_core::{DropReason, Placement, RegionId, Span};
 use zerolane_wire::{Flags, Frames, HEADER_LEN, Header, Op, checksum::Sum};
 

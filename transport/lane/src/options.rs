@@ -1,34 +1,15 @@
 //! Defines the settings of a connection.
 
-use crate::udp::Ports;
-use crate::{EthernetDevice, NeighbourName, PathAddresses, RendezvousName, Scheduler, Security};
+use crate::address::{LaneChoice, PathAddresses, RendezvousName};
+use crate::ethernet::{EthernetDevice, NeighbourName};
+use crate::seal::Security;
+use crate::socket::Ports;
+use crate::threads::Scheduler;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use zerolane_core::{Config, Control, limits};
 use zerolane_wire::{MAX_PATHS, Profiles};
-
-/// Which lane carries connections.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum LaneChoice {
-    /// UDP, even to processes of this host.
-    Udp,
-    /// Shared memory to processes of this host and user that listen with this choice or the next. Otherwise UDP,
-    /// without an error: the [`Account`](crate::Account) says why. UDP also if the options name a cipher, because
-    /// shared memory is not encrypted, or ask for several paths ([`Options::paths`], [`Options::links`]), because
-    /// shared memory has only one.
-    #[default]
-    Best,
-    /// Shared memory or an error. A listener accepts no other lane.
-    SharedMemory,
-    /// Raw Ethernet frames to a host of the same segment, whose address is an
-    /// [`EthernetAddress`](crate::EthernetAddress), or an error. A listener accepts no other lane. Needs CAP_NET_RAW; a
-    /// listener needs it as long as it accepts.
-    Ethernet,
-    /// Packets of IP protocol 118, without UDP, or an error. Ports are those of the protocol's header, and a listener
-    /// accepts no other lane. Needs CAP_NET_RAW; a listener needs it as long as it accepts.
-    Ip118,
-}
 
 /// Which threads carry a connection over several paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -61,7 +42,7 @@ pub struct Options {
     /// [`Reason::NoCommonProfile`](zerolane_wire::Reason::NoCommonProfile).
     pub profiles: Profiles,
     /// Ends the connection rather than copy payload of a Transfer in user space, however short. Payload that fits one
-    /// datagram and comes unannounced ([`MoveCause::Unannounced`](crate::MoveCause)) is still copied once. This end
+    /// datagram and comes unannounced ([`MoveCause::Unannounced`](crate::account::MoveCause)) is still copied once. This end
     /// asks its peer to send nothing else before a grant, and plain connections use no trains, because a broken train
     /// would need a copy.
     pub strict: bool,
@@ -82,7 +63,7 @@ pub struct Options {
     pub paths: u8,
     /// Paths to add, besides the first, once a connection opened from here is established. [`Options::paths`] counts as
     /// at least one more than these. A path that cannot be opened is counted in
-    /// [`Account::paths_refused`](crate::Account::paths_refused).
+    /// [`Account::paths_refused`](crate::account::Account::paths_refused).
     pub links: Vec<PathAddresses>,
     /// Whether the peer may add paths over raw Ethernet to a connection over UDP that a listener accepts, at any
     /// interface of the network namespace. Needs CAP_NET_RAW while connections may add paths, and takes one more
@@ -260,8 +241,8 @@ mod tests {
         };
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         for (options, name) in [(idle, "idle_timeout"), (connect, "connect_timeout")] {
-            let connected = crate::connect(any, &options).map(drop);
-            let bound = crate::Listener::bind(any, options).map(drop);
+            let connected = crate::any::connect(any, &options).map(drop);
+            let bound = crate::listener::Listener::bind(any, options).map(drop);
             for refused in [connected, bound] {
                 let error = refused.expect_err("no such time");
                 assert_eq!(error.kind(), io::ErrorKind::InvalidInput);

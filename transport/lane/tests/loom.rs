@@ -9,25 +9,29 @@ mod sync {
     pub(crate) use loom::thread::yield_now;
 }
 
-#[path = "../src/delegated.rs"]
+#[path = "../src/memory/delegated.rs"]
 mod delegated;
-#[path = "../src/doorbell.rs"]
+#[path = "../src/wait/doorbell.rs"]
 mod doorbell;
-#[path = "../src/grace.rs"]
+#[path = "../src/memory/grace.rs"]
 mod grace;
 // Its own tests run in the lane.
 #[allow(dead_code, unreachable_pub)]
 #[path = "../src/shm/lease.rs"]
 mod lease;
-#[path = "../src/mailbox.rs"]
+// The lane exports it to the crates above.
+#[path = "../src/threads/mailbox.rs"]
 mod mailbox;
+#[allow(dead_code, unreachable_pub)]
+#[path = "../src/unavailable/shm.rs"]
+mod unavailable;
 // Its own tests run in the lane.
 #[allow(dead_code, unreachable_pub)]
 #[path = "../src/shm/ring.rs"]
 mod ring;
 // The lane exports it to the crates above.
 #[allow(unreachable_pub)]
-#[path = "../src/submissions.rs"]
+#[path = "../src/threads/submissions.rs"]
 mod submissions;
 
 use doorbell::Doorbell;

@@ -55,12 +55,12 @@ pub use zerolane_wire::Rights;
 /// Socket activation: sockets that a service manager opened before it started this process, for
 /// [`Endpoint::adopt`].
 pub mod activation {
-    pub use zerolane_lane::udp::passed_sockets;
+    pub use zerolane_lane::passed_sockets;
 }
 
 /// The types that [`Options`] uses: profiles, congestion control, receive schedules.
 pub mod options {
-    pub use zerolane_lane::udp::Ports;
+    pub use zerolane_lane::Ports;
     pub use zerolane_lane::{
         BadPath, BadRendezvousName, Control, DeviceOptions, EthernetAddress, EthernetDevice,
         FastAnswer, LaneChoice, NeighbourName, PathAddresses, PathThreads, RendezvousName,

@@ -2,7 +2,7 @@
 
 use super::Connection;
 use crate::counters::DropReason;
-use crate::receiving::Placement;
+use crate::receiving::{Claim, Placement};
 use crate::span::Span;
 use crate::time::Instant;
 use crate::transfer::{HANDLE, TransferId};
@@ -44,38 +44,70 @@ impl Connection {
         placement
     }
 
-    /// Takes the header of a train whose datagrams had `datagram` bytes, and returns its payload's placement: as
-    /// [`on_data`](Connection::on_data) for the whole payload, if it has a [place](Connection::place_of).
+    /// Marks claimed payload, which is in its place or moves there before the lane polls events or transmits, as
+    /// received. `stu`: payload bytes of its STUs.
+    ///
+    /// # Errors
+    /// The claim no longer holds. Nothing is marked, and the payload is dropped.
+    pub fn on_placed(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        claim: Claim,
+        stu: u32,
+    ) -> Result<(), DropReason> {
+        self.cx.enter(now);
+        let stus = (claim.span().len as u32).div_ceil(stu.max(1)).max(1);
+        self.cx.counters.stus_received += u64::from(stus);
+        let placed = self.place_granted(header, Ok(claim), stu);
+        if let Err(reason) = placed {
+            self.cx.counters.count_drop(reason, u64::from(stus));
+        }
+        self.settle();
+        placed.map(drop)
+    }
+
+    /// Does the same for the payload of a train whose datagrams had `datagram` bytes.
+    ///
+    /// # Errors
+    /// As [`Connection::on_placed`].
     pub fn on_train(
         &mut self,
         now: Instant,
         header: &Header,
+        claim: Claim,
         datagram: u32,
-        landed: Option<Span>,
-    ) -> Placement {
-        let Ok(Some(train)) = Train::of(header) else {
-            self.on_dropped(DropReason::Malformed);
-            return Placement::Drop(DropReason::Malformed);
-        };
+    ) -> Result<(), DropReason> {
         self.cx.counters.trains_received += 1;
         let data = Train::data(header);
-        // Only granted payload has a place, and no place is written twice.
-        if let Err(reason) = self.check_place(&data, train.len) {
-            self.on_dropped(reason);
-            return Placement::Drop(reason);
-        }
         if let Some(s_id) = Train::announced(header)
             && let Err(reason) = self.on_announced_by_train(now, data.d_id, s_id)
         {
             self.on_dropped(reason);
-            return Placement::Drop(reason);
+            return Err(reason);
         }
         let stu = datagram.saturating_sub(self.cx.overhead()).max(1);
-        let placement = self.on_data(now, &data, train.len, stu, landed);
-        if !matches!(placement, Placement::Drop(_)) {
-            self.receiving.on_train(train.len.div_ceil(stu));
-        }
-        placement
+        self.on_placed(now, &data, claim, stu)?;
+        let len = claim.span().len as u32;
+        self.receiving.on_train(len.div_ceil(stu));
+        Ok(())
+    }
+
+    /// Counts claimed payload that was not received in its place, and was moved there.
+    pub fn on_moved(&mut self, bytes: u64) {
+        self.receiving.on_moved(bytes);
+    }
+
+    fn place_granted(
+        &mut self,
+        header: &Header,
+        claim: Result<Claim, DropReason>,
+        stu: u32,
+    ) -> Result<Span, DropReason> {
+        self.receiving.note_burst(&self.cx, header);
+        let span = self.receiving.on_data(&mut self.cx, header, claim, stu)?;
+        self.session.on_heard(&mut self.cx);
+        Ok(span)
     }
 
     /// A train announces the peer's Transfer `s_id`, which was granted to receive `id` in advance.
@@ -188,19 +220,14 @@ impl Connection {
             session.on_heard(cx);
             return one_sided.on_put(cx, sending, receiving, header, len);
         }
-        let placed = match receiving.is_granted(header) {
-            true => None,
-            // Ungranted payload may answer a Get or a FetchOp.
-            false => one_sided.on_answer(cx, sending, header, len)?,
-        };
-        let placement = match placed {
-            Some(placement) => placement,
-            None => {
-                receiving.note_burst(cx, header);
-                Placement::Move(receiving.on_data(cx, header, len, stu)?)
-            }
-        };
-        session.on_heard(cx);
-        Ok(placement)
+        let claim = receiving.claim(header, len);
+        // Ungranted payload may answer a Get or a FetchOp.
+        if claim == Err(DropReason::NoGrant)
+            && let Some(placement) = one_sided.on_answer(cx, sending, header, len)?
+        {
+            session.on_heard(cx);
+            return Ok(placement);
+        }
+        self.place_granted(header, claim, stu).map(Placement::Move)
     }
 }

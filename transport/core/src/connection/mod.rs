@@ -34,10 +34,9 @@ use crate::counters::{Counters, DropReason, PathState};
 use crate::event::Event;
 use crate::limits;
 use crate::one_sided::OneSided;
-use crate::receiving::{Forecast, HoldOrder, Receiving};
+use crate::receiving::{Claim, Forecast, HoldOrder, Receiving};
 use crate::sending::Sending;
 use crate::session::{Life, PathValidation, Protection, Session};
-use crate::span::Span;
 use crate::time::Instant;
 use crate::timers::Timer;
 use crate::transfer::TransferId;
@@ -46,7 +45,7 @@ use alloc::boxed::Box;
 use core::fmt;
 use core::net::SocketAddr;
 use core::time::Duration;
-use zerolane_wire::{Capabilities, Flags, Header, Op, Profile, Route};
+use zerolane_wire::{Capabilities, Flags, Header, Op, Profile, Route, Train};
 
 /// Progress of the posted work, for comparison: see [`Connection::sending_mark`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -505,22 +504,36 @@ impl Connection {
         self.session.owns(&self.cx, header.d_port, header.d_key)
     }
 
-    /// The place of `len` bytes of granted payload with `header`, a Data header, if none of them is there yet. Marks
-    /// nothing as received: [`on_data`](Connection::on_data) does.
-    pub fn place_of(&self, header: &Header, len: u32) -> Option<Span> {
-        self.check_place(header, len).ok()
-    }
-
-    /// As [`Connection::place_of`], with the reason if there is none.
-    fn check_place(&self, header: &Header, len: u32) -> Result<Span, DropReason> {
-        let granted = header.op == Op::Data && !header.flags.contains(Flags::EAGER);
+    /// Finds the place of `len` bytes of granted payload with `header`, a Data header, of which none has arrived. Marks
+    /// nothing as received: [`on_placed`](Connection::on_placed) does.
+    ///
+    /// # Errors
+    /// Why there is no place.
+    pub fn claim(&self, header: &Header, len: u32) -> Result<Claim, DropReason> {
+        let others = [Flags::EAGER, Flags::FRAMES, Flags::TRAIN];
+        let granted = header.op == Op::Data && !others.iter().any(|&it| header.flags.contains(it));
         if !granted || !self.session.is_established() {
             return Err(DropReason::Unexpected);
         }
-        match self.owns(header) {
-            true => self.receiving.place_of(header, len),
-            false => Err(DropReason::WrongKey),
+        if !self.owns(header) {
+            return Err(DropReason::WrongKey);
         }
+        let claim = self.receiving.claim(header, len)?;
+        match self.receiving.is_missing(&claim) {
+            true => Ok(claim),
+            false => Err(DropReason::Duplicate),
+        }
+    }
+
+    /// The same for the payload of a train.
+    ///
+    /// # Errors
+    /// As [`Connection::claim`], or `header` is not that of a train.
+    pub fn claim_train(&self, header: &Header) -> Result<Claim, DropReason> {
+        let Ok(Some(train)) = Train::of(header) else {
+            return Err(DropReason::Malformed);
+        };
+        self.claim(&Train::data(header), train.len)
     }
 
     /// Payload bytes of the STU expected next.

@@ -9,7 +9,7 @@ use crate::limits::MIN_TRAIN;
 use crate::*;
 use netsim::link::LinkConfig;
 use std::time::Duration;
-use zerolane_wire::{Assembled, Assembler, Flags, HEADER_LEN, Header, MAX_TRAIN, Op, Train};
+use zerolane_wire::{Assembled, Assembler, Flags, HEADER_LEN, Header, MAX_TRAIN, Op};
 
 /// Bytes of a seal.
 pub(super) const SEAL: usize = 8;
@@ -253,14 +253,14 @@ impl Host {
         sealed: &[u8],
         datagram: u32,
     ) {
-        let place = self
-            .c()
-            .place_of(&Train::data(header), payload.len() as u32);
-        let Some(place) = place else {
-            self.trains.as_mut().expect("trains").unplaced += 1;
-            return self.c().on_dropped(DropReason::NoGrant);
+        let claim = match self.c().claim_train(header) {
+            Ok(claim) => claim,
+            Err(reason) => {
+                self.trains.as_mut().expect("trains").unplaced += 1;
+                return self.c().on_dropped(reason);
+            }
         };
-        self.bytes_mut(place).copy_from_slice(payload);
+        self.bytes_mut(claim.span()).copy_from_slice(payload);
         let holds = seal(&header.emit(), payload) == *sealed;
         let trains = self.trains.as_mut().expect("trains");
         if !holds {
@@ -268,8 +268,8 @@ impl Host {
             return self.c().on_dropped(DropReason::Forged);
         }
         trains.opened += 1;
-        let placement = self.c().on_train(now, header, datagram, Some(place));
-        assert_eq!(placement, Placement::InPlace, "{header:?}");
+        let noted = self.c().on_train(now, header, claim, datagram);
+        assert_eq!(noted, Ok(()), "{header:?}");
         self.placed += payload.len() as u64;
     }
 }

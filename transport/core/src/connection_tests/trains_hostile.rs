@@ -147,17 +147,10 @@ fn granted(config: Config, length: u64) -> (Sim, TransferId, Span, Header) {
     (sim, receive, target, header)
 }
 
-/// Passes the train of `header` to B, which drops and counts it.
+/// B has no place for the train of `header`.
 #[track_caller]
 fn dropped(sim: &mut Sim, header: &Header, why: DropReason) {
-    let now = sim.now();
-    let before = sim.b.c().counters().dropped(why);
-    let place = sim.b.c().place_of(&Train::data(header), header.s_id);
-    assert!(why == DropReason::Malformed || place.is_none());
-    let placement = sim.b.c().on_train(now, header, 1_472, None);
-    assert_eq!(placement, Placement::Drop(why), "{header:?}");
-    assert_eq!(sim.b.c().counters().dropped(why), before + 1);
-    sim.b.c().assert_bounded();
+    assert_eq!(sim.b.c().claim_train(header), Err(why), "{header:?}");
 }
 
 #[test]
@@ -244,10 +237,12 @@ fn hostile__a_train_of_which_some_is_there() {
     // The bytes beside it have their places.
     for (start, len) in [(0, 1_000), (1_008, 5_000)] {
         let it = part(start, len);
-        let place = sim.b.c().place_of(&Train::data(&it), len);
-        assert_eq!(place, Some(target.part(start.into(), len.into())));
-        let placement = sim.b.c().on_train(now, &it, 1_472, place);
-        assert_eq!(placement, Placement::InPlace);
+        let claim = sim.b.c().claim_train(&it).expect("a place");
+        assert_eq!(claim.span(), target.part(start.into(), len.into()));
+        assert_eq!(sim.b.c().on_train(now, &it, claim, 1_472), Ok(()));
+        // The claim does not hold twice, nor does the header find another.
+        let again = sim.b.c().on_train(now, &it, claim, 1_472);
+        assert_eq!(again, Err(DropReason::Duplicate));
         dropped(&mut sim, &it, DropReason::Duplicate);
     }
     sim.b.c().assert_bounded();

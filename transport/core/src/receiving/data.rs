@@ -4,7 +4,7 @@ use super::Receiving;
 use super::confirmations::Done;
 use super::eager::Hold;
 use super::inbound::{Announcement, Inbound, InboundEvent, Origin};
-use super::placement::{Accepted, Placement};
+use super::placement::{Accepted, Claim, Placement};
 use crate::context::{Context, Debt};
 use crate::counters::DropReason;
 use crate::event::Event;
@@ -16,23 +16,18 @@ use crate::transfer::{Delivery, TransferId};
 use zerolane_wire::{Flags, Header, Occasion, Profile, Report, RequestToSend, State};
 
 impl Receiving {
-    /// Whether the placement table holds the grant that `header` names.
-    pub(crate) fn is_granted(&self, header: &Header) -> bool {
-        self.inbox.grants.find(header).is_some()
-    }
-
-    /// Takes the header of a run of STUs with `len` bytes of payload, and returns the payload's place.
+    /// Takes the header of a run of STUs of `stu` bytes, with its claim, and returns the payload's place.
     pub(crate) fn on_data(
         &mut self,
         cx: &mut Context,
         header: &Header,
-        len: u32,
+        claim: Result<Claim, DropReason>,
         stu: u32,
     ) -> Result<Span, DropReason> {
         let asked = header.flags.contains(Flags::SEND_STATE) && cx.profile == Profile::Extended;
         let is_got = |it: &Inbound| matches!(it.origin, Origin::Got { .. });
         let got = asked && self.inbox.get(header.d_id).is_some_and(is_got);
-        let placed = self.place(cx, header, len, stu);
+        let placed = claim.and_then(|it| self.place(cx, header, it, stu));
         // A complete Transfer has just been confirmed, with its progress; a Get has not.
         if asked && (placed.is_err() || got || self.inbox.get(header.d_id).is_some()) {
             self.report_progress(cx, header.d_id);
@@ -135,10 +130,11 @@ impl Receiving {
         &mut self,
         cx: &mut Context,
         header: &Header,
-        len: u32,
+        claim: Claim,
         stu: u32,
     ) -> Result<Span, DropReason> {
-        let accepted = self.inbox.grants.accept(cx.now, header, len)?;
+        let len = claim.span().len as u32;
+        let accepted = self.inbox.grants.accept(cx.now, claim)?;
         cx.recovery.progress();
         cx.recovery.answered(Timed::Grant(header.d_id), cx.now);
         self.note_received(cx, header, accepted.new_bytes);
@@ -171,16 +167,13 @@ impl Receiving {
     }
 
     fn note_arrival(&mut self, header: &Header, accepted: &Accepted) {
-        let grants = &self.inbox.grants;
-        let place = grants.get(accepted.sequence);
-        let end =
-            place.map(|it| it.transfer_offset + u64::from(accepted.start) + accepted.span.len);
         let Some(transfer) = self.inbox.get_mut(header.d_id) else {
             return;
         };
         transfer.received += u64::from(accepted.new_bytes);
         let got = matches!(transfer.origin, Origin::Got { .. });
-        if !got && end == Some(transfer.span.len) && header.flags.contains(Flags::SEND_STATE) {
+        let is_last = accepted.transfer_end == transfer.span.len;
+        if !got && is_last && header.flags.contains(Flags::SEND_STATE) {
             transfer.delivery = delivery(header.flags);
         }
     }

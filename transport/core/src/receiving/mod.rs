@@ -23,7 +23,7 @@ pub use self::eager::{Hold, HoldOrder};
 pub use self::forecast::{Forecast, Run, pattern_holds};
 pub use self::inbound::InboundState;
 pub(crate) use self::inbound::{Finished, Origin};
-pub use self::placement::Placement;
+pub use self::placement::{Claim, Placement};
 pub use self::predictor::Predictor;
 
 use self::confirmations::Confirmations;
@@ -136,9 +136,14 @@ impl Receiving {
         self.inbox.grants.expects_trains()
     }
 
-    /// The place of `len` bytes of payload, if `header` names their grant and none of them is there yet.
-    pub(crate) fn place_of(&self, header: &Header, len: u32) -> Result<Span, DropReason> {
-        self.inbox.grants.place_of(header, len)
+    /// Finds the place of `len` bytes of payload, if `header` names a live grant that covers them.
+    pub(crate) fn claim(&self, header: &Header, len: u32) -> Result<Claim, DropReason> {
+        self.inbox.grants.claim(header, len)
+    }
+
+    /// Whether none of the claimed bytes has arrived.
+    pub(crate) fn is_missing(&self, claim: &Claim) -> bool {
+        self.inbox.grants.is_missing(claim)
     }
 
     /// Predicts where the next `stus` STUs belong.

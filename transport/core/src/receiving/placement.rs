@@ -101,11 +101,30 @@ impl GrantedBlock {
     }
 }
 
+/// The place of payload whose header names a grant. It marks nothing as received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    span: Span,
+    /// Number of the grant.
+    sequence: u32,
+    /// Offset in the Block.
+    start: u32,
+}
+
+impl Claim {
+    /// Where the payload belongs.
+    pub fn span(&self) -> Span {
+        self.span
+    }
+}
+
 /// Accepted payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Accepted {
     /// Its place.
     pub(crate) span: Span,
+    /// Where it ends in its Transfer.
+    pub(crate) transfer_end: u64,
     /// Bytes received for the first time.
     pub(crate) new_bytes: u32,
     /// Number of the grant.
@@ -307,16 +326,25 @@ impl PlacementTable {
         self.trains > 0
     }
 
-    /// The place of `len` bytes of payload, if `header` names their grant and none of them is there yet.
-    pub(crate) fn place_of(&self, header: &Header, len: u32) -> Result<Span, DropReason> {
-        let block = self.find(header).and_then(|it| self.get(it));
-        let block = block.ok_or(DropReason::NoGrant)?;
+    /// Finds the place of `len` bytes of payload (a run of STUs that continue each other), if `header` names a live
+    /// grant that covers them.
+    pub(crate) fn claim(&self, header: &Header, len: u32) -> Result<Claim, DropReason> {
+        let sequence = self.find(header).ok_or(DropReason::NoGrant)?;
+        let block = &self.blocks[self.index(sequence)];
         let start = bounds(block, self.buffer_log2, header, len)?;
-        let missing = block.gaps.from(start);
-        match missing.is_some_and(|(from, to)| from == start && to >= start + len) {
-            true => Ok(block.span.part(start.into(), len.into())),
-            false => Err(DropReason::Duplicate),
-        }
+        Ok(Claim {
+            span: block.span.part(start.into(), len.into()),
+            sequence,
+            start,
+        })
+    }
+
+    /// Whether none of the claimed bytes has arrived.
+    pub(crate) fn is_missing(&self, claim: &Claim) -> bool {
+        let end = claim.start + claim.span.len as u32;
+        let block = self.get(claim.sequence);
+        let missing = block.and_then(|it| it.gaps.from(claim.start));
+        missing.is_some_and(|(from, to)| from == claim.start && to >= end)
     }
 
     fn allocate_mx(&mut self, sequence: u32) -> u16 {
@@ -424,35 +452,34 @@ impl PlacementTable {
         ((block.mx, block.transfer, block.b_num) == named).then_some(sequence)
     }
 
-    /// Checks a Data operation of `len` payload bytes (a run of STUs that continue each other), and marks them as
-    /// received.
-    pub(crate) fn accept(
-        &mut self,
-        now: Instant,
-        header: &Header,
-        len: u32,
-    ) -> Result<Accepted, DropReason> {
-        let sequence = self.find(header).ok_or(DropReason::NoGrant)?;
-        let index = self.index(sequence);
-        let block = &mut self.blocks[index];
-        let start = bounds(block, self.buffer_log2, header, len)?;
-        let new_bytes = match block.gaps.fill(start, start + len) {
+    /// Marks the claimed bytes as received.
+    pub(crate) fn accept(&mut self, now: Instant, claim: Claim) -> Result<Accepted, DropReason> {
+        let Claim {
+            span,
+            sequence,
+            start,
+        } = claim;
+        let end = start + span.len as u32;
+        let block = self.get_mut(sequence).ok_or(DropReason::NoGrant)?;
+        // An announcement may have shortened the Block since the claim was made.
+        if end > block.len() {
+            return Err(DropReason::OutOfBounds);
+        }
+        let new_bytes = match block.gaps.fill(start, end) {
             Filled::New(bytes) => bytes,
             Filled::Duplicate => return Err(DropReason::Duplicate),
             Filled::TooFragmented => return Err(DropReason::Limit),
         };
         // The first byte of a Block that was granted again may answer either grant (Karn's algorithm). The first byte
         // of an advance grant waited for its Transfer, and does not measure the path.
-        if block.reached == 0 && !block.repeated && block.advance == Advance::No {
-            self.delay = [self.delay, Some(now - block.granted)]
-                .into_iter()
-                .flatten()
-                .min();
-        }
-        block.reached = block.reached.max(start + len);
-        let span = block.span.part(u64::from(start), u64::from(len));
+        let measures = block.reached == 0 && !block.repeated && block.advance == Advance::No;
+        let delay = measures.then(|| now - block.granted);
+        block.reached = block.reached.max(end);
+        let transfer_end = block.transfer_offset + u64::from(end);
         let block_complete = block.gaps.is_empty();
-        let order = match block.is_reserved() {
+        let is_reserved = block.is_reserved();
+        self.delay = self.delay.into_iter().chain(delay).min();
+        let order = match is_reserved {
             true => {
                 self.reserved_bytes -= u64::from(new_bytes);
                 Arrival::Behind
@@ -460,11 +487,12 @@ impl PlacementTable {
             false => {
                 self.quiet.arrived(now);
                 self.outstanding -= u64::from(new_bytes);
-                self.advance_cursor((sequence, start), start + len)
+                self.advance_cursor((sequence, start), end)
             }
         };
         Ok(Accepted {
             span,
+            transfer_end,
             new_bytes,
             sequence,
             start,

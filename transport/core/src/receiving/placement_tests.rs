@@ -59,6 +59,11 @@ fn data_in(buffer_log2: u8, block: &GrantedBlock, start: u32) -> Header {
     }
 }
 
+fn take(grants: &mut PlacementTable, header: &Header, len: u32) -> Result<Accepted, DropReason> {
+    let claim = grants.claim(header, len)?;
+    grants.accept(at(1), claim)
+}
+
 /// `len` bytes come for Block `sequence`, `start` bytes into it.
 fn come(
     grants: &mut PlacementTable,
@@ -67,9 +72,29 @@ fn come(
     len: u32,
 ) -> Result<Accepted, DropReason> {
     let header = data(&grants.blocks[grants.index(sequence)], start);
-    let accepted = grants.accept(at(1), &header, len);
+    let accepted = take(grants, &header, len);
     grants.assert_bounded();
     accepted
+}
+
+#[test]
+fn accept__a_claim_holds_no_longer_than_its_grant() {
+    let mut grants = granted(&[4_000]);
+    let header = data(&grants.blocks[0], 1_000);
+    let claim = grants.claim(&header, 1_000).expect("a place");
+    assert!(grants.is_missing(&claim));
+    grants.revoke(0);
+    let late = grants.accept(at(1), claim).map(|it| it.new_bytes);
+    assert_eq!(late, Err(DropReason::NoGrant));
+
+    // Granted in advance, and shortened by the announcement.
+    let mut grants = granted(&[4_000]);
+    grants.reserve(0);
+    let claim = grants.claim(&header, 1_000).expect("a place");
+    grants.expect_reserved(at(1), 1, 1_999);
+    let beyond = grants.accept(at(1), claim).map(|it| it.new_bytes);
+    assert_eq!(beyond, Err(DropReason::OutOfBounds));
+    grants.assert_bounded();
 }
 
 fn forecast(grants: &PlacementTable, stu: u32, stus: u32) -> Vec<(u32, u64, u64)> {
@@ -119,11 +144,11 @@ fn accept__refuses_what_names_another_grant() {
         ("another Transfer", another(|it| it.d_id = 2)),
         ("another Block", another(|it| it.b_num = 1)),
     ] {
-        let refused = grants.accept(at(1), &header, 100).unwrap_err();
+        let refused = take(&mut grants, &header, 100).unwrap_err();
         assert_eq!(refused, DropReason::NoGrant, "{what}");
         assert_eq!(grants.outstanding(), 2000, "{what}");
     }
-    assert!(grants.accept(at(1), &right, 100).is_ok());
+    assert!(take(&mut grants, &right, 100).is_ok());
 }
 
 #[test]
@@ -147,12 +172,12 @@ fn accept__refuses_what_lies_outside() {
         ("more than 32 bits", place(1, 904), u32::MAX),
         ("nothing", place(1, 904), 0),
     ] {
-        let refused = grants.accept(at(1), &header, len).unwrap_err();
+        let refused = take(&mut grants, &header, len).unwrap_err();
         assert_eq!(refused, DropReason::OutOfBounds, "{what}");
         assert_eq!(grants.outstanding(), 2000, "{what}");
     }
-    assert!(grants.accept(at(1), &first, 1).is_ok());
-    assert!(grants.accept(at(1), &place(1, 2903), 1).is_ok());
+    assert!(take(&mut grants, &first, 1).is_ok());
+    assert!(take(&mut grants, &place(1, 2903), 1).is_ok());
 }
 
 #[test]
@@ -168,7 +193,7 @@ fn accept__refuses_what_crosses_a_buffer_boundary() {
         offset: BUFFER,
         ..data(grants.get(0).expect("live"), 0)
     };
-    let refused = grants.accept(at(1), &aliased, 1).unwrap_err();
+    let refused = take(&mut grants, &aliased, 1).unwrap_err();
     assert_eq!(refused, DropReason::OutOfBounds);
     assert!(come(&mut grants, 0, BUFFER - 100, 100).is_ok());
     assert!(come(&mut grants, 0, BUFFER, BUFFER).is_ok());
@@ -232,7 +257,7 @@ fn revoke__nothing_is_placed_any_more() {
     assert_eq!(grants.outstanding(), 2000);
     assert!(grants.get(1).is_none());
     assert_eq!(
-        grants.accept(at(1), &late, 100).unwrap_err(),
+        take(&mut grants, &late, 100).unwrap_err(),
         DropReason::NoGrant
     );
     assert_eq!(forecast(&grants, 500, 64), [(2, 0, 1000)]);
@@ -274,7 +299,7 @@ fn grant__a_used_entry_gets_another_generation() {
         "the one free entry"
     );
     assert_eq!(
-        grants.accept(at(1), &late, 100).unwrap_err(),
+        take(&mut grants, &late, 100).unwrap_err(),
         DropReason::NoGrant
     );
     assert!(come(&mut grants, again, 0, 100).is_ok());
@@ -526,7 +551,7 @@ impl Pair {
 
     fn data(&mut self, header: &Header, len: u32) {
         let expected = self.oracle.accept(header, len);
-        let accepted = self.grants.accept(at(1), header, len);
+        let accepted = take(&mut self.grants, header, len);
         assert_eq!(accepted.map(|it| it.new_bytes), expected, "{header:?}");
         let Ok(accepted) = accepted else { return };
         let block = &self.oracle.0[header.b_num as usize];

@@ -91,7 +91,8 @@ impl Predictor {
         while rest > 0 {
             let (sequence, header, room) = self.find(at).ok_or(DropReason::NoGrant)?;
             let part = rest.min(room);
-            let accepted = self.grants.accept(Instant::ZERO, &header, part)?;
+            let claim = self.grants.claim(&header, part)?;
+            let accepted = self.grants.accept(Instant::ZERO, claim)?;
             if accepted.shows_size(len, stu, more) {
                 self.stu = stu;
             }

@@ -1,7 +1,8 @@
 //! Reads or shares the bytes of a request that have arrived while it is in progress.
 
 use super::Driver;
-use crate::{Lane, Memory, SharedRegion};
+use crate::lane::Lane;
+use crate::memory::{Memory, SharedRegion};
 use zerolane_core::{Span, TransferId};
 
 impl<L: Lane> Driver<L> {

@@ -3,8 +3,9 @@
 use super::direct::{AtOnce, Local};
 use super::post::{Report, RequestInfo};
 use super::{Completion, Driver, DriverError};
-use crate::registry::EntryFlags;
-use crate::{Lane, uninit};
+use crate::lane::Lane;
+use crate::memory::registry::EntryFlags;
+use crate::memory::uninit;
 use std::mem::MaybeUninit;
 use std::time::Duration;
 #[cfg(doc)]

@@ -3,7 +3,8 @@
 use super::direct::Direct;
 use super::post::{Posted, RequestInfo};
 use super::{Driver, WorkKind};
-use crate::{Lane, Memory};
+use crate::lane::Lane;
+use crate::memory::Memory;
 use core::fmt;
 use std::ops::Deref;
 use zerolane_core::{Delivery, Event, RegionId, RemoteRegion, TransferError, TransferId, limits};

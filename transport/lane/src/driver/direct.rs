@@ -15,8 +15,7 @@
 //! that the peer does with the record, on every processor.
 
 use super::Driver;
-use crate::Lane;
-use crate::datapath::RemoteAccess;
+use crate::lane::{Lane, RemoteAccess};
 use std::mem::MaybeUninit;
 use std::time::Duration;
 use zerolane_core::{Ahead, TransferError, TransferId, WorkRequest, limits};

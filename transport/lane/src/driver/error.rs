@@ -17,7 +17,7 @@ pub enum DriverError {
     },
     /// The connection ended.
     Closed(CloseReason),
-    /// The request took longer than [`Driver::set_request_timeout`](crate::Driver::set_request_timeout) allows, and was
+    /// The request took longer than [`Driver::set_request_timeout`](crate::driver::Driver::set_request_timeout) allows, and was
     /// cancelled.
     TimedOut(Duration),
     /// A Transfer could not be posted.

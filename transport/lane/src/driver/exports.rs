@@ -2,9 +2,10 @@
 //! another thread waits for the turn, and the next turn ends the export before anything else.
 
 use super::Driver;
-use crate::exported::{ExportWindow, Exporter};
-use crate::registry::EntryFlags;
-use crate::{ExportedRegion, Exporting, Lane};
+use crate::lane::Lane;
+use crate::memory::exported::{ExportWindow, Exporter};
+use crate::memory::registry::EntryFlags;
+use crate::memory::{ExportedRegion, Exporting};
 use std::collections::HashMap;
 use std::sync::Arc;
 use zerolane_core::{Instant, PostError, RegionId, RegionName, RemotePlace, RemoteRegion};

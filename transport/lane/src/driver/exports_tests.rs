@@ -1,10 +1,16 @@
 //! Tests that turns and revocations of exported memory meet correctly.
 #![allow(non_snake_case)]
 use super::*;
-use crate::exported::seam;
-use crate::{AnyLane, Listener};
-use crate::{LaneChoice, Options, Region, Report, WorkFlags, WorkRequest, limits::MAX_EXPORTS};
+use crate::address::LaneChoice;
+use crate::any::AnyLane;
+use crate::driver::Report;
+use crate::listener::Listener;
+use crate::memory::Region;
+use crate::memory::exported::seam;
+use crate::options::Options;
 use std::time::Duration;
+use zerolane_core::limits::MAX_EXPORTS;
+use zerolane_core::{WorkFlags, WorkRequest};
 
 type End = Driver<AnyLane>;
 
@@ -28,7 +34,7 @@ fn pair() -> (End, End) {
         ..Options::default()
     };
     let mut listener = Listener::bind(([127, 0, 0, 1], 0).into(), options.clone()).unwrap();
-    let mut a = crate::connect(listener.local_addr(), &options).unwrap();
+    let mut a = crate::any::connect(listener.local_addr(), &options).unwrap();
     let accepted = (0..PATIENCE).find_map(|_| {
         a.turn().expect("asking");
         listener.accept(Some(Duration::from_millis(1))).unwrap()
@@ -49,7 +55,7 @@ fn regions(count: usize) -> Vec<ExportedRegion> {
         .collect()
 }
 
-fn put(a: &mut End, b: &mut End, place: RemotePlace, bytes: &[u8]) -> crate::Completion {
+fn put(a: &mut End, b: &mut End, place: RemotePlace, bytes: &[u8]) -> crate::driver::Completion {
     let put = WorkRequest::Put {
         place,
         immediate: None,

@@ -1,6 +1,6 @@
 //! Copies short payloads into a ring when they are posted, and frees them as operations end.
 
-use crate::Registry;
+use crate::memory::Registry;
 use std::collections::VecDeque;
 use std::io;
 use zerolane_core::{Span, TransferId, is_older};

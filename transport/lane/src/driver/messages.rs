@@ -2,7 +2,8 @@
 
 use super::post::{Report, RequestInfo};
 use super::{Completion, Driver, DriverError, NotPosted};
-use crate::{Lane, Memory, Region, uninit};
+use crate::lane::Lane;
+use crate::memory::{Memory, Region, uninit};
 use std::mem::MaybeUninit;
 use zerolane_core::{
     PostError, RegionName, RemoteRegion, Span, TransferError, TransferId, WorkFlags, WorkRequest,
@@ -164,7 +165,7 @@ const SLOT: usize = zerolane_core::limits::MAX_CONTROL as usize;
 const SLOTS_PER_PIECE: u32 = 32;
 
 impl Controls {
-    fn take(&mut self, registry: &mut crate::Registry) -> Option<u32> {
+    fn take(&mut self, registry: &mut crate::memory::Registry) -> Option<u32> {
         if self.free.is_empty() {
             let piece = registry.allocate(SLOT * SLOTS_PER_PIECE as usize).ok()?;
             let first = self.pieces.len() as u32 * SLOTS_PER_PIECE;

@@ -8,6 +8,7 @@ mod direct;
 mod error;
 mod exports;
 mod ids;
+mod initiate;
 mod inline;
 mod kind;
 mod messages;
@@ -18,13 +19,18 @@ mod wait;
 
 pub use completion::{Completion, MessageControl};
 pub use error::{DriverError, NotPosted};
+pub(crate) use initiate::{exchange, initiate};
 pub use inline::MAX_INLINE;
 pub use kind::WorkKind;
 pub use post::Report;
 
-use crate::clock::Clock;
-use crate::holds::Holds;
-use crate::{Account, Lane, LaneError, MoveCause, Options, Process, Registry, Turn, Waker};
+use crate::account::{Account, MoveCause};
+use crate::error::LaneError;
+use crate::lane::{Lane, Turn};
+use crate::memory::{Holds, Registry};
+use crate::options::Options;
+use crate::threads::Process;
+use crate::wait::{Clock, Waker};
 use completion::Held;
 use completions::Completions;
 use core::fmt;
@@ -326,7 +332,7 @@ impl<L: Lane> Driver<L> {
     }
 
     /// Sets the most payload to send from now on, in bytes per second, as
-    /// [`Options::max_rate`](crate::Options::max_rate).
+    /// [`Options::max_rate`](crate::options::Options::max_rate).
     pub fn set_max_rate(&mut self, max_rate: Option<u64>) {
         self.core.set_max_rate(max_rate);
     }
@@ -380,7 +386,7 @@ impl<L: Lane> Driver<L> {
         self.completions.visible() > 0
     }
 
-    /// Whether there is a completion that wakes, or for which a caller waits: see [`Delivery`](crate::Delivery).
+    /// Whether there is a completion that wakes, or for which a caller waits: see [`Delivery`](zerolane_core::Delivery).
     pub fn has_notice(&self) -> bool {
         self.completions.notified() > 0
     }

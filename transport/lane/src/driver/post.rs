@@ -3,9 +3,10 @@
 use super::direct::{AtOnce, Local};
 use super::inline::MAX_INLINE;
 use super::{Driver, NotPosted, WorkKind};
-use crate::memory::Postable;
-use crate::registry::EntryFlags;
-use crate::{Lane, Memory, Region, uninit};
+use crate::lane::Lane;
+use crate::memory::region::Postable;
+use crate::memory::registry::EntryFlags;
+use crate::memory::{Memory, Region, uninit};
 use zerolane_core::{PostError, RegionId, RemotePlace, Span, TransferId, WorkRequest};
 
 /// How the end of a request is reported.

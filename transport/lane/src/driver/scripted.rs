@@ -1,7 +1,11 @@
 //! Answers the driver's calls by a script, as a lane for tests that carries nothing.
 
 use super::Driver;
-use crate::{Account, Lane, LaneError, Options, Turn, Waker};
+use crate::account::Account;
+use crate::error::LaneError;
+use crate::lane::{Lane, Turn};
+use crate::options::Options;
+use crate::wait::Waker;
 use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;

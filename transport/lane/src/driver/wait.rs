@@ -1,7 +1,8 @@
 //! Spins, naps or sleeps while nothing moves.
 
 use super::{Driver, DriverError, Progress};
-use crate::{Lane, Waker, spin};
+use crate::lane::Lane;
+use crate::wait::{Waker, spin};
 use std::time::Duration;
 use zerolane_core::{Instant, Life};
 

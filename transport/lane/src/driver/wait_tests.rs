@@ -1,8 +1,10 @@
 //! Tests that a wait ends when its lane fails to send.
 #![allow(non_snake_case)]
 use super::*;
+use crate::driver::Report;
 use crate::driver::scripted::{Answer, ScriptedLane};
-use crate::{LaneError, Region, Report};
+use crate::error::LaneError;
+use crate::memory::Region;
 use zerolane_core::{CloseReason, Delivery, TransferError, WorkRequest};
 use zerolane_wire::Reason;
 

@@ -15,7 +15,7 @@ fn descriptor(made: libc::c_int) -> OwnedFd {
 }
 
 /// Detaches the link with that number, even another program's, as `bpftool link detach` does.
-pub(super) fn detach(link: u32) -> io::Result<()> {
+pub(crate) fn detach(link: u32) -> io::Result<()> {
     // SAFETY: the attributes have no pointers.
     let link = descriptor(unsafe { bpf(BPF_LINK_GET_FD_BY_ID, &[link])? });
     // SAFETY: the attributes have no pointers.

@@ -1,9 +1,12 @@
 //! Opens an interface as a device that its connections share, as a context of verbs is.
 
-use super::address::{self, Hardware, Station};
 use super::afxdp::{Queues, Shared};
 use super::xdp::{Grants, Program, Route, Rules};
-use super::{DeviceOptions, NoBypass, NoEthernet, XdpCounters, filter, socket};
+use super::{filter, socket};
+use crate::address;
+use crate::address::ethernet::{Hardware, Station};
+use crate::ethernet::{DeviceOptions, XdpCounters};
+use crate::unavailable::{NoBypass, NoEthernet};
 use std::io;
 use std::sync::Arc;
 use zerolane_core::Config;
@@ -14,7 +17,7 @@ const MAX_CONNECTIONS: u32 = 1024;
 /// An interface for raw Ethernet with a program in its driver. The program drops frames that none of this process's
 /// connections granted, before the kernel handles them. Other frames of these connections come and leave by AF_XDP:
 /// past the kernel's network stack, in memory shared with it. Pass it to connections and listeners by
-/// [`Options::device`](crate::Options::device).
+/// [`Options::device`](crate::options::Options::device).
 ///
 /// The program and the memory are released with the device and the last of its connections, or when the process ends. A
 /// child of fork does not have the device. Needs CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and CAP_NET_RAW.
@@ -31,11 +34,11 @@ impl EthernetDevice {
     /// Opens the interface of that name, in the network namespace of the calling thread.
     ///
     /// # Errors
-    /// [`NoEthernet`]: there is no such interface, or AF_XDP is refused. [`NoXdp`](super::NoXdp): the interface has a
+    /// [`NoEthernet`]: there is no such interface, or AF_XDP is refused. [`NoXdp`](crate::unavailable::NoXdp): the interface has a
     /// program already, or this process or kernel may not run one. With [`DeviceOptions::fall_back`] the refusals are
     /// not errors.
     pub fn open(interface: &str, options: DeviceOptions) -> io::Result<Arc<EthernetDevice>> {
-        let (interface, _) = address::link(interface)?;
+        let (interface, _) = address::ethernet::link(interface)?;
         let (socket, _) = socket::open(interface, &filter::of_nobody())?;
         let mtu = socket::path_datagram(&socket, interface)?;
         let options = DeviceOptions {
@@ -107,7 +110,7 @@ impl EthernetDevice {
     ///
     /// # Errors
     /// [`NoEthernet`]: the device belongs to another interface, or is full.
-    pub(super) fn line(&self, interface: u32, ends: (Hardware, Hardware)) -> io::Result<Line> {
+    pub(crate) fn line(&self, interface: u32, ends: (Hardware, Hardware)) -> io::Result<Line> {
         self.check(interface)?;
         match self.shared.as_ref().map(|it| it.line(ends)) {
             Some(Err(why)) if self.falls_back => Ok(Line::None(Some(NoBypass::of(&why)))),
@@ -126,7 +129,7 @@ impl EthernetDevice {
     ///
     /// # Errors
     /// [`NoEthernet`]: the device belongs to another interface, or has too many connections.
-    pub(super) fn direct(
+    pub(crate) fn direct(
         &self,
         key: u32,
         (local, peer): (Station, Hardware),
@@ -151,7 +154,7 @@ impl EthernetDevice {
     ///
     /// # Errors
     /// The device belongs to another interface, there are too many listeners, or the kernel refuses.
-    pub(super) fn listen(&self, interface: u32, port: u16) -> io::Result<Option<Heard>> {
+    pub(crate) fn listen(&self, interface: u32, port: u16) -> io::Result<Option<Heard>> {
         self.check(interface)?;
         let Some(program) = self.program.clone() else {
             return Ok(None);
@@ -164,7 +167,7 @@ impl EthernetDevice {
     ///
     /// # Errors
     /// [`NoEthernet::OnePath`]: there is a program, which does not know grants of other paths.
-    pub(super) fn permit(&self, paths: u8) -> io::Result<()> {
+    pub(crate) fn permit(&self, paths: u8) -> io::Result<()> {
         match self.program.is_some() && paths > 1 {
             true => Err(NoEthernet::OnePath.into()),
             false => Ok(()),
@@ -180,7 +183,7 @@ impl EthernetDevice {
 }
 
 /// A connection's part of its device.
-pub(super) enum Line {
+pub(crate) enum Line {
     Queues(Box<Queues>),
     /// Packet sockets must do: why, if queues were requested.
     None(Option<NoBypass>),

@@ -1,6 +1,6 @@
 //! Defines the settings of a device.
 
-/// How a [device](super::EthernetDevice) is used.
+/// How a [device](crate::ethernet::EthernetDevice) is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceOptions {
     /// The receive queue of the interface whose frames come by AF_XDP. Frames in other queues come by packet sockets.
@@ -14,7 +14,7 @@ pub struct DeviceOptions {
     /// connections without this device, or of other programs.
     pub exclusive: bool,
     /// Use AF_XDP only if the driver itself reads and writes the memory; otherwise it is
-    /// [refused](crate::NoEthernet::Copies). If the kernel copies each frame once more, bulk payload is slower than by
+    /// [refused](crate::unavailable::NoEthernet::Copies). If the kernel copies each frame once more, bulk payload is slower than by
     /// packet sockets, and short operations are faster.
     pub zero_copy: bool,
     /// Continue by packet sockets, as without a device, if AF_XDP or the program is refused, or all places are taken.

@@ -2,10 +2,13 @@
 //!
 //! The message format is in `zerolane_wire::discovery`. An answer is only a hint: any host of the segment can forge it.
 
-use super::NoEthernet;
-use super::address::{self, EthernetAddress, Hardware, Station};
+use crate::unavailable::NoEthernet;
+
 use super::{filter, socket};
-use crate::{poll, security};
+use crate::address;
+use crate::address::ethernet::{EthernetAddress, Hardware, Station};
+use crate::seal::security;
+use crate::wait::poll;
 use socket2::Socket;
 use std::fs;
 use std::io;
@@ -112,7 +115,7 @@ impl Answering {
 /// # Errors
 /// [`NoEthernet`]: there is no such interface, or this process may not use packet sockets.
 pub fn neighbours(interface: &str, name: Option<&str>) -> io::Result<Vec<Neighbour>> {
-    let (own, _) = address::link(interface)?;
+    let (own, _) = address::ethernet::link(interface)?;
     let random = security::random()?;
     let mut nonce = [0; 8];
     nonce.copy_from_slice(&random[..8]);
@@ -190,7 +193,7 @@ fn answer_to<'a>(question: &Discovery<'_>, frame: &'a [u8]) -> Option<Discovery<
 ///
 /// # Errors
 /// As [`neighbours`]; [`NoEthernet::NoNeighbour`], [`NoEthernet::SeveralNeighbours`].
-pub(super) fn resolve(interface: &str, name: &str) -> io::Result<Hardware> {
+pub(crate) fn resolve(interface: &str, name: &str) -> io::Result<Hardware> {
     one_of(name, &neighbours(interface, Some(name))?).map_err(Into::into)
 }
 
@@ -205,7 +208,10 @@ fn one_of(name: &str, found: &[Neighbour]) -> Result<Hardware, NoEthernet> {
         [] => Err(NoEthernet::NoNeighbour(name.to_owned())),
         [one] => Ok(one),
         _ => {
-            let all: Vec<String> = all.iter().map(|it| address::hardware_text(*it)).collect();
+            let all: Vec<String> = all
+                .iter()
+                .map(|it| address::ethernet::hardware_text(*it))
+                .collect();
             Err(NoEthernet::SeveralNeighbours(format!(
                 "{name}: {}",
                 all.join(", ")

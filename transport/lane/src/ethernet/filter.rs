@@ -1,7 +1,7 @@
 //! Builds kernel filters for packet sockets, each of which would otherwise receive all frames of its interface.
 
-use super::address::Hardware;
-use crate::filter::{ALL, LOAD_BYTE, LOAD_HALF, LOAD_WORD, Program};
+use crate::address::ethernet::Hardware;
+use crate::socket::filter::{ALL, LOAD_BYTE, LOAD_HALF, LOAD_WORD, Program};
 use socket2::SockFilter;
 use zerolane_wire::Op;
 use zerolane_wire::discovery::{DISCOVERY_CODE, DiscoveryKind};
@@ -24,12 +24,12 @@ fn expect_discovery(program: &mut Program, kind: DiscoveryKind, skip: u8) -> &mu
 }
 
 /// Accepts nothing.
-pub(super) fn of_nobody() -> Vec<SockFilter> {
+pub(crate) fn of_nobody() -> Vec<SockFilter> {
     Program::of_datagrams().show(0).take()
 }
 
 /// Accepts a listener's requests for `service`, and questions for names.
-pub(super) fn of_listener(service: u16) -> Vec<SockFilter> {
+pub(crate) fn of_listener(service: u16) -> Vec<SockFilter> {
     let mut program = Program::of_datagrams();
     expect_discovery(&mut program, DiscoveryKind::Question, 1).show(ALL);
     program
@@ -40,7 +40,7 @@ pub(super) fn of_listener(service: u16) -> Vec<SockFilter> {
 }
 
 /// Accepts answers to a question with this nonce.
-pub(super) fn of_answers(nonce: [u8; 8]) -> Vec<SockFilter> {
+pub(crate) fn of_answers(nonce: [u8; 8]) -> Vec<SockFilter> {
     let [a, b, c, d, e, f, g, h] = nonce;
     let mut program = Program::of_datagrams();
     expect_discovery(&mut program, DiscoveryKind::Answer, 5)
@@ -55,7 +55,7 @@ pub(super) fn of_answers(nonce: [u8; 8]) -> Vec<SockFilter> {
 
 /// Accepts questions with a connection's `key`, from any host: Nops and padded datagrams. An unsealed Nop is shorter
 /// than a minimal frame, and is padded.
-pub(super) fn of_questions(key: u32) -> Vec<SockFilter> {
+pub(crate) fn of_questions(key: u32) -> Vec<SockFilter> {
     Program::of_datagrams()
         .expect_code_of([Op::Nop as u8, PADDED_CODE], 3)
         .expect_key(key, 1)
@@ -79,7 +79,7 @@ fn expect_source(program: &mut Program, hardware: Hardware, skip: u8) -> &mut Pr
 
 /// Accepts frames with a connection's `key`, from any host. If a listener at `service` made the connection, also
 /// accepts requests that its peer, with this hardware address and port, repeats.
-pub(super) fn of_connection(key: u32, asked: Option<(u16, Hardware, u16)>) -> Vec<SockFilter> {
+pub(crate) fn of_connection(key: u32, asked: Option<(u16, Hardware, u16)>) -> Vec<SockFilter> {
     let mut program = Program::of_datagrams();
     program.expect_key(key, 1).show(ALL);
     if let Some((service, hardware, port)) = asked {
@@ -91,7 +91,7 @@ pub(super) fn of_connection(key: u32, asked: Option<(u16, Hardware, u16)>) -> Ve
 
 /// Accepts frames with a connection's `key` from any host except `others`, which are fewer than a connection's paths:
 /// frames of its other paths at the same interface go to their sockets.
-pub(super) fn of_path(key: u32, others: &[Hardware]) -> Vec<SockFilter> {
+pub(crate) fn of_path(key: u32, others: &[Hardware]) -> Vec<SockFilter> {
     let mut program = Program::of_datagrams();
     let each = SOURCE_LEN + 1;
     program.expect_key(key, each * others.len() as u8 + 1);

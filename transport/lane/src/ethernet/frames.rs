@@ -1,10 +1,11 @@
 //! Adds the parts of a datagram lane that frames need: a link-layer name for each datagram, and padding for those too
 //! short for a frame.
 
-use super::address::Hardware;
 use super::socket::{self, LinkName};
 use super::xdp::Grants;
-use super::{AROUND, NoEthernet};
+use crate::address::ethernet::Hardware;
+use crate::ethernet::AROUND;
+use crate::unavailable::NoEthernet;
 use socket2::Socket;
 use zerolane_core::{Connection, Transmit};
 use zerolane_wire::HEADER_LEN;
@@ -26,7 +27,7 @@ pub(crate) struct OutgoingFrames {
 unsafe impl Send for OutgoingFrames {}
 
 impl OutgoingFrames {
-    pub(super) fn new(interface: u32, peer: Hardware, grants: Option<Grants>) -> OutgoingFrames {
+    pub(crate) fn new(interface: u32, peer: Hardware, grants: Option<Grants>) -> OutgoingFrames {
         OutgoingFrames {
             peer: socket::link_name(interface, peer),
             head: [0; MIN_FRAME],
@@ -108,7 +109,7 @@ pub(crate) struct IncomingFrames {
 
 impl IncomingFrames {
     /// For batches of this many `messages`.
-    pub(super) fn new(
+    pub(crate) fn new(
         interface: u32,
         (own, peer): (Hardware, Hardware),
         messages: usize,

@@ -1,8 +1,9 @@
 //! Resolves addresses as users write them, for any lane.
 
-use super::address::{EthernetAddress, Station, Who, is_ethernet, link};
-use super::{NoEthernet, discovery};
-use crate::{LaneChoice, scoped};
+use super::discovery;
+use crate::address::ethernet::{EthernetAddress, Station, Who, is_ethernet, link};
+use crate::address::{LaneChoice, scoped};
+use crate::unavailable::NoEthernet;
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};

@@ -3,10 +3,12 @@
 //! The frames of a path carry the connection's key, as its datagrams do, so a filter passes only these to the path's
 //! socket. The peer's first question comes before that socket exists: an [`Ear`] receives it, at any interface.
 
-use super::address::{Hardware, Station};
 use super::socket::ListenerFrame;
-use super::{IncomingFrames, NoEthernet, OutgoingFrames, filter, socket};
-use crate::udp::{MAX_MESSAGES, prepare};
+use super::{filter, socket};
+use crate::address::ethernet::{Hardware, Station};
+use crate::ethernet::{IncomingFrames, OutgoingFrames};
+use crate::socket::{MAX_MESSAGES, prepare};
+use crate::unavailable::NoEthernet;
 use socket2::{SockFilter, Socket};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -3,8 +3,8 @@
 //! The sockets leave the frame's header to the kernel (SOCK_DGRAM). Received bytes begin with the header of the
 //! Scheduled Transfer, and the kernel reports sender and destination.
 
-use super::NoEthernet;
-use super::address::{Hardware, Station, is_group};
+use crate::address::ethernet::{Hardware, Station, is_group};
+use crate::unavailable::NoEthernet;
 use socket2::{Domain, SockAddr, SockFilter, Socket, Type};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -24,7 +24,7 @@ const S_PORT: std::ops::Range<usize> = 6..8;
 ///
 /// # Errors
 /// [`NoEthernet`], or the system has no resources for a socket.
-pub(super) fn open(interface: u32, filter: &[SockFilter]) -> io::Result<(Socket, Hardware)> {
+pub(crate) fn open(interface: u32, filter: &[SockFilter]) -> io::Result<(Socket, Hardware)> {
     let socket = unbound(filter)?;
     let none = || NoEthernet::NoInterface(format!("number {interface}"));
     let bound = socket.bind(&sock_addr(&link_name(interface, [0; 6])));
@@ -44,7 +44,7 @@ pub(super) fn open(interface: u32, filter: &[SockFilter]) -> io::Result<(Socket,
 ///
 /// # Errors
 /// As [`open`].
-pub(super) fn open_anywhere(filter: &[SockFilter]) -> io::Result<Socket> {
+pub(crate) fn open_anywhere(filter: &[SockFilter]) -> io::Result<Socket> {
     let socket = unbound(filter)?;
     socket.bind(&sock_addr(&link_name(0, [0; 6])))?;
     Ok(socket)
@@ -64,7 +64,7 @@ fn unbound(filter: &[SockFilter]) -> io::Result<Socket> {
 }
 
 /// The destination for a frame to `hardware`.
-pub(super) fn link_name(interface: u32, hardware: Hardware) -> LinkName {
+pub(crate) fn link_name(interface: u32, hardware: Hardware) -> LinkName {
     let [a, b, c, d, e, f] = hardware;
     LinkName {
         sll_family: libc::AF_PACKET as u16,
@@ -78,14 +78,14 @@ pub(super) fn link_name(interface: u32, hardware: Hardware) -> LinkName {
 }
 
 /// The hardware address in `name`.
-pub(super) fn hardware_of(name: &LinkName) -> Hardware {
+pub(crate) fn hardware_of(name: &LinkName) -> Hardware {
     let [a, b, c, d, e, f, ..] = name.sll_addr;
     [a, b, c, d, e, f]
 }
 
 /// Whether a frame was for this host, outside of any VLAN. A frame with a numbered tag and no interface for it is shown
 /// by the kernel as another host's.
-pub(super) fn is_ours(name: &LinkName) -> bool {
+pub(crate) fn is_ours(name: &LinkName) -> bool {
     name.sll_pkttype == libc::PACKET_HOST && name.sll_halen == 6
 }
 
@@ -147,7 +147,7 @@ fn named(socket: &Socket, interface: u32) -> io::Result<libc::ifreq> {
 }
 
 /// The present name of the interface with that index.
-pub(super) fn name_of(socket: &Socket, interface: u32) -> io::Result<String> {
+pub(crate) fn name_of(socket: &Socket, interface: u32) -> io::Result<String> {
     let name = named(socket, interface)?.ifr_name;
     let bytes = name.iter().take_while(|&&it| it != 0);
     let bytes: Vec<u8> = bytes.map(|it| it.to_ne_bytes()[0]).collect();
@@ -155,7 +155,7 @@ pub(super) fn name_of(socket: &Socket, interface: u32) -> io::Result<String> {
 }
 
 /// Longest datagram in a frame of the interface.
-pub(super) fn path_datagram(socket: &Socket, interface: u32) -> io::Result<usize> {
+pub(crate) fn path_datagram(socket: &Socket, interface: u32) -> io::Result<usize> {
     let mut request = named(socket, interface)?;
     ask(socket, libc::SIOCGIFMTU as libc::Ioctl, &mut request)?;
     // SAFETY: the request filled this field.

@@ -3,11 +3,13 @@
 use super::Listener;
 use super::caller::Caller;
 use super::error::{is_exhausted, reachable};
-use crate::ethernet::EthernetLane;
-use crate::ip::IpLane;
+use crate::any::AnyLane;
+use crate::datagram::{DatagramLane, PeerMigration, ethernet, ip118, udp};
+use crate::driver::Driver;
+use crate::entropy;
+use crate::seal::security;
 use crate::shm::{Ends, ShmLane};
-use crate::udp::{self, PacketAddresses, PeerMigration, UdpLane};
-use crate::{AnyLane, Driver, security};
+use crate::socket::PacketAddresses;
 use std::io;
 use std::net::SocketAddr;
 use zerolane_core::Entropy;
@@ -178,7 +180,7 @@ impl Listener {
     fn entropy(&self) -> io::Result<Entropy> {
         let ports = [Some(&self.port), self.udp_port()];
         let device = self.options.device.as_ref();
-        udp::distinct(udp::entropy, |key| {
+        entropy::distinct(entropy::draw, |key| {
             ports.iter().flatten().any(|it| it.is_taken(key))
                 || device.is_some_and(|it| it.is_taken(key))
         })
@@ -215,16 +217,16 @@ impl Listener {
         match caller {
             Caller::Packet(addresses) => {
                 let lane = self.udp_lane(*addresses, key)?;
-                Ok(lane.map(|it| AnyLane::Udp(it, None)))
+                Ok(lane.map(|it| AnyLane::Datagram(it, None)))
             }
             Caller::Frame(from) => {
                 let lane =
-                    EthernetLane::accepted(&self.port, *from, key, self.udp_port(), &self.options)?;
-                Ok(Some(AnyLane::Ethernet(lane)))
+                    ethernet::accepted(&self.port, *from, key, self.udp_port(), &self.options)?;
+                Ok(Some(AnyLane::Datagram(lane, None)))
             }
             Caller::Raw(addresses) => {
-                let lane = IpLane::accepted(&self.port, *addresses, key, &self.options);
-                reachable(lane.map(AnyLane::Ip118))
+                let lane = ip118::accepted(&self.port, *addresses, key, &self.options);
+                reachable(lane.map(|it| AnyLane::Datagram(it, None)))
             }
             Caller::Visitor(visitor) => Ok(visitor.take().map(|visitor| {
                 if let Some(host) = &self.host {
@@ -243,10 +245,10 @@ impl Listener {
 
     /// A lane with a socket of its own to a peer, with this end's key `key`; `None` if the peer cannot be reached. It
     /// sends from the address that the peer called, and is bound to that address if the system would choose another.
-    fn udp_lane(&self, addresses: PacketAddresses, key: u32) -> io::Result<Option<UdpLane>> {
+    fn udp_lane(&self, addresses: PacketAddresses, key: u32) -> io::Result<Option<DatagramLane>> {
         let local = self.port.local();
         let lane = self.lane_at(local, addresses.peer, key)?;
-        let here = lane.as_ref().and_then(UdpLane::local_addr);
+        let here = lane.as_ref().and_then(DatagramLane::local_addr);
         match addresses.called(local) {
             Some(called) if here.is_some_and(|it| it.ip() != called.ip()) => {
                 drop(lane);
@@ -261,10 +263,10 @@ impl Listener {
         local: SocketAddr,
         peer: SocketAddr,
         key: u32,
-    ) -> io::Result<Option<UdpLane>> {
+    ) -> io::Result<Option<DatagramLane>> {
         let socket = self.port.join(local, self.options.receive_buffer)?;
         let roam = PeerMigration::new(&self.port, local, key, peer);
-        reachable(UdpLane::new(socket, peer, roam, &self.options))
+        reachable(udp::over(socket, peer, roam, &self.options))
     }
 
     /// Tells an unauthenticated peer why not, with the keys of `session` if there is one.

@@ -1,9 +1,11 @@
 //! Answers an unauthenticated peer on the lane by which it came.
 
-use crate::ethernet::{self, Station};
+use super::ip118_port;
+use crate::address::Station;
+use crate::any::AnyLane;
+use crate::ethernet;
 use crate::shm::Visitor;
-use crate::udp::{self, PacketAddresses};
-use crate::{AnyLane, ip};
+use crate::socket::{self, PacketAddresses};
 use socket2::Socket;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -23,8 +25,8 @@ impl Caller {
     /// Sends an answer, by the listening `socket`.
     pub(super) fn answer(&mut self, socket: &Socket, bytes: &[u8]) {
         match self {
-            Caller::Packet(addresses) => udp::answer(socket, bytes, *addresses),
-            Caller::Raw(addresses) => ip::answer(socket, bytes, *addresses),
+            Caller::Packet(addresses) => socket::answer(socket, bytes, *addresses),
+            Caller::Raw(addresses) => ip118_port::answer(socket, bytes, *addresses),
             // If it cannot be sent, it counts as lost.
             Caller::Frame(from) => drop(ethernet::send(socket, bytes, *from)),
             Caller::Visitor(Some(visitor)) => visitor.answer(bytes),

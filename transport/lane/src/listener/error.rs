@@ -1,7 +1,7 @@
 //! Classifies errors: the listener's, the system's, or an unauthenticated peer's.
 
-use crate::ethernet::NoEthernet;
-use crate::icmp;
+use crate::socket::icmp;
+use crate::unavailable::NoEthernet;
 use std::io;
 
 /// Whether the process, the system or the device has exhausted a resource that a connection needs.

@@ -1,6 +1,6 @@
 //! Admits processes of this host, which meet the listener in shared memory.
 
-use crate::Options;
+use crate::options::Options;
 use crate::shm::{Arrived, Visitor, Visitors};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};

@@ -4,22 +4,29 @@
 mod admission;
 mod caller;
 mod error;
+mod ethernet_port;
 mod host;
+mod ip118_port;
 mod remembered;
 mod udp_paths;
 mod untrusted;
 
 pub use untrusted::Untrusted;
 
-use crate::claim::Claim;
-use crate::clock::Clock;
-use crate::ethernet::{self, Answering, Attended, Ear, ListenerFrame, NoEthernet, Station};
-use crate::ip;
-use crate::shm::{Arrived, NoSharedMemory};
-use crate::udp::SharedPort;
-use crate::{AnyLane, Driver, LaneChoice, Options, Process, poll, security};
+use crate::address::{LaneChoice, Station};
+use crate::any::AnyLane;
+use crate::driver::Driver;
+use crate::ethernet::{self, Answering, Ear, ListenerFrame};
+use crate::options::Options;
+use crate::seal::security;
+use crate::shm::{self, Arrived};
+use crate::socket::{Claim, SharedPort};
+use crate::threads::Process;
+use crate::unavailable::{NoEthernet, NoSharedMemory};
+use crate::wait::{Clock, poll};
 use caller::Caller;
 use error::{is_exhausted, is_peers};
+use ethernet_port::Attended;
 use host::Host;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use remembered::Remembered;
@@ -101,12 +108,12 @@ impl Listener {
     pub fn bind(local: SocketAddr, options: Options) -> io::Result<Listener> {
         Listener::at(options, |options| match options.lane {
             LaneChoice::Ethernet => {
-                let (port, socket, attended) = ethernet::attend(local, options)?;
+                let (port, socket, attended) = ethernet_port::attend(local, options)?;
                 let answering = Answering::new(&options.neighbour, port.local().port());
                 Ok((port, socket, Door::Ethernet(attended, answering)))
             }
             LaneChoice::Ip118 => {
-                let (port, socket, claim) = ip::attend(local, options)?;
+                let (port, socket, claim) = ip118_port::attend(local, options)?;
                 Ok((port, socket, Door::Ip118(claim)))
             }
             LaneChoice::Udp | LaneChoice::Best | LaneChoice::SharedMemory => {
@@ -118,7 +125,7 @@ impl Listener {
     }
 
     /// Listens on a UDP socket that another program opened and bound, such as one of
-    /// [`passed_sockets`](crate::udp::passed_sockets). The socket may belong to another user. No other holder of it
+    /// [`passed_sockets`](crate::socket::passed_sockets). The socket may belong to another user. No other holder of it
     /// should use it.
     ///
     /// # Errors
@@ -173,7 +180,7 @@ impl Listener {
             LaneChoice::Best => match Host::listen(port.local(), &options) {
                 Ok(host) => (Some(host), None),
                 // Processes of this host then come by UDP.
-                Err(_) => (None, Some(NoSharedMemory::without_rendezvous())),
+                Err(_) => (None, Some(shm::without_rendezvous())),
             },
         };
         let watched = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
@@ -407,7 +414,7 @@ impl Listener {
                     None
                 }
             }),
-            Door::Ip118(_) => ip::receive(&self.socket)
+            Door::Ip118(_) => ip118_port::receive(&self.socket)
                 .map(|it| it.map(|(bytes, addresses)| (bytes, Caller::Raw(addresses)))),
             Door::Udp => self
                 .port

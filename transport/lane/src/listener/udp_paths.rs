@@ -1,7 +1,7 @@
 //! Opens the UDP port of a raw Ethernet listener, at which clients add paths over UDP to their connections.
 
-use crate::Options;
-use crate::udp::{SharedPort, any_address};
+use crate::options::Options;
+use crate::socket::{SharedPort, any_address};
 use socket2::Socket;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};

@@ -32,7 +32,7 @@ mod tests {
 
     #[test]
     fn Untrusted__keeps_a_bounded_number_and_counts_the_rest() {
-        let key = crate::Identity::from_secret([1; 32]).public();
+        let key = zerolane_handshake::Identity::from_secret([1; 32]).public();
         let from = SocketAddr::from(([127, 0, 0, 1], 9));
         let mut untrusted = Untrusted::default();
         for _ in 0..UNTRUSTED_CLIENTS + 3 {

@@ -6,9 +6,13 @@
 //! datagrams. The number determines the key, so neither end has to announce a change, and an old key cannot be derived
 //! from a new one.
 
+pub(crate) mod digest;
 mod key;
 mod one_pass;
+pub(crate) mod security;
 mod window;
+
+pub use security::{Mode, Security, random};
 
 use key::Key;
 use std::fmt;

@@ -4,11 +4,11 @@ use super::ShmLane;
 use super::lease::{Accessor, LEASES};
 use super::lend::Lent;
 use super::link::Link;
-use super::ring::RingFault;
-use crate::datapath::RemoteAccess;
-use crate::mapping::Mapping;
-use crate::shared::{self, Bounds};
-use crate::{LaneError, Turn, memfd};
+use crate::error::LaneError;
+use crate::lane::{RemoteAccess, Turn};
+use crate::memory::shared::Bounds;
+use crate::memory::{Mapping, memfd, shared};
+use crate::unavailable::RingFault;
 use nix::fcntl::SealFlag;
 use std::os::fd::{AsFd, OwnedFd};
 use zerolane_core::RemotePlace;
@@ -63,7 +63,7 @@ fn map(lent: &Lent, memory: &OwnedFd, others: u64) -> Option<Mapping> {
 
 /// The length of memory in whole pages.
 fn whole_pages(len: usize) -> Option<usize> {
-    len.checked_next_multiple_of(crate::mapping::page())
+    len.checked_next_multiple_of(crate::memory::mapping::page())
 }
 
 impl Reached {

@@ -1,9 +1,11 @@
 //! Tests that puts around an immediate in flight are stored, delayed and reported in the right order.
 #![allow(non_snake_case)]
 
-use super::tests::{End, content, drive, export, join, memfd, options, put, read, region};
 use super::*;
-use crate::{Completion, ExportedRegion, MoveCause, Report, WorkKind};
+use crate::account::MoveCause;
+use crate::driver::{Completion, Report, WorkKind};
+use crate::memory::ExportedRegion;
+use crate::shm::tests::{End, content, drive, export, join, memfd, options, put, read, region};
 use std::sync::atomic::Ordering;
 use zerolane_core::{
     Atomic, PostError, RemotePlace, TransferError, TransferId, WorkFlags, WorkRequest,
@@ -99,7 +101,7 @@ fn immediate__puts_with_it_and_behind_it_are_stored_at_once() {
     for (completion, id) in ended.iter().zip(posted) {
         assert_eq!((completion.id, &completion.result), (id, &Ok(LEN as u64)));
         assert_eq!(
-            completion.memory.as_ref().map(crate::Memory::len),
+            completion.memory.as_ref().map(crate::memory::Memory::len),
             Some(LEN)
         );
     }
@@ -313,7 +315,7 @@ fn immediate__of_a_peer_that_is_gone_ends_once() {
     let ids = [words(&mut a, at, Some(7), 1), words(&mut a, at, None, 2)];
     drop(b);
     let mut ended = Vec::new();
-    for _ in 0..super::tests::PATIENCE {
+    for _ in 0..crate::shm::tests::PATIENCE {
         a.turn().expect("a");
         ended.extend(completions(&mut a));
         if a.closed().is_some() {

@@ -6,7 +6,7 @@
 //! Each end keeps its own count: what the other end writes into the memory harms only that end's accesses. Uses neither
 //! memory nor descriptors, so that loom can try every order of the steps (`tests/loom.rs`).
 
-use super::sync::{AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU64, Ordering, fence};
 
 /// Most leases that stand at a time, in one direction.
 pub(crate) const LEASES: usize = 64;

@@ -3,9 +3,10 @@
 use super::lease::LEASES;
 use super::link::{Kind, Link};
 use super::mapping::Shared;
-use super::ring::RingFault;
-use crate::exported::Loan;
-use crate::{Exporting, Process, memfd};
+use crate::memory::exported::Loan;
+use crate::memory::{Exporting, memfd};
+use crate::threads::Process;
+use crate::unavailable::RingFault;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};

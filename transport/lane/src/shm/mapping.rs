@@ -4,9 +4,8 @@
 use super::entry::Entry;
 use super::lease::{Accesses, LEASES, Lease};
 use super::ring::{End, Way};
-use crate::mapping::Mapping;
-use crate::memfd;
-use crate::shared::Bounds;
+use crate::memory::shared::Bounds;
+use crate::memory::{Mapping, memfd};
 use nix::fcntl::SealFlag;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -178,11 +177,11 @@ mod tests {
         assert_eq!(seen, 7);
         // SAFETY: both are mapped and in bounds.
         unsafe {
-            crate::shared::store(a.ring_out(), 8, b"right");
+            crate::memory::shared::store(a.ring_out(), 8, b"right");
             let mut bytes = [0; 5];
-            crate::shared::load(b.ring_in(), 8, &mut bytes);
+            crate::memory::shared::load(b.ring_in(), 8, &mut bytes);
             assert_eq!(&bytes, b"right");
-            crate::shared::load(b.ring_out(), 8, &mut bytes);
+            crate::memory::shared::load(b.ring_out(), 8, &mut bytes);
             assert_eq!(bytes, [0; 5], "the other direction");
         }
     }

@@ -33,16 +33,18 @@ mod send;
 mod visitors;
 
 pub use probe::{Reach, probe_shared_memory};
-pub use rendezvous::{BadRendezvousName, NoSharedMemory, RendezvousName};
-pub use ring::RingFault;
+pub(crate) use rendezvous::without_rendezvous;
 pub(crate) use visitors::{Arrived, Visitor, Visitors};
 
-use crate::initiate::initiate;
-use crate::sync;
-use crate::udp::PortSlot;
-use crate::{
-    Account, Driver, Exporting, Lane, LaneError, LaneKind, Options, RemoteAccess, Turn, Waker, poll,
-};
+use crate::account::{Account, LaneKind};
+use crate::driver::{Driver, initiate};
+use crate::error::LaneError;
+use crate::lane::{Lane, RemoteAccess, Turn};
+use crate::memory::Exporting;
+use crate::options::Options;
+use crate::socket::PortSlot;
+use crate::unavailable::{NoSharedMemory, RingFault};
+use crate::wait::{Waker, poll};
 use access::Reached;
 use lend::Lending;
 use link::Link;
@@ -89,7 +91,7 @@ pub struct ShmLane {
     /// When to check next whether the peer's process lives.
     next_look: Instant,
     strict: bool,
-    process: crate::Process,
+    process: crate::threads::Process,
 }
 
 /// The addresses of the two ends, as far as memory has any: the address called, and for an Initiator port 0.
@@ -117,7 +119,7 @@ impl ShmLane {
             sent: None,
             next_look: Instant::ZERO,
             strict: options.strict,
-            process: crate::Process::current(),
+            process: crate::threads::Process::current(),
         }
     }
 
@@ -309,7 +311,7 @@ pub(crate) fn link_to(peer: SocketAddr, options: &Options) -> Result<Linked, NoS
 
 /// A number that another process's memory does not contain by chance.
 fn mark() -> io::Result<u64> {
-    let random = crate::random()?;
+    let random = crate::seal::random()?;
     let [a, b, c, d, e, f, g, h, ..] = random;
     Ok(u64::from_ne_bytes([a, b, c, d, e, f, g, h]))
 }

@@ -1,7 +1,7 @@
 //! Finds out, without a connection, what shared memory with a listener would permit.
 
-use super::rendezvous::NoSharedMemory;
-use crate::Options;
+use crate::options::Options;
+use crate::unavailable::NoSharedMemory;
 use std::net::SocketAddr;
 use std::thread::sleep;
 use std::time::{Duration, Instant};

@@ -2,13 +2,16 @@
 
 use super::link::{Kind, Reading};
 use super::peer::{Copied, MAX_RUNS, ReadError};
-use super::ring::RingFault;
 use super::send::{MAX_BURST, RUN};
 use super::{LOOK_INTERVAL, ShmLane};
+use crate::account::MoveCause;
 use crate::arrival::{deliver_data, deliver_now};
-use crate::{LaneError, MoveCause, Turn, fault};
+use crate::error::LaneError;
+use crate::lane::Turn;
+use crate::memory::fault;
+use crate::unavailable::RingFault;
 use std::cell::Cell;
-use zerolane_core::{DropReason, HandshakeOutcome, Placement, RegionId, Span};
+use zerolane_core::{Claim, DropReason, HandshakeOutcome, RegionId};
 use zerolane_wire::handshake::HandshakeMessage;
 use zerolane_wire::{HEADER_LEN, Header, Op};
 
@@ -194,10 +197,10 @@ impl ShmLane {
                 turn.core.on_dropped(DropReason::Unprotected);
                 continue;
             }
-            let place = turn.core.place_of(&run.header, run.len);
-            let target = place.and_then(|it| turn.memory.target(it).map(|to| (it, to)));
+            let claim = turn.core.claim(&run.header, run.len).ok();
+            let target = claim.and_then(|it| turn.memory.target(it.span()).map(|to| (it, to)));
             match target {
-                Some((place, to)) => placed.push((run, place, to)),
+                Some((claim, to)) => placed.push((run, claim, to)),
                 // A part may already be in place: the core names the missing part only when it sees the payload.
                 None => {
                     if let Delivered::Fault(region) =
@@ -222,15 +225,10 @@ impl ShmLane {
         if !self.copy(&parts, position, turn, |turn| is_missing(&placed, turn))? {
             return Ok(delivered);
         }
-        for (run, place, _) in &placed {
-            let Run {
-                header, len, stu, ..
-            } = run;
-            let told = turn
-                .core
-                .on_data(turn.now, header, *len, *stu, Some(*place));
-            if told == Placement::InPlace {
-                turn.account.bytes_placed += u64::from(*len);
+        for (run, claim, _) in &placed {
+            let noted = turn.core.on_placed(turn.now, &run.header, *claim, run.stu);
+            if noted.is_ok() {
+                turn.account.bytes_placed += u64::from(run.len);
             }
         }
         Ok(delivered)
@@ -303,16 +301,16 @@ impl ShmLane {
 }
 
 /// The first region that cannot be written: a mapped file that shrank.
-fn is_missing(placed: &[(Run, Span, *mut u8)], turn: &Turn<'_>) -> Option<RegionId> {
+fn is_missing(placed: &[(Run, Claim, *mut u8)], turn: &Turn<'_>) -> Option<RegionId> {
     let files = placed
         .iter()
-        .filter(|(_, place, _)| turn.memory.is_file(place.region));
+        .filter(|(_, claim, _)| turn.memory.is_file(claim.span().region));
     files
         .filter(|(run, _, to)| {
             // SAFETY: the registry has these bytes open, so they are mapped.
             let writable = unsafe { fault::is_writable(*to, run.len as usize) };
             writable != Some(true)
         })
-        .map(|(_, place, _)| place.region)
+        .map(|(_, claim, _)| claim.span().region)
         .next()
 }

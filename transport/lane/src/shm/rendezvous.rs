@@ -3,8 +3,8 @@
 
 use super::mapping::Shared;
 use super::peer::credentials;
-use crate::own_address::is_own;
-use core::fmt;
+use crate::address::{RendezvousName, is_own};
+use crate::unavailable::NoSharedMemory;
 use nix::sys::socket::{ControlMessage, MsgFlags, UnixCredentials, sendmsg};
 use nix::unistd::geteuid;
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -14,10 +14,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use zerolane_wire::discovery::is_neighbour_name;
 
 /// The Initiator's message with the memory that it passes: a name, and the version of the memory's layout.
 const HELLO: [u8; 8] = *b"zl-shm\x00\x04";
@@ -29,108 +27,6 @@ pub(super) const BACKLOG: i32 = 512;
 /// How long a listener waits while others take a name in the same directory. Taking one needs some system calls.
 const PATIENCE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(1);
-
-/// A name by which processes of one user and one kernel meet whatever their network namespaces and addresses, for
-/// example those of containers that mount one rendezvous directory. One listener at a time has it.
-///
-/// 1 to 63 letters, digits, `-`, `_` and `.`; the first is a letter or a digit.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct RendezvousName(String);
-
-/// The error for text that is not a [`RendezvousName`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BadRendezvousName;
-
-impl fmt::Display for BadRendezvousName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("1 to 63 letters, digits, '-', '_' and '.', the first a letter or digit")
-    }
-}
-
-impl std::error::Error for BadRendezvousName {}
-
-impl FromStr for RendezvousName {
-    type Err = BadRendezvousName;
-
-    fn from_str(text: &str) -> Result<RendezvousName, BadRendezvousName> {
-        match is_neighbour_name(text) {
-            true => Ok(RendezvousName(text.to_owned())),
-            false => Err(BadRendezvousName),
-        }
-    }
-}
-
-impl RendezvousName {
-    /// The name of its socket. Names for addresses begin with a digit and do not contain this sign.
-    fn socket(&self) -> String {
-        format!("+{}", self.0)
-    }
-}
-
-/// Why there is no shared memory with a peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum NoSharedMemory {
-    /// The options name a cipher, and shared memory is not encrypted.
-    Cipher,
-    /// The address does not belong to this network namespace.
-    NotLocal,
-    /// There is no listener in shared memory for it: the program belongs to another user, was told not to use shared
-    /// memory, or does not exist.
-    NoListener,
-    /// The options ask for several paths, and shared memory has only one.
-    Paths,
-    /// The rendezvous directory does not exist, or does not belong to this user alone.
-    Directory,
-    /// The listener belongs to another user.
-    OtherUser,
-    /// As many processes wait at the listener as may.
-    QueueFull,
-    /// The listener did not admit this process within 1 s, or half of
-    /// [`Options::connect_timeout`](crate::Options::connect_timeout) if that is less: other processes have its places,
-    /// or it does not poll its rendezvous.
-    NotAdmitted,
-    /// The listener turned this process away.
-    Rejected,
-    /// The system has no memory or descriptor left, or lacks a feature.
-    System,
-}
-
-impl fmt::Display for NoSharedMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            NoSharedMemory::Cipher => "the options name a cipher, but shared memory is not encrypted",
-            NoSharedMemory::NotLocal => "the address does not belong to this network namespace",
-            NoSharedMemory::NoListener => "no listener of this user accepts it at the address",
-            NoSharedMemory::Directory => {
-                "the directory by which processes meet (zerolane in XDG_RUNTIME_DIR or /run/user/UID, else \
-                 /tmp/zerolane-UID) is not there, or not this user's alone"
-            }
-            NoSharedMemory::Paths => "the options ask for several paths, but shared memory has one",
-            NoSharedMemory::QueueFull => "too many processes wait at the listener",
-            NoSharedMemory::NotAdmitted => "the listener did not admit this process in time",
-            NoSharedMemory::Rejected => "the listener turned this process away",
-            NoSharedMemory::OtherUser => "the listener at the address belongs to another user",
-            NoSharedMemory::System => "the system has no memory or descriptor left for it",
-        })
-    }
-}
-
-impl NoSharedMemory {
-    /// Why a listener could not make its rendezvous.
-    pub(crate) fn without_rendezvous() -> NoSharedMemory {
-        match directory() {
-            Err(_) => NoSharedMemory::Directory,
-            Ok(_) => NoSharedMemory::System,
-        }
-    }
-}
-
-impl From<NoSharedMemory> for io::Error {
-    fn from(why: NoSharedMemory) -> io::Error {
-        let why = format!("no shared memory with the peer: {why}");
-        io::Error::new(io::ErrorKind::Unsupported, why)
-    }
-}
 
 /// This user's rendezvous directory, which is made if it does not exist.
 pub(super) fn directory() -> io::Result<PathBuf> {
@@ -221,7 +117,7 @@ pub(crate) struct Rendezvous {
     socket: Socket,
     path: PathBuf,
     inode: u64,
-    process: crate::Process,
+    process: crate::threads::Process,
 }
 
 impl Rendezvous {
@@ -254,7 +150,7 @@ impl Rendezvous {
             socket,
             inode,
             path,
-            process: crate::Process::current(),
+            process: crate::threads::Process::current(),
         })
     }
 
@@ -267,6 +163,14 @@ impl Rendezvous {
         };
         socket.set_nonblocking(true)?;
         Ok(Some(socket))
+    }
+}
+
+/// Why a listener could not make its rendezvous.
+pub(crate) fn without_rendezvous() -> NoSharedMemory {
+    match directory() {
+        Err(_) => NoSharedMemory::Directory,
+        Ok(_) => NoSharedMemory::System,
     }
 }
 

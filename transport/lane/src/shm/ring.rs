@@ -5,8 +5,8 @@
 //! anything at any time. Uses neither memory nor descriptors, so that loom can try every order of the steps
 //! (`tests/loom.rs`).
 
-use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
-use core::fmt;
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::unavailable::RingFault;
 
 /// Alignment of records in bytes: a cache line. So a short message moves one line between the ends, and the next record
 /// shares no line with one that the other end is still reading.
@@ -16,27 +16,6 @@ pub(crate) const ALIGN: u64 = 64;
 pub(crate) const ARRIVAL: u32 = 1;
 /// The end wants to be woken by room in the ring that it writes.
 pub(crate) const ROOM: u32 = 2;
-
-/// How a peer violated the protocol of the shared memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RingFault {
-    /// An index exceeds the bytes in the ring, or is not at a record.
-    Index,
-    /// A record is longer than the maximum or than the bytes written, or of an unknown kind.
-    Record,
-    /// A record names memory that the peer does not have.
-    Address,
-}
-
-impl fmt::Display for RingFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            RingFault::Index => "an index exceeds what the ring holds",
-            RingFault::Record => "a record of the ring is malformed",
-            RingFault::Address => "a record of the ring names memory that the peer does not have",
-        })
-    }
-}
 
 /// One direction: the words of its producer and of its consumer, in separate cache lines.
 #[derive(Debug, Default)]

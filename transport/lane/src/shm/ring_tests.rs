@@ -1,6 +1,7 @@
 //! Tests that a ring rejects hostile indices and retires records.
 #![allow(non_snake_case)]
 use super::ring::*;
+use crate::unavailable::RingFault;
 use std::sync::atomic::Ordering;
 
 const CAPACITY: u64 = 64;

@@ -3,7 +3,8 @@
 use super::ShmLane;
 use super::link::{Kind, Link, MAX_RECORD, record_len};
 use super::peer::MAX_RUNS;
-use crate::{LaneError, Turn};
+use crate::error::LaneError;
+use crate::lane::Turn;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use zerolane_core::{BurstLimit, DataBurst, Life, OperationBurst, RegionId, Transmit};
@@ -140,7 +141,7 @@ impl ShmLane {
     ) -> Result<Option<u32>, LaneError> {
         let pushed = match transmit {
             Transmit::Handshake => {
-                let draw = || crate::random().ok();
+                let draw = || crate::seal::random().ok();
                 match self.exchange.as_mut().map(|it| it.message(turn.now, draw)) {
                     Some(Some(it)) => self.link.push(Kind::Datagram, &[it.bytes()]),
                     _ => return Ok(None),

@@ -4,9 +4,13 @@
 use super::link::{Kind, MAX_RECORD, Reading};
 use super::rendezvous::{self, Rendezvous};
 use super::*;
-use crate::mapping::Mapping;
-use crate::shared::Bounds;
-use crate::{AnyLane, ExportedRegion, LaneChoice, Listener, Progress, Region, Report, Security};
+use crate::address::LaneChoice;
+use crate::any::AnyLane;
+use crate::driver::{Progress, Report};
+use crate::listener::Listener;
+use crate::memory::shared::Bounds;
+use crate::memory::{ExportedRegion, Mapping, Region};
+use crate::seal::Security;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +32,7 @@ pub(super) fn options() -> Options {
 pub(super) fn join(options: &Options) -> (End, End) {
     let mut listener =
         Listener::bind(([127, 0, 0, 1], 0).into(), options.clone()).expect("listening");
-    let mut a = crate::connect(listener.local_addr(), options).expect("met");
+    let mut a = crate::any::connect(listener.local_addr(), options).expect("met");
     let accepted = (0..PATIENCE).find_map(|_| {
         a.turn().expect("asking");
         listener.accept(Some(Duration::ZERO)).expect("accepting")
@@ -51,7 +55,7 @@ pub(super) fn drive(a: &mut End, b: &mut End, mut done: impl FnMut(&mut End, &mu
 fn lane(end: &mut End) -> &mut ShmLane {
     match end.lane_mut() {
         AnyLane::SharedMemory(lane, _) => lane,
-        AnyLane::Udp(..) | AnyLane::Ethernet(_) | AnyLane::Ip118(_) => panic!("no shared memory"),
+        AnyLane::Datagram(..) => panic!("no shared memory"),
     }
 }
 
@@ -81,7 +85,7 @@ pub(super) fn received(b: &mut End) -> Region {
     completion.result.expect("whole");
     completion
         .memory
-        .and_then(crate::Memory::into_region)
+        .and_then(crate::memory::Memory::into_region)
         .expect("exclusive")
 }
 
@@ -122,7 +126,10 @@ fn transfer__goes_through_the_ring_where_memory_cannot_be_read_and_is_counted() 
     drive(&mut a, &mut b, |_, b| b.has_completion());
     assert!(received(&mut b)[..] == bytes[..], "content");
     let account = b.account();
-    assert_eq!(account.moved(crate::MoveCause::Ring), bytes.len() as u64);
+    assert_eq!(
+        account.moved(crate::account::MoveCause::Ring),
+        bytes.len() as u64
+    );
     assert_eq!(account.bytes_placed, 0);
 }
 
@@ -156,7 +163,9 @@ fn cancel__memory_that_comes_back_is_not_read_any_more() {
     }
     assert!(a.cancel(id));
     let memory = a.next_completion().expect("cancelled").memory;
-    let mut memory = memory.and_then(crate::Memory::into_region).expect("back");
+    let mut memory = memory
+        .and_then(crate::memory::Memory::into_region)
+        .expect("back");
     memory.fill(0xee);
     drive(&mut a, &mut b, |_, b| b.has_completion());
     let completion = b.next_completion().expect("over");
@@ -214,7 +223,7 @@ fn hostile__records_that_cannot_be() {
         // SAFETY: the ring is mapped, and in bounds.
         unsafe {
             let at = (at % mapping::RING as u64) as usize;
-            crate::shared::store(shared.ring_out(), at, &word.to_ne_bytes());
+            crate::memory::shared::store(shared.ring_out(), at, &word.to_ne_bytes());
         }
         way.produced
             .published
@@ -232,12 +241,12 @@ fn forge(lane: &mut ShmLane, from: u64, address: u64) {
         let place = |at: u64| (at % mapping::RING as u64) as usize;
         let mut word = [0; 8];
         // SAFETY: the ring is mapped; a test writes less than one ring, so its end splits nothing.
-        unsafe { crate::shared::load(ring, place(at), &mut word) };
+        unsafe { crate::memory::shared::load(ring, place(at), &mut word) };
         let word = u64::from_ne_bytes(word);
         if word & 0xff == Kind::Reference as u64 {
             let named = place(at + 8 + zerolane_wire::HEADER_LEN as u64);
             // SAFETY: as above.
-            unsafe { crate::shared::store(ring, named, &address.to_ne_bytes()) };
+            unsafe { crate::memory::shared::store(ring, named, &address.to_ne_bytes()) };
         }
         at += link::record_len((word >> 8) as usize);
     }
@@ -324,7 +333,7 @@ fn visitors__that_pass_something_else_are_turned_away_and_others_met() {
         }
     }
     assert_eq!(listener.counters().refused, refused);
-    let mut a = crate::connect(at, &options()).expect("met");
+    let mut a = crate::any::connect(at, &options()).expect("met");
     let accepted = (0..PATIENCE).find_map(|_| {
         a.turn().expect("asking");
         listener.accept(Some(Duration::ZERO)).expect("accepting")
@@ -458,11 +467,11 @@ fn rendezvous__that_many_want_at_once_is_one_s() {
 /// As on hosts that take over each other's addresses (keepalived): any address can be bound.
 #[test]
 fn connect__to_a_remote_address_that_can_be_bound_is_not_here() {
-    let Some(hosts) = crate::ethernet::tests::hosts(1500) else {
+    let Some(hosts) = crate::datagram::ethernet::tests::hosts(1500) else {
         return;
     };
     let (host, elsewhere) = (hosts.a(), hosts.b().ipv4());
-    crate::ethernet::tests::inside(host, || {
+    crate::datagram::ethernet::tests::inside(host, || {
         std::fs::write("/proc/sys/net/ipv4/ip_nonlocal_bind", "1").expect("permitted");
         let bound = std::net::UdpSocket::bind((elsewhere, 0));
         bound.expect("any address can be bound");
@@ -479,13 +488,13 @@ fn connect__to_a_remote_address_that_can_be_bound_is_not_here() {
 #[test]
 fn connect__forced_and_impossible_is_said_in_words() {
     let nobody = ([127, 0, 0, 1], 9).into();
-    let refused = crate::connect(nobody, &options()).expect_err("nobody listens");
+    let refused = crate::any::connect(nobody, &options()).expect_err("nobody listens");
     assert!(
         refused.to_string().contains("no listener of this user"),
         "{refused}"
     );
     let elsewhere = ([192, 0, 2, 1], 9).into();
-    let refused = crate::connect(elsewhere, &options()).expect_err("another host");
+    let refused = crate::any::connect(elsewhere, &options()).expect_err("another host");
     assert!(
         refused
             .to_string()
@@ -496,7 +505,7 @@ fn connect__forced_and_impossible_is_said_in_words() {
         lane: LaneChoice::Best,
         ..options()
     };
-    let driver = crate::connect(nobody, &best).expect("UDP");
+    let driver = crate::any::connect(nobody, &best).expect("UDP");
     let account = driver.account();
     assert_eq!(account.lane, LaneKind::Udp);
     assert_eq!(account.no_shared_memory, Some(NoSharedMemory::NoListener));
@@ -507,7 +516,7 @@ fn connect__forced_and_impossible_is_said_in_words() {
         },
         ..best
     };
-    let driver = crate::connect(nobody, &cipher).expect("UDP");
+    let driver = crate::any::connect(nobody, &cipher).expect("UDP");
     let why = driver.account().no_shared_memory;
     assert_eq!(why, Some(NoSharedMemory::Cipher));
 }
@@ -519,14 +528,14 @@ fn listen__for_shared_memory_alone_hears_nobody_by_udp() {
         lane: LaneChoice::Udp,
         ..options()
     };
-    let mut a = crate::connect(listener.local_addr(), &udp).expect("a socket");
+    let mut a = crate::any::connect(listener.local_addr(), &udp).expect("a socket");
     a.turn().expect("asking");
     let heard = (0..PATIENCE).find_map(|_| match listener.try_accept().expect("read") {
-        crate::Accept::Nothing => None,
+        crate::listener::Accept::Nothing => None,
         other => Some(other),
     });
     assert!(
-        matches!(heard, Some(crate::Accept::Unauthenticated)),
+        matches!(heard, Some(crate::listener::Accept::Unauthenticated)),
         "{heard:?}"
     );
     assert_eq!(listener.counters().refused, 1);
@@ -549,7 +558,7 @@ fn reference__to_what_may_not_be_read_any_more_is_lost_and_sent_again_through_th
     drive(&mut a, &mut b, |_, b| b.has_completion());
     assert!(received(&mut b)[..] == bytes[..], "content");
     assert_eq!(
-        b.account().moved(crate::MoveCause::Ring),
+        b.account().moved(crate::account::MoveCause::Ring),
         bytes.len() as u64
     );
 }
@@ -774,7 +783,7 @@ fn region__revoked_is_its_owners_alone_whatever_a_peer_has_mapped() {
         len: kept.len(),
     };
     // SAFETY: mapped, in bounds, and only accessed in this way.
-    unsafe { crate::shared::store(bounds, 0, &[7; 8192]) };
+    unsafe { crate::memory::shared::store(bounds, 0, &[7; 8192]) };
     assert!(own.iter().all(|it| *it == 5));
     // The owner refuses later requests.
     a.post_inline(put(at, None), Report::default(), &[9; 8])
@@ -795,7 +804,7 @@ fn region__revoked_is_its_owners_alone_whatever_a_peer_has_mapped() {
 
 #[test]
 fn hostile__descriptors_that_are_not_what_was_said_are_not_mapped() {
-    use crate::memfd;
+    use crate::memory::memfd;
     use nix::fcntl::SealFlag;
     let (mut a, mut b) = join(&options());
     let sealed = SealFlag::F_SEAL_SHRINK;
@@ -883,7 +892,7 @@ fn descriptors_beyond_the_room__job() {
     use std::os::fd::AsRawFd;
     let (ours, theirs) =
         socket2::Socket::pair(socket2::Domain::UNIX, socket2::Type::STREAM, None).expect("a pair");
-    let memory = crate::memfd::create(8192, nix::fcntl::SealFlag::empty()).expect("memory");
+    let memory = crate::memory::memfd::create(8192, nix::fcntl::SealFlag::empty()).expect("memory");
     let before = open_descriptors();
     for count in [1, 4, 5, 30] {
         let all = vec![memory.as_raw_fd(); count];

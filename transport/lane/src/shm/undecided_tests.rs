@@ -1,10 +1,15 @@
 //! Tests that an Initiator that a rendezvous does not admit continues by UDP.
 #![allow(non_snake_case)]
 
-use super::rendezvous::{BACKLOG, Rendezvous};
-use super::tests::{End, PATIENCE, content, drive, post, received, region};
 use super::*;
-use crate::{AnyLane, LaneChoice, Listener, Region, Report, Security};
+use crate::address::LaneChoice;
+use crate::any::AnyLane;
+use crate::driver::Report;
+use crate::listener::Listener;
+use crate::memory::Region;
+use crate::seal::Security;
+use crate::shm::rendezvous::{BACKLOG, Rendezvous};
+use crate::shm::tests::{End, PATIENCE, content, drive, post, received, region};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use socket2::{Domain, SockAddr, Socket, Type};
 use zerolane_core::{Delivery, WorkRequest};
@@ -31,14 +36,14 @@ fn apart() -> (Listener, Rendezvous) {
 }
 
 fn connect(to: SocketAddr) -> End {
-    crate::connect(to, &options(LaneChoice::Best)).expect("met")
+    crate::any::connect(to, &options(LaneChoice::Best)).expect("met")
 }
 
 /// Turns `a` until it goes by UDP. Returns why.
 fn gives_up(a: &mut End) -> NoSharedMemory {
     for _ in 0..PATIENCE {
         a.turn().expect("no error");
-        if let AnyLane::Udp(_, why) = a.lane() {
+        if let AnyLane::Datagram(_, why) = a.lane() {
             return why.expect("it was asked for");
         }
         std::thread::sleep(Duration::from_micros(100));
@@ -132,7 +137,7 @@ fn undecided__what_was_let_in_stays() {
     for _ in 0..10 {
         assert!(matches!(
             listener.try_accept().expect("looking"),
-            crate::Accept::Unauthenticated | crate::Accept::Nothing
+            crate::listener::Accept::Unauthenticated | crate::listener::Accept::Nothing
         ));
     }
     a.turn().expect("asking");
@@ -164,7 +169,7 @@ fn connect__where_no_more_may_wait_is_by_udp_or_an_error() {
         a.account().no_shared_memory,
         Some(NoSharedMemory::QueueFull)
     );
-    let insisting = crate::connect(to, &options(LaneChoice::SharedMemory));
+    let insisting = crate::any::connect(to, &options(LaneChoice::SharedMemory));
     let error = insisting.expect_err("no room").to_string();
     assert!(error.contains("too many processes wait"), "{error}");
     let early = content(5000);
@@ -182,23 +187,23 @@ fn connect__where_the_options_rule_shared_memory_out_is_by_udp() {
         ..options(LaneChoice::Best)
     };
     let linked = Options {
-        links: vec![crate::PathAddresses::default()],
+        links: vec![crate::address::PathAddresses::default()],
         ..options(LaneChoice::Best)
     };
     for wanted in [several, linked] {
-        let mut a = crate::connect(to, &wanted).expect("connecting");
+        let mut a = crate::any::connect(to, &wanted).expect("connecting");
         assert_eq!(a.account().no_shared_memory, Some(NoSharedMemory::Paths));
         assert_eq!(accept(&mut a, &mut listener).account().lane, LaneKind::Udp);
         let insisting = Options {
             lane: LaneChoice::SharedMemory,
             ..wanted
         };
-        let error = crate::connect(to, &insisting).expect_err("one path");
+        let error = crate::any::connect(to, &insisting).expect_err("one path");
         assert!(error.to_string().contains("several paths"), "{error}");
     }
     let enciphering = Options {
         security: Security {
-            cipher: Some(crate::Cipher::ChaCha20Poly1305),
+            cipher: Some(zerolane_handshake::Cipher::ChaCha20Poly1305),
             ..Security::default()
         },
         ..options(LaneChoice::Best)

@@ -3,8 +3,9 @@
 use super::link::{Kind, Link};
 use super::mapping::Shared;
 use super::peer::PeerProcess;
-use super::rendezvous::{self, Rendezvous, RendezvousName};
-use crate::process::Process;
+use super::rendezvous::{self, Rendezvous};
+use crate::address::RendezvousName;
+use crate::threads::process::Process;
 use socket2::Socket;
 use std::io;
 use std::net::SocketAddr;

@@ -120,7 +120,7 @@ impl Inbox {
         if posted.blocks == 0 {
             return;
         }
-        self.grants.claim(now, posted.id, rts.length);
+        self.grants.expect_reserved(now, posted.id, rts.length);
         let granted = posted.granted.min(rts.length);
         let of_it = self
             .grants

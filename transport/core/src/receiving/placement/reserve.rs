@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 impl PlacementTable {
     /// Reserves the Block just granted for a Transfer that is not yet announced: nothing of it is expected before
-    /// [`PlacementTable::claim`].
+    /// [`PlacementTable::expect_reserved`].
     pub(crate) fn reserve(&mut self, sequence: u32) {
         if let Some(block) = self.get_mut(sequence) {
             block.advance = Advance::Reserved;
@@ -19,18 +19,18 @@ impl PlacementTable {
     }
 
     /// `transfer` was announced with `len` bytes: truncates its Blocks there, and expects their missing bytes.
-    pub(crate) fn claim(&mut self, now: Instant, transfer: TransferId, len: u64) {
+    pub(crate) fn expect_reserved(&mut self, now: Instant, transfer: TransferId, len: u64) {
         let of_it: Vec<u32> = self
             .iter()
             .filter(|(_, block)| block.transfer == transfer && block.is_reserved())
             .map(|(sequence, _)| sequence)
             .collect();
         for sequence in of_it {
-            self.claim_block(now, sequence, len);
+            self.expect_block(now, sequence, len);
         }
     }
 
-    fn claim_block(&mut self, now: Instant, sequence: u32, len: u64) {
+    fn expect_block(&mut self, now: Instant, sequence: u32, len: u64) {
         self.expect_from(now, sequence);
         let Some(block) = self.get_mut(sequence) else {
             return;

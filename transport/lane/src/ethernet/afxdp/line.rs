@@ -3,10 +3,10 @@
 use super::ring::Ring;
 use super::umem::Layout;
 use super::{Shared, system};
-use crate::Process;
+use crate::address::ethernet::Hardware;
 use crate::ethernet::AROUND;
-use crate::ethernet::address::Hardware;
 use crate::sync::Ordering;
+use crate::threads::Process;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -18,17 +18,17 @@
 
 mod line;
 mod ring;
-pub(super) mod system;
+pub(crate) mod system;
 mod umem;
 
 pub(crate) use line::{Incoming, Queues};
 
-use super::NoEthernet;
-use super::address::Hardware;
 use super::device_options::DeviceOptions;
 use super::xdp::Program;
-use crate::mapping::Mapping;
+use crate::address::ethernet::Hardware;
+use crate::memory::Mapping;
 use crate::sync::{AtomicU8, Mutex, MutexGuard, Ordering};
+use crate::unavailable::NoEthernet;
 use line::Line;
 use ring::Ring;
 use std::io;

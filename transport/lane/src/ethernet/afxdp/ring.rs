@@ -3,7 +3,7 @@
 //! The kernel's writes are trusted: no other process has these pages. Indices are still limited to the ring's length,
 //! so that nothing outside of it is ever accessed.
 
-use crate::mapping::Mapping;
+use crate::memory::Mapping;
 use crate::sync::{AtomicU32, Ordering};
 use std::marker::PhantomData;
 

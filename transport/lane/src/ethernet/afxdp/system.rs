@@ -139,7 +139,7 @@ pub(super) fn look(socket: BorrowedFd<'_>) {
 
 /// Sockets that tests make the kernel refuse to this thread.
 #[cfg(test)]
-pub(in crate::ethernet) mod seam {
+pub(crate) mod seam {
     use std::cell::Cell;
     use std::io;
 
@@ -148,7 +148,7 @@ pub(in crate::ethernet) mod seam {
     }
 
     /// Refuses the next `sockets` sockets.
-    pub(in crate::ethernet) fn refuse(sockets: u32) {
+    pub(crate) fn refuse(sockets: u32) {
         REFUSED.set(sockets);
     }
 

@@ -2,7 +2,7 @@
 
 use super::system;
 use crate::ethernet::AROUND;
-use crate::mapping::Mapping;
+use crate::memory::Mapping;
 use std::io;
 use std::os::fd::BorrowedFd;
 

@@ -1,7 +1,7 @@
 //! Writes grants into memory that connections share with the program, by plain stores, without a system call.
 
 use super::layout::{AREA_HEAD, AREA_WORDS, GRANT_WORDS, GRANTS};
-use crate::mapping::Mapping;
+use crate::memory::Mapping;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};

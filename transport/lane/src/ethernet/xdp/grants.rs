@@ -3,7 +3,7 @@
 use super::Program;
 use super::areas::Granted;
 use super::layout::GRANTS;
-use crate::Process;
+use crate::threads::Process;
 use std::sync::Arc;
 use zerolane_core::{Connection, Transmit};
 use zerolane_wire::{Op, Operation, Packet};

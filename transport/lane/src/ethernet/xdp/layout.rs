@@ -1,6 +1,6 @@
 //! Mirrors the structures of `xdp/validate.c` that the program and the process share.
 
-use crate::ethernet::address::Hardware;
+use crate::address::ethernet::Hardware;
 
 /// No socket, or no area.
 pub(super) const NONE: u32 = u32::MAX;

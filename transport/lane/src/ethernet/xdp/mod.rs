@@ -7,21 +7,19 @@
 //! everything again, so a mistake here costs frames and nothing else.
 
 mod areas;
-mod error;
 mod grants;
 mod layout;
 mod link;
 
-pub use error::NoXdp;
 pub(crate) use grants::Grants;
 pub use layout::XdpCounters;
 
-use super::address::Hardware;
+use crate::address::ethernet::Hardware;
+use crate::unavailable::NoXdp;
 use areas::Areas;
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, XskMap};
 use aya::programs::{ProgramError, Xdp};
 use aya::{Ebpf, EbpfLoader};
-use error::refused;
 use layout::{Known, NONE};
 use link::{Attachment, Mode};
 use std::fmt;
@@ -87,12 +85,12 @@ impl Program {
             .map_max_entries("areas", rules.slots)
             .map_max_entries("sockets", rules.slots)
             .load(OBJECT)
-            .map_err(|it| refused(&it))?;
+            .map_err(|it| NoXdp::of(&it))?;
         let attachment = run(&mut loaded, interface)?;
         let mut settings: Array<_, u32> = take(&mut loaded, "settings")?;
         settings
             .set(0, u32::from(rules.exclusive), 0)
-            .map_err(|it| refused(&it))?;
+            .map_err(|it| NoXdp::of(&it))?;
         let Some(Map::Array(areas)) = loaded.take_map("areas") else {
             return Err(missing("areas"));
         };
@@ -106,7 +104,7 @@ impl Program {
         Ok(Program {
             attachment,
             tables: Mutex::new(tables),
-            areas: Areas::map(areas.fd().as_fd(), rules.slots).map_err(|it| refused(&it))?,
+            areas: Areas::map(areas.fd().as_fd(), rules.slots).map_err(|it| NoXdp::of(&it))?,
         })
     }
 
@@ -206,10 +204,10 @@ fn run(loaded: &mut Ebpf, interface: u32) -> Result<Attachment, NoXdp> {
     let program = program.ok_or_else(|| missing("validate"))?;
     let program: &mut Xdp = program
         .try_into()
-        .map_err(|it: ProgramError| refused(&it))?;
-    program.load().map_err(|it| refused(&it))?;
-    let program = program.fd().map_err(|it| refused(&it))?;
-    let attach = |mode| Attachment::new(program, interface, mode).map_err(|it| refused(&it));
+        .map_err(|it: ProgramError| NoXdp::of(&it))?;
+    program.load().map_err(|it| NoXdp::of(&it))?;
+    let program = program.fd().map_err(|it| NoXdp::of(&it))?;
+    let attach = |mode| Attachment::new(program, interface, mode).map_err(|it| NoXdp::of(&it));
     match attach(Mode::Driver) {
         Err(NoXdp::Refused(_)) => attach(Mode::Generic),
         done => done,
@@ -222,7 +220,7 @@ fn missing(what: &str) -> NoXdp {
 
 fn take<M: TryFrom<Map, Error = MapError>>(loaded: &mut Ebpf, name: &str) -> Result<M, NoXdp> {
     let map = loaded.take_map(name).ok_or_else(|| missing(name))?;
-    M::try_from(map).map_err(|it| refused(&it))
+    M::try_from(map).map_err(|it| NoXdp::of(&it))
 }
 
 #[cfg(test)]

@@ -2,13 +2,14 @@
 #![allow(non_snake_case)]
 
 use super::*;
-use crate::Options;
-use crate::ethernet::bpf_for_tests::Generator;
-use crate::ethernet::tests::{
+use crate::address::Station;
+use crate::datagram::ethernet::tests::{
     End, PATIENCE, both, content, drive, frame, hardware, heard, hosts, inside, join_at, listen,
     overhear, own_address, post, program_at, transfer, verify,
 };
-use crate::ethernet::{AROUND, DeviceOptions, EthernetDevice, Station};
+use crate::ethernet::bpf_for_tests::Generator;
+use crate::ethernet::{AROUND, DeviceOptions, EthernetDevice};
+use crate::options::Options;
 use netlab::forge::Forger;
 use netlab::netns::{Namespace, Topology};
 use netsim::Side;

@@ -1,0 +1,122 @@
+//! Removes the envelope of a datagram that does not come by UDP, before the message is read as a datagram.
+
+use super::layout::Message;
+use super::{Buffers, Receiver, SPILL};
+use crate::datagram::message::iovec;
+use crate::ethernet::IncomingFrames;
+use crate::ip118::IPV4_HEADER;
+use crate::lane::Turn;
+use crate::unavailable::NoEthernet;
+use socket2::Socket;
+use zerolane_core::DropReason;
+use zerolane_wire::encapsulation::{PADDED_CODE, PADDED_FRAME, padded};
+
+/// The envelope of a socket's datagrams. Only UDP's may hold several datagrams.
+#[derive(Debug)]
+pub(crate) enum Envelope {
+    /// UDP's, which is not shown. The kernel may merge datagrams.
+    Udp,
+    /// An IPv4 header without options in front: of a raw socket.
+    Ipv4,
+    /// IPv6's, which is not shown: of a raw socket.
+    Ipv6,
+    /// A frame's, which may lengthen the datagram. Boxed, because most connections have none.
+    Frame(Box<IncomingFrames>),
+}
+
+impl Envelope {
+    /// Whether the kernel may merge several datagrams.
+    pub(super) fn merges(&self) -> bool {
+        matches!(self, Envelope::Udp)
+    }
+
+    /// Whether routers can mark the datagrams (ECN).
+    pub(super) fn has_marks(&self) -> bool {
+        !matches!(self, Envelope::Frame(_))
+    }
+
+    /// Number of pieces of a message in front of the datagram.
+    pub(super) fn pieces(&self) -> usize {
+        usize::from(matches!(self, Envelope::Ipv4))
+    }
+
+    /// Adds those pieces to the next message.
+    pub(super) fn push_front(&self, buffers: &mut Buffers) {
+        if let Envelope::Ipv4 = self {
+            // The filter and the kernel have checked the header, so all messages share one place for it.
+            let place = buffers.ip_header.as_mut_ptr();
+            buffers.iovs.push(iovec(place, IPV4_HEADER));
+        }
+    }
+
+    /// Why no more datagrams can come, if that is so.
+    pub(super) fn gone(&self, socket: &Socket) -> Option<NoEthernet> {
+        match self {
+            Envelope::Frame(frames) => frames.gone(socket),
+            Envelope::Udp | Envelope::Ipv4 | Envelope::Ipv6 => None,
+        }
+    }
+}
+
+impl Receiver {
+    /// The message without its envelope. `None`: it is dropped, and counted.
+    pub(super) fn unwrap(&mut self, message: Message, turn: &mut Turn<'_>) -> Option<Message> {
+        match &self.envelope {
+            Envelope::Udp | Envelope::Ipv6 => Some(message),
+            Envelope::Ipv4 => self.behind_ip_header(message, turn),
+            Envelope::Frame(_) => self.unframe(message, turn),
+        }
+    }
+
+    /// The message after the piece that took the IP header.
+    fn behind_ip_header(&self, message: Message, turn: &mut Turn<'_>) -> Option<Message> {
+        let Some(total) = message.total.checked_sub(IPV4_HEADER) else {
+            turn.core.on_dropped(DropReason::Malformed);
+            return None;
+        };
+        Some(Message {
+            total,
+            segment: total.max(1),
+            ..message
+        })
+    }
+
+    /// The message without the padding that the frame added.
+    fn unframe(&mut self, message: Message, turn: &mut Turn<'_>) -> Option<Message> {
+        let Envelope::Frame(frames) = &self.envelope else {
+            return Some(message);
+        };
+        if !frames.is_peers(message.index) {
+            turn.account.dropped_foreign += 1;
+            return None;
+        }
+        let layout = &self.buffers.layouts[message.index];
+        let first = match layout.pairs {
+            0 => &mut self.buffers.spill[message.index * SPILL],
+            _ => &mut self.buffers.slots[layout.slot].header[0],
+        };
+        if *first >> 3 != PADDED_CODE {
+            return Some(message);
+        }
+        let mut frame = [0; PADDED_FRAME];
+        let whole = message.total == frame.len();
+        // Otherwise the page of its place is gone: treated as lost.
+        if whole && !self.linearize(message, turn.memory, &mut frame) {
+            return None;
+        }
+        let Some((original, total)) = padded(&frame).ok().flatten().filter(|_| whole) else {
+            turn.core.on_dropped(DropReason::Malformed);
+            return None;
+        };
+        let layout = &self.buffers.layouts[message.index];
+        match layout.pairs {
+            0 => self.buffers.spill[message.index * SPILL] = original,
+            _ => self.buffers.slots[layout.slot].header[0] = original,
+        }
+        Some(Message {
+            total,
+            segment: total,
+            ..message
+        })
+    }
+}

@@ -1,0 +1,264 @@
+//! Sends many queued small operations as one burst.
+
+use super::gathered::is_lost_offload;
+use super::seal_buffer::SealError;
+use super::{Protection, Sender};
+use crate::datagram::message::iovec;
+use crate::error::LaneError;
+use crate::lane::Turn;
+use crate::socket;
+use socket2::Socket;
+use std::io;
+use zerolane_core::{OperationBurst, OperationDatagram, Outgoing, Span};
+use zerolane_wire::checksum::Sum;
+use zerolane_wire::{HEADER_LEN, Header};
+
+/// Longest payload that is copied after its header, so that a whole burst is one piece for the kernel, in bytes. Longer
+/// payload is gathered where it lies.
+const SHORT: u64 = 256;
+
+impl Sender {
+    /// Sends a burst of small operations.
+    pub(super) fn operations(
+        &mut self,
+        socket: &Socket,
+        burst: &OperationBurst,
+        turn: &mut Turn<'_>,
+    ) -> Result<io::Result<()>, LaneError> {
+        self.grow(turn.now);
+        turn.account.datagrams_sent += u64::from(burst.segments);
+        if self.segments() && burst.segments > 1 {
+            let segment = burst.segment as usize;
+            self.make_operations(burst.datagrams(), turn)?;
+            match self.send_operations(socket, segment, turn) {
+                Err(error)
+                    if is_lost_offload(&error, segment, socket::path_datagram_now(socket)) =>
+                {
+                    self.gso = false;
+                }
+                outcome => return Ok(outcome),
+            }
+        }
+        self.operations_separately(socket, burst, turn)
+    }
+
+    fn operations_separately(
+        &mut self,
+        socket: &Socket,
+        burst: &OperationBurst,
+        turn: &mut Turn<'_>,
+    ) -> Result<io::Result<()>, LaneError> {
+        for datagram in burst.datagrams() {
+            self.make_operations(std::iter::once(datagram), turn)?;
+            if let Err(error) = self.send_operations(socket, 0, turn) {
+                // The operations that left will be repeated with it, and are counted once.
+                return Ok(Err(error));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Sends the datagrams of [`Sender::make_operations`], segmented every `segment` bytes; 0: as one datagram.
+    fn send_operations(
+        &mut self,
+        socket: &Socket,
+        segment: usize,
+        turn: &mut Turn<'_>,
+    ) -> io::Result<()> {
+        if self.buffers.iovs.is_empty() {
+            // The cryptography refused: counts as lost.
+            return Ok(());
+        }
+        turn.account.tx_data_syscalls += 1;
+        self.send_gathered(socket, segment, 0)
+    }
+
+    /// Makes iovecs of `datagrams`, sealed in protected modes.
+    fn make_operations<'a>(
+        &mut self,
+        datagrams: impl Iterator<Item = OperationDatagram<'a>> + Clone,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), LaneError> {
+        match self.protection {
+            Protection::Plain => self.gather_operations(datagrams, turn),
+            Protection::Waiting | Protection::Sealed(_) => self.seal_operations(datagrams, turn),
+        }
+    }
+
+    fn seal_operations<'a>(
+        &mut self,
+        datagrams: impl Iterator<Item = OperationDatagram<'a>>,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), LaneError> {
+        let mut end = 0;
+        self.buffers.iovs.clear();
+        for datagram in datagrams {
+            let payload = self.push_datagram(datagram, turn)?;
+            // The core sends no operations before there is a key.
+            let Protection::Sealed(stage) = &mut self.protection else {
+                return Ok(());
+            };
+            end = match (
+                stage.append(end, &self.buffers.small, payload, turn.memory),
+                payload,
+            ) {
+                (Ok(end), _) => end,
+                (Err(SealError::Gone), Some(span)) => return Err(LaneError::Fault(span.region)),
+                (Err(_), _) => break,
+            };
+        }
+        if let (Protection::Sealed(stage), true) = (&self.protection, end > 0) {
+            let staged = stage.staged(end);
+            self.buffers.iovs.push(iovec(staged.as_ptr(), staged.len()));
+        }
+        Ok(())
+    }
+
+    /// Makes a datagram in the buffer, except for the returned payload, which follows it.
+    pub(super) fn push_datagram(
+        &mut self,
+        datagram: OperationDatagram<'_>,
+        turn: &Turn<'_>,
+    ) -> Result<Option<Span>, LaneError> {
+        self.buffers.small.clear();
+        let mut operations = datagram.operations();
+        let alone = operations.len() == 1;
+        match operations.next() {
+            Some(it) if alone => {
+                self.push_head(datagram, turn)?;
+                Ok(it.payload)
+            }
+            _ => {
+                self.push_frames(datagram, turn)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Makes a whole datagram of frames.
+    fn push_frames(
+        &mut self,
+        datagram: OperationDatagram<'_>,
+        turn: &Turn<'_>,
+    ) -> Result<(), LaneError> {
+        let at = self.buffers.small.len();
+        for it in datagram.operations() {
+            self.buffers.small.extend_from_slice(it.head);
+            if let Some(payload) = it.payload {
+                self.push_payload(payload, turn)?;
+            }
+            self.push_padding(&it);
+        }
+        self.add_checksum(at, datagram, turn)
+    }
+
+    fn push_payload(&mut self, payload: Span, turn: &Turn<'_>) -> Result<(), LaneError> {
+        if let Some(bytes) = turn.memory.bytes(payload) {
+            self.buffers.small.extend_from_slice(bytes);
+            return Ok(());
+        }
+        let at = self.buffers.small.len();
+        self.buffers.small.resize(at + payload.len as usize, 0);
+        match turn.memory.read(payload, &mut self.buffers.small[at..]) {
+            true => Ok(()),
+            false => Err(LaneError::Fault(payload.region)),
+        }
+    }
+
+    fn push_padding(&mut self, it: &Outgoing<'_>) {
+        if it.padding > 0 {
+            let len = self.buffers.small.len();
+            self.buffers.small.resize(len + it.padding as usize, 0);
+        }
+    }
+
+    fn gather_operations<'a>(
+        &mut self,
+        datagrams: impl Iterator<Item = OperationDatagram<'a>> + Clone,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), LaneError> {
+        self.buffers.iovs.clear();
+        self.buffers.small.clear();
+        // Reserved now, because pointers into the buffer must stay valid.
+        let copied = datagrams.clone().flat_map(|it| it.operations());
+        self.buffers
+            .small
+            .reserve_exact(copied.map(copied_len).sum());
+        let mut open = 0;
+        for datagram in datagrams {
+            let at = self.buffers.small.len();
+            for it in datagram.operations() {
+                self.buffers.small.extend_from_slice(it.head);
+                match it.payload {
+                    Some(payload) if is_short(payload) => self.push_payload(payload, turn)?,
+                    Some(payload) => {
+                        let fault = LaneError::Fault(payload.region);
+                        let start = turn.memory.source(payload).ok_or(fault)?;
+                        let rest = &self.buffers.small[open..];
+                        self.buffers.iovs.push(iovec(rest.as_ptr(), rest.len()));
+                        self.buffers.iovs.push(iovec(start, payload.len as usize));
+                        open = self.buffers.small.len();
+                    }
+                    None => {}
+                }
+                self.push_padding(&it);
+            }
+            self.add_checksum(at, datagram, turn)?;
+        }
+        if open < self.buffers.small.len() {
+            let rest = &self.buffers.small[open..];
+            self.buffers.iovs.push(iovec(rest.as_ptr(), rest.len()));
+        }
+        Ok(())
+    }
+
+    /// Makes the part of a one-operation datagram before its payload.
+    fn push_head(
+        &mut self,
+        datagram: OperationDatagram<'_>,
+        turn: &Turn<'_>,
+    ) -> Result<(), LaneError> {
+        let at = self.buffers.small.len();
+        for it in datagram.operations() {
+            self.buffers.small.extend_from_slice(it.head);
+        }
+        self.add_checksum(at, datagram, turn)
+    }
+
+    /// Adds a checksum over the whole datagram, whose header is at `at`, if its Data has one.
+    fn add_checksum(
+        &mut self,
+        at: usize,
+        datagram: OperationDatagram<'_>,
+        turn: &Turn<'_>,
+    ) -> Result<(), LaneError> {
+        let place = self.buffers.small[at..].first_chunk_mut::<HEADER_LEN>();
+        let Some(place) = place.filter(|it| turn.core.uses_checksums() && Header::is_data(it))
+        else {
+            return Ok(());
+        };
+        let mut rest = Sum::of(&[]);
+        for (index, it) in datagram.operations().enumerate() {
+            let head = if index == 0 { HEADER_LEN } else { 0 };
+            rest = rest.join(Sum::of(&it.head[head..]));
+            if let Some(payload) = it.payload {
+                rest = rest.join(turn.memory.sum(payload)?);
+            }
+        }
+        if let Ok(header) = Header::parse(&place[..]) {
+            header.sealed(rest).emit_into(place);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a payload is copied after its header.
+fn is_short(payload: Span) -> bool {
+    payload.len <= SHORT
+}
+
+/// Bytes of an operation that are copied for the send.
+fn copied_len(it: Outgoing<'_>) -> usize {
+    let payload = it.payload.filter(|&it| is_short(it));
+    it.head.len() + payload.map_or(0, |it| it.len as usize) + it.padding as usize
+}

@@ -1,0 +1,21 @@
+//! Registers, maps, exports and fills the program's memory: the only memory that payload is written to.
+
+mod available;
+pub(crate) mod cleanup;
+pub(crate) mod delegated;
+pub(crate) mod exported;
+pub(crate) mod fault;
+mod grace;
+mod holds;
+pub(crate) mod mapping;
+pub(crate) mod memfd;
+pub(crate) mod region;
+pub(crate) mod registry;
+pub(crate) mod shared;
+pub(crate) mod uninit;
+
+pub use exported::{ExportedRegion, Exporting};
+pub(crate) use holds::Holds;
+pub(crate) use mapping::Mapping;
+pub use region::{Access, Memory, Owner, Region, SharedRegion};
+pub use registry::Registry;

@@ -1,0 +1,11 @@
+//! Hands work and state from one thread to another, and tells processes apart.
+
+mod mailbox;
+pub(crate) mod process;
+mod scheduler;
+mod submissions;
+
+pub(crate) use mailbox::Mailbox;
+pub use process::Process;
+pub use scheduler::Scheduler;
+pub use submissions::Submissions;

@@ -1,0 +1,10 @@
+//! Waits for descriptors, threads and the clock, and wakes those that wait.
+
+mod clock;
+mod doorbell;
+pub(crate) mod poll;
+pub mod spin;
+pub(crate) mod waker;
+
+pub(crate) use clock::Clock;
+pub use waker::Waker;
