@@ -170,7 +170,7 @@ impl AsFd for Endpoint {
 mod tests {
     #![allow(non_snake_case)]
     use super::*;
-    use zerolane_lane::udp::Ports;
+    use zerolane_lane::Ports;
     use zerolane_lane::{CloseReason, LaneChoice, Region};
     use zerolane_wire::Reason;
 

@@ -99,7 +99,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 use timers::Timers;
-use zerolane_lane::udp::Ports;
+use zerolane_lane::Ports;
 use zerolane_lane::{CloseReason, ExportedRegion, Options, Process, Scheduler, Submissions, Waker};
 use zerolane_wire::Rights;
 
