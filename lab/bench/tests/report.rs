@@ -96,7 +96,7 @@ fn report__resumes_what_is_there_and_nothing_else() {
         assert_eq!(output.status.code(), Some(1), "{}", told(&output));
         assert!(told(&output).contains(words), "{}", told(&output));
     };
-    refused(&mut report(&out, first), "--resume goes on with it");
+    refused(&mut report(&out, first), "--resume continues it");
     let elsewhere = directory.path().join("elsewhere");
     refused(&mut report(&elsewhere, "--resume"), "nothing to resume");
     assert!(!elsewhere.exists());
@@ -147,7 +147,7 @@ fn report__stopped_keeps_what_is_done_and_writes_no_page() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", told(&output));
     assert!(
-        told(&output).contains("--resume goes on"),
+        told(&output).contains("with the same command and --resume"),
         "{}",
         told(&output)
     );

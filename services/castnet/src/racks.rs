@@ -236,8 +236,8 @@ mod tests {
     #[test]
     fn listed__what_is_no_list_is_said_in_words() {
         for (text, words) in [
-            ("n1", "racks: line 1: not HOST RACK, but 1 words"),
-            ("\nn1 a b", "racks: line 2: not HOST RACK, but 3 words"),
+            ("n1", "racks: line 1: a line is 'HOST RACK'"),
+            ("\nn1 a b", "racks: line 2: a line is 'HOST RACK'"),
             (
                 "n1 a\nn1 b",
                 "racks: line 2: n1 is in rack a already, not b",

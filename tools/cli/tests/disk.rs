@@ -79,7 +79,7 @@ fn disk_info__says_size_holes_and_what_initiators_see() {
         text.starts_with("file, 8388708 bytes (8.00 MiB)\n16384 blocks of 512 bytes\n"),
         "{text}"
     );
-    assert!(text.contains("100 bytes behind the last whole block are not reachable"));
+    assert!(text.contains("100 bytes behind the last whole block cannot be reached"));
     assert!(
         text.contains("\nINQUIRY, page b0h, block limits\n  00 b0 00 3c 01 80 "),
         "{text}"

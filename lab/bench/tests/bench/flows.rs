@@ -110,7 +110,7 @@ fn flows__of_several_paths_are_carried_by_all() {
     println!("{by:?} by each path");
     for (words, says) in [
         ("--paths 9", "1..=8"),
-        ("--paths 2 -P 2", "several paths are of one flow"),
+        ("--paths 2 -P 2", "only a single flow can use several paths"),
         ("--paths 2 --lane ethernet", "--paths is for UDP"),
         ("--path 127.0.0.1=", "--to"),
     ] {

@@ -107,7 +107,7 @@ fn latency__says_in_a_table_what_is_left_out() {
 #[test]
 fn latency__bad_sizes_are_usage_errors_with_the_range() {
     for (words, says) in [
-        ("--size 0", "0 bytes"),
+        ("--size 0", "at least 1 byte"),
         ("--size 1,8MiB", "1 to 4194304"),
         ("--iters 0", "--iters"),
         ("--quick --reps 3", "--reps"),

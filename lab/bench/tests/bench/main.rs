@@ -646,7 +646,7 @@ fn serve__refuses_hostile_requests_and_goes_on() {
     let huge = r#"{"laps":{"buffer":1099511627776,"laps":1,"seed":0}}"#;
     let endless = r#"{"laps":{"buffer":4096,"laps":18446744073709551615,"seed":0}}"#;
     for (contender, work, says) in [
-        ("tcp", file, "has no files"),
+        ("tcp", file, "has no directory for files"),
         ("tcp", path, "plain name"),
         ("zerolane", huge, "must be"),
         ("zerolane", endless, "laps of"),
@@ -686,7 +686,7 @@ fn demo__small_copy_is_verified_and_leaves_nothing() {
     assert!(output.status.success());
     let said = text(&output.stdout);
     assert!(
-        said.contains("digest right") && said.contains("goodput"),
+        said.contains("digest correct") && said.contains("goodput"),
         "{said}"
     );
     assert_eq!(namespaces_of(pid), Vec::<String>::new());
@@ -843,7 +843,7 @@ fn perftest__says_what_it_leaves_out_and_why() {
 #[test]
 fn perftest__bad_sizes_are_usage_errors_with_the_range() {
     for (words, says) in [
-        ("bench put_lat --size 0", "0 bytes"),
+        ("bench put_lat --size 0", "at least 1 byte"),
         ("bench put_lat --size 8MiB", "1 to 4194304"),
         ("bench fetch_lat --size 16", "a fetch works on 8 bytes"),
         ("bench put_bw --size 4MiB --depth 100", "more than"),

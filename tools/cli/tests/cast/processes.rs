@@ -620,7 +620,7 @@ fn racks__of_a_file_are_told_and_what_is_wrong_with_them_is_a_usage_error() {
     let in_file = |text: String| place.file("racks", text.as_bytes()).display().to_string();
     assert!(refused("33").contains("a subnet has at most 32 bits"));
     assert!(refused("/nowhere/racks").contains("--racks /nowhere/racks"));
-    assert!(refused(&in_file(format!("{one} a b"))).contains("line 1: not HOST RACK"));
+    assert!(refused(&in_file(format!("{one} a b"))).contains("line 1: a line is 'HOST RACK'"));
     assert!(refused(&in_file(format!("{one} a"))).contains(&format!("no line names {other}")));
     let list = in_file(format!("{one} a\n{other} b # the other\n- b\n"));
     let (code, summary) =
