@@ -1,10 +1,12 @@
 //! Provides datapaths for the Scheduled Transfer protocol, and the loop that drives them.
 //!
 //! This is the only crate that touches payload and, with the bindings, the only one with `unsafe`. A [`Lane`] moves
-//! datagrams between a network and registered memory. A [`Driver`] runs one connection over a lane in the calling
-//! thread. [`DatagramLane`] is the lane for networks, over UDP, IP protocol 118 or raw Ethernet: sendmsg with GSO gathers
-//! headers and payload from the user's memory, and recvmmsg with GRO scatters them into it by the core's forecast.
-//! [`ShmLane`] connects two processes of one host and user. [`connect`] chooses.
+//! datagrams between a network or a peer's process and registered memory. A [`Driver`] runs one connection over a lane
+//! in the calling thread. [`DatagramLane`] is the lane for networks, over UDP, IP protocol 118 or raw Ethernet: sendmsg
+//! with GSO gathers headers and payload from the user's memory. On arrival, sealed trains are collected in a buffer and
+//! decrypted into their place; recvmsg or recvmmsg scatters all else into the user's memory by the core's forecast.
+//! [`ShmLane`] connects two processes of one host and user. [`connect`] chooses. ARCHITECTURE.md says what each module
+//! holds.
 //!
 //! ```no_run
 //! use zerolane_lane::{Options, Region, Report, WorkRequest};

@@ -1,4 +1,5 @@
-//! Places payload by the receiver's table of granted Blocks: nothing outside a live grant is ever placed.
+//! Finds the place of granted payload in the receiver's table of granted Blocks, and records its arrival. Payload that
+//! claims a grant has a place only inside a live one.
 //!
 //! The table lists Blocks in the order of the grants. Mx is an index into a table of [`MAX_LIVE_BLOCKS`] entries (low
 //! bits) with a generation (high bits). An entry checks the Transfer's identifier, which is never reused while late

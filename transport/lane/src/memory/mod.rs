@@ -1,4 +1,4 @@
-//! Registers, maps, exports and fills the program's memory: the only memory that payload is written to.
+//! Registers, maps, exports and fills the program's memory, where payload has its final place.
 
 mod available;
 pub(crate) mod cleanup;

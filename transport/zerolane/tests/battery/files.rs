@@ -42,7 +42,7 @@ const PATHS: [Path; 5] = [
     Path::Lossy(0.05),
 ];
 
-/// Every path, encrypted and plain: the kernel places payload in the file only if it is plain.
+/// Each of these paths, encrypted and plain: the kernel places payload in the file only if it is plain.
 fn ways() -> impl Iterator<Item = (Path, Options)> {
     PATHS
         .into_iter()

@@ -9,6 +9,7 @@
 //!  faults.rs  interface changes in the middle of a Transfer; datagrams of unauthenticated peers
 //!  finish.rs  one direction that is finished
 //!  files.rs   mapped files as memory
+//!  immediates.rs  immediates behind earlier puts
 //!  incast.rs  several senders, one receiver
 //!  link_local.rs  addresses of one link, with their interface
 //!  marks.rs   ECN: capable datagrams, and counts of marks
@@ -18,9 +19,10 @@
 //!
 //! Every payload is verified by content: each word identifies its Transfer and offset. Timeouts only bound how long a
 //! failure takes to show, except where silence is tested: `death.rs` and `faults.rs` sleep. Tests that a busy machine
-//! can make fail (`clean.rs`) are ignored by default.
+//! can make fail (`clean.rs`) are ignored by default, and so are measurements (`rates.rs`).
 //!
 //! A new lane, or a new path between two ends, is one more variant of [`path::Path`] and one more line in `cases.rs`.
+//! `death.rs`, `faults.rs`, `files.rs`, `link_local.rs` and `rates.rs` have lists of their own.
 #![allow(non_snake_case, missing_docs, unreachable_pub)]
 
 #[path = "../content/mod.rs"]

@@ -1,5 +1,6 @@
 //! Receives by forecast: recvmsg or recvmmsg scatters [header][final place] pairs, the checks follow, and misplaced
-//! payload is moved (row P2.1).
+//! payload is moved (row P2.1). Sealed trains, the bulk of the default mode, are collected instead (`trains`); plain
+//! ones land in place (`landing`). A path's thread hands over messages that it received (`handed`).
 //!
 //! The iovec of each message ends with a spill, which takes bytes beyond the prediction. So nothing is truncated, and a
 //! wrong prediction costs a copy, never data.

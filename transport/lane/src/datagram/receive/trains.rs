@@ -1,9 +1,9 @@
-//! Assembles trains, payload without headers, and shows them to the core when they are complete and checked.
+//! Assembles trains, payload with one header behind it, and shows them to the core when they are complete and checked.
 //!
-//! Sealed trains are assembled in one buffer. The buffer is reused, so the kernel's copy stays in the cache, and the
-//! pass that opens the train writes to its place, so nothing is copied twice. The pass writes before the tag is
-//! checked: if the tag does not match, the place has unspecified bytes, and nothing is reported. Plain trains land in
-//! place, by the forecast; see [`super::landing`].
+//! Sealed trains, which only AEGIS-128X2 has, are assembled in one buffer. The buffer is reused, so the kernel's copy
+//! stays in the cache. Decryption writes from it to the train's place, before the tag is checked: if the tag does not
+//! match, the place has unspecified bytes, and nothing is reported. Plain trains land in place, by the forecast; see
+//! [`super::landing`].
 
 use super::Receiver;
 use super::layout::Message;

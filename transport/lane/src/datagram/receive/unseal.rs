@@ -1,4 +1,5 @@
-//! Opens sealed datagrams: decrypts payload where it landed, before the core sees any of it.
+//! Opens sealed datagrams: decrypts payload where it landed, before the core sees the datagram. A train is decrypted
+//! into its place, which the core finds by the header before that is authenticated.
 
 use super::{Receiver, SPILL};
 use crate::lane::Turn;
@@ -9,7 +10,7 @@ use zerolane_core::{DropReason, HandshakeOutcome, RegionId, Span};
 use zerolane_wire::handshake::HandshakeMessage;
 use zerolane_wire::{DIGEST_LEN, HEADER_LEN};
 
-/// How received datagrams are checked before they are read.
+/// The protection of received datagrams, which is checked before anything of them takes effect.
 #[derive(Debug)]
 pub(super) enum Incoming {
     /// They are not sealed.
