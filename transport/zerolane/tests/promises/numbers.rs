@@ -99,11 +99,15 @@ const DOCUMENTS: &[Document] = &[
                 &["REFUSED_KEEPALIVES", "REFUSAL_PATIENCE"],
             ),
             Fact(
+                "suffice, about {6 s} with the default",
+                &["REFUSED_KEEPALIVES * config::idle_timeout / KEEPALIVES_PER_IDLE_TIMEOUT"],
+            ),
+            Fact(
                 "at once, or within {1 s} if a child",
                 &["shm::LONGEST_SLEEP"],
             ),
         ],
-        checked: Some(("### When a peer dies", "## The paths")),
+        checked: Some(("### When a peer dies", "## Call lists")),
         without: &[],
     },
     Document {
