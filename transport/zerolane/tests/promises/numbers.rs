@@ -616,7 +616,7 @@ const DOCUMENTS: &[Document] = &[
         text: include_str!("../../../../docs/guide/copy.md"),
         facts: &[
             Fact("up to {300 s} without progress", &["PATIENCE_SECONDS"]),
-            Fact("name up to {20}.", &["LINK_DIRECTORIES"]),
+            Fact("repeat the option up to {20} times.", &["LINK_DIRECTORIES"]),
             Fact("(`cp`, 1 to {16})", &["files::limits::MAX_CONNECTIONS"]),
         ],
         checked: None,
@@ -812,7 +812,7 @@ const DOCUMENTS: &[Document] = &[
         facts: &[
             Fact("exchange up to {128} bytes", &["limits::MAX_CONTROL"]),
             Fact("at {1024} unread completions the peer", &["MAX_UNREAD"]),
-            Fact("within {a twentieth} of a second", &["patience::SLICE"]),
+            Fact("ends a wait within {50 ms}", &["patience::SLICE"]),
             Fact("the idle timeout ({15 s} unless", &["config::idle_timeout"]),
         ],
         checked: None,
