@@ -813,7 +813,6 @@ const DOCUMENTS: &[Document] = &[
             Fact("exchange up to {128} bytes", &["limits::MAX_CONTROL"]),
             Fact("at {1024} unread completions the peer", &["MAX_UNREAD"]),
             Fact("ends a wait within {50 ms}", &["patience::SLICE"]),
-            Fact("the idle timeout ({15 s} unless", &["config::idle_timeout"]),
         ],
         checked: None,
         without: &[],
