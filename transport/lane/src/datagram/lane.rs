@@ -45,7 +45,7 @@ pub(crate) trait DatagramSocket: Debug + Send {
     /// What the other paths need of this one. `None`: there are no others beside such a socket.
     fn first_path(&mut self) -> Option<FirstPath<'_>>;
 
-    /// Takes one batch of arrivals. True if there were any.
+    /// Takes one batch of arrivals. True if there were any. `strict` is [`Options::strict`].
     fn receive(
         &mut self,
         receiver: &mut Receiver,
@@ -68,7 +68,7 @@ pub(crate) trait DatagramSocket: Debug + Send {
     /// Checks, after a turn without arrivals, whether the peer is at another address.
     fn look_for_peer(&mut self, _ends: Ends<'_>, _turn: &mut Turn<'_>) {}
 
-    /// Makes the next such check happen at once.
+    /// Makes the next such check happen immediately.
     fn look_now(&mut self) {}
 
     /// Whether `error` only means that this path is gone, and others may carry the connection.

@@ -1,4 +1,4 @@
-//! Opens an interface as a device that its connections share, as a context of verbs is.
+//! Opens an interface as a device that its connections share, like a context in verbs.
 
 use super::afxdp::{Queues, Shared};
 use super::xdp::{Grants, Program, Route, Rules};

@@ -1,4 +1,4 @@
-//! Opens packet sockets and shared frame memory at Ethernet interfaces, and finds neighbours.
+//! Opens packet sockets and AF_XDP sockets at Ethernet interfaces, loads programs into drivers, and finds neighbours.
 
 pub(crate) mod afxdp;
 mod bpf;

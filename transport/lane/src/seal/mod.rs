@@ -1,10 +1,10 @@
 //! Seals datagrams and opens them: encrypts and authenticates the traffic of one connection.
 //!
-//! A sealed datagram is `[header][payload, encrypted][number][tag]`. The header stays readable and is authenticated
-//! with the payload. The number counts the datagrams of one direction. It is never used twice with one key, because a
-//! direction has one [`Sealer`], which increments the number and cannot be copied. Keys change every [`GENERATION`]
-//! datagrams. The number determines the key, so neither end has to announce a change, and an old key cannot be derived
-//! from a new one.
+//! A sealed datagram is `[header][payload, encrypted][number][tag]`; a train has its header behind the payload. The
+//! header stays readable and is authenticated with the payload. The number counts the datagrams of one direction. It is
+//! never used twice with one key, because a direction has one [`Sealer`], which increments the number and cannot be
+//! copied. Keys change every [`GENERATION`] datagrams. The number determines the key, so neither end has to announce a
+//! change, and an old key cannot be derived from a new one.
 
 pub(crate) mod digest;
 mod key;

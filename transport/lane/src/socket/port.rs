@@ -1,4 +1,4 @@
-//! Sorts the datagrams that arrive at a port from addresses to which no connection is connected.
+//! Gives each datagram from an address without a connected socket to its connection, or to the listener.
 //!
 //! A connected socket receives from its peer at one address. Datagrams from other addresses arrive at the unconnected
 //! socket of the same port: the listener's, or one that a connection opens when its peer is silent. The reader of that
