@@ -112,9 +112,9 @@ fn report__resumes_what_is_there_and_nothing_else() {
         (
             "/machine/cpu",
             "abacus".into(),
-            "of another machine (abacus",
+            "from another machine (abacus",
         ),
-        ("/version", "0.0.1".into(), "of version 0.0.1"),
+        ("/version", "0.0.1".into(), "from version 0.0.1"),
         ("/program", "another".into(), "another build"),
         ("/quick", Value::Bool(false), "the full plan"),
     ] {

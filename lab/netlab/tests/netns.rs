@@ -348,7 +348,7 @@ fn rtnetlink__an_address_taken_away_is_no_more_the_host_s() {
         .map(|(host, ip)| socket_in(host, ip));
     assert_passes(&a, &b, 100);
     let error = kernel.remove_address(device, old, 24).expect_err("gone");
-    let asked = format!("cannot take the address {old}/24 from {device}");
+    let asked = format!("cannot remove the address {old}/24 of {device}");
     assert!(error.to_string().starts_with(&asked), "{error}");
 }
 

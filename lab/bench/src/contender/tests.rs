@@ -282,7 +282,10 @@ fn file__an_end_without_files_refuses() {
         if matches!(job.work, Work::File(_)) {
             job.contender = Name::Tcp;
             let error = ends(&[&job], &job, None).1.unwrap_err();
-            assert!(error.to_string().contains("has no directory for files"), "{error:#}");
+            assert!(
+                error.to_string().contains("has no directory for files"),
+                "{error:#}"
+            );
         }
     }
 }

@@ -111,7 +111,7 @@ fn flows__of_several_paths_are_carried_by_all() {
     for (words, says) in [
         ("--paths 9", "1..=8"),
         ("--paths 2 -P 2", "only a single flow can use several paths"),
-        ("--paths 2 --lane ethernet", "--paths is for UDP"),
+        ("--paths 2 --lane ethernet", "--paths works over UDP only"),
         ("--path 127.0.0.1=", "--to"),
     ] {
         let refused = output(&format!("bench flows {words}"));

@@ -202,7 +202,7 @@ fn lane__ethernet_between_two_namespaces() {
     let udp = output("bench put_lat --only zerolane --bypass always -s 8 -n 10");
     assert_eq!(udp.status.code(), Some(2));
     assert!(
-        text(&udp.stderr).contains("is for raw Ethernet alone"),
+        text(&udp.stderr).contains("--bypass always needs --lane ethernet"),
         "{}",
         text(&udp.stderr)
     );
