@@ -50,7 +50,7 @@ fn resolve(host: &Address) -> zerolane::Result<Vec<SocketAddr>> {
     }
 }
 
-/// The memory of `buffer`, for a cast.
+/// Exports the memory of `buffer` to a cast.
 fn memory(buffer: &Bound<'_, PyAny>, purpose: Use) -> PyResult<zerolane::ExportedRegion> {
     let region = pin(buffer, purpose)?;
     if region.is_empty() {

@@ -111,7 +111,7 @@ enum Dropped {
 #[pyclass(frozen, generic, module = "zerolane")]
 pub(crate) struct Pending {
     state: Mutex<State>,
-    /// The identifier, for a request on a connection.
+    /// The identifier of a request on a connection.
     id: Option<RequestId>,
     dropped: Dropped,
     process: Process,

@@ -56,7 +56,7 @@ pub(crate) struct Drive {
     pub(crate) events: VecDeque<Event>,
     /// Events of connections that do not belong to a peer, for the caller to take.
     pub(crate) others: VecDeque<Happened>,
-    /// At the source, the last word of each node that lost the connection of its invitation, for the caller to take. The
+    /// At the source: the last word of each node that lost the connection of its invitation. The caller takes them. The
     /// source accepts only nodes that it invited, and they may all end at once.
     pub(crate) words: BTreeMap<NodeId, Option<Word>>,
     endpoint: EndpointId,

@@ -275,7 +275,7 @@ impl Lane for ShmLane {
     }
 }
 
-/// The link to a peer of this host, for the Initiator.
+/// The Initiator's link to a peer of this host.
 pub(crate) struct Linked {
     link: Link,
     ends: Ends,

@@ -43,7 +43,7 @@ use zerolane_wire::HEADER_LEN;
 
 /// Segments in one GRO super-packet: the kernel merges at most 64.
 const MAX_SEGMENTS: usize = 64;
-/// Target bytes of payload for one recvmmsg, for the reason of [`MAX_MESSAGES`]: large datagrams come one a call.
+/// Target bytes of payload for one recvmmsg. [`MAX_MESSAGES`] gives the reason. Large datagrams come one per call.
 const BATCH: u32 = 96 << 10;
 /// Consecutive single datagrams after which no super-packet is expected: the interface merges nothing. Each stream has
 /// a few, at the ends of Blocks and as repairs.
