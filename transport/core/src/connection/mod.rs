@@ -386,6 +386,7 @@ impl Connection {
             min_rtt: recovery.min_rtt(),
             mtu: self.cx.size_of(path).mtu(),
             mtu_probed: self.cx.size_of(path).is_settled(),
+            too_narrow: self.cx.size_of(path).is_too_narrow(),
             ..PathState::default()
         };
         self.sending.describe(path, &mut state);

@@ -232,8 +232,11 @@ impl Sending {
         for (path, &lost) in missing.lost.iter().enumerate() {
             self.on_lost(cx, path, lost);
         }
-        if missing.black_hole && cx.path.black_hole() {
-            cx.timers.set(Timer::PathProbe, cx.now);
+        if missing.black_hole {
+            match cx.path.black_hole() {
+                true => cx.timers.set(Timer::PathProbe, cx.now),
+                false => cx.verify_least_size(),
+            }
         }
     }
 

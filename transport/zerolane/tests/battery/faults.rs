@@ -169,6 +169,26 @@ fn mtu__shrunk_behind_the_senders_back() {
     transfer(&mut pair, 91, &[1 << 20, 1]);
 }
 
+/// A router drops what is longer than 500 bytes, and does not report it.
+#[test]
+fn mtu__below_the_least_ends_the_connection_and_is_named() {
+    let Some(mut pair) = Path::Narrow(500).connect(&Options::default()) else {
+        return;
+    };
+    let (sent, received) = both(
+        &mut pair,
+        |a| a.send(&vec![7; PIECE]),
+        |b| b.recv_into(&mut vec![0; PIECE]),
+    );
+    let words = sent.expect_err("it cannot arrive").to_string();
+    assert!(
+        words.contains("packets of 576 bytes do not reach"),
+        "{words}"
+    );
+    let words = received.expect_err("nothing arrives").to_string();
+    assert!(words.contains("closed by the peer: timed out"), "{words}");
+}
+
 /// Bytes of varying length and content, of which a varying part is valid.
 fn noise(round: u64) -> Vec<u8> {
     let len = (round * 7919 % 1400) as usize;

@@ -17,28 +17,23 @@ pub(super) struct Stuck {
     seen: u32,
     /// When that repair was made.
     at: Instant,
-    /// Consecutive repairs after which nothing new was seen.
+    /// Consecutive repairs, a flight time apart, after which nothing new was seen.
     repairs: u32,
 }
 
 impl Stuck {
-    /// Notes a repair. Returns true if large datagrams seem to vanish.
+    /// Notes a repair. Returns true, each [`BLACK_HOLE_REPAIRS`] repairs, if large datagrams seem to vanish.
     fn repaired(&mut self, now: Instant, seen: u32, flight_time: Duration) -> bool {
-        if seen != self.seen {
-            *self = Stuck {
-                seen,
-                at: now,
-                repairs: 1,
-            };
-        } else if now - self.at >= flight_time {
-            self.at = now;
-            self.repairs += 1;
-        }
-        if self.repairs < BLACK_HOLE_REPAIRS {
+        if seen == self.seen && now - self.at < flight_time {
             return false;
         }
-        self.repairs = 0;
-        true
+        let before = if seen == self.seen { self.repairs } else { 0 };
+        *self = Stuck {
+            seen,
+            at: now,
+            repairs: before.saturating_add(1),
+        };
+        self.repairs.is_multiple_of(BLACK_HOLE_REPAIRS)
     }
 }
 
@@ -104,6 +99,15 @@ pub(super) struct Repair {
 }
 
 impl Outbox {
+    /// Whether payload in flight was sent repeatedly, and nothing of it arrived.
+    pub(crate) fn is_stuck(&self) -> bool {
+        let repaired = self.stuck.repairs >= BLACK_HOLE_REPAIRS
+            && self.stuck.seen == self.sent_logs[0].seen()
+            && !self.transfers.is_empty();
+        let mut held = self.transfers.values().flat_map(|it| it.held.values());
+        repaired || held.any(|it| it.regrants >= BLACK_HOLE_REPAIRS)
+    }
+
     /// Takes a report about a Block; `None` if it concerns nothing of this end. Bursts younger than their path's
     /// `flight_time` may still be in flight, unless the receiver has seen a later one of that path.
     pub(crate) fn report(
