@@ -75,7 +75,7 @@ impl Path {
     }
 
     /// Restarts the search, and the verification of the size in use.
-    fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         (self.probing, self.probes, self.suspected) = (None, false, None);
         self.too_narrow = false;
         self.probed.clear();
@@ -103,6 +103,11 @@ impl Path {
         self.too_narrow
     }
 
+    /// The MTU that every path must carry, bytes. An interface may have less.
+    pub(crate) fn least_mtu(&self) -> u32 {
+        (floor(self.encapsulation) + self.encapsulation.overhead()) as u32
+    }
+
     /// MTU of the size in use, bytes; memory has none.
     pub(crate) fn mtu(&self) -> Option<u32> {
         let mtu = self.confirmed + self.encapsulation.overhead();
@@ -110,15 +115,18 @@ impl Path {
         u32::try_from(mtu).ok().filter(|_| has_one)
     }
 
-    /// The interface's limit changed. Returns true if the datagrams in use are now too large.
+    /// Sets the interface's limit. Returns true if it changed: then the search restarts. Routers report each datagram
+    /// that is too long, and reports of a known limit must not delay the result.
     pub(crate) fn set_limit(&mut self, limit: usize) -> bool {
+        if limit == self.limit {
+            return false;
+        }
         self.limit = limit;
-        let shrank = self.confirmed > limit;
-        if shrank {
+        if self.confirmed > limit {
             self.confirmed = limit.min(base(self.encapsulation));
         }
         self.begin();
-        shrank
+        true
     }
 
     /// Datagrams of the size in use vanish: retreats to [`BASE_MTU`], or from there to the size that every path

@@ -52,6 +52,16 @@ fn set_limit__below_the_floor_is_obeyed() {
 }
 
 #[test]
+fn set_limit__that_is_known_does_not_begin_anew() {
+    let mut path = Path::new(Encapsulation::UdpV4, 524);
+    fail(&mut path, NARROW_TRIES - 1);
+    assert!(!path.set_limit(524));
+    assert_eq!(fail(&mut path, 1), [true]);
+    assert!(path.is_too_narrow() && path.least_mtu() == 576);
+    assert!(path.set_limit(1472) && !path.is_too_narrow());
+}
+
+#[test]
 fn probe_passed__late_answer_to_a_larger_size_counts() {
     let mut path = Path::new(Encapsulation::UdpV4, 8972);
     let probes: Vec<usize> = (0..7).filter_map(|_| larger(&mut path)).collect();

@@ -234,7 +234,7 @@ impl Connection {
 
     /// The reason to close because the first path does not carry the least size.
     pub(super) fn too_narrow(&self) -> CloseReason {
-        let mtu = self.cx.path.mtu().unwrap_or_default();
+        let mtu = self.cx.path.least_mtu();
         CloseReason::PathTooNarrow { mtu }
     }
 

@@ -264,6 +264,23 @@ fn connection__over_a_path_below_the_least_ends_and_says_so() {
     assert_eq!(sim.a.closed(), Some(why), "classic");
 }
 
+/// A router reports what it drops. Linux believes no report of less than 552 bytes, so reports do not end.
+#[test]
+fn connection__over_a_path_below_the_least_that_is_reported_ends_and_says_so() {
+    let mut sim = connected(500);
+    send(&mut sim, 300_000);
+    for _ in 0..6_000 {
+        sim.run_for(10 * MS);
+        if sim.a.closed().is_some() {
+            break;
+        }
+        let now = sim.now();
+        sim.a.c().set_path_datagram(now, 524);
+    }
+    let why = CloseReason::PathTooNarrow { mtu: 576 };
+    assert_eq!(sim.a.closed(), Some(why));
+}
+
 /// One direction shrinks in the middle.
 #[test]
 fn connection__whose_path_shrinks_below_the_least_ends_and_says_so() {

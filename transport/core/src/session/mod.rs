@@ -512,10 +512,13 @@ impl Session {
         cx.counters.migrations += 1;
         cx.recovery.forget();
         // Back-off on the old path must not delay the new one.
-        for timer in [Timer::Payload, Timer::ProbeTimeout, Timer::PathProbe] {
+        for timer in [Timer::Payload, Timer::ProbeTimeout] {
             if cx.timers.runs(timer) {
                 cx.timers.set(timer, cx.now);
             }
+        }
+        if self.is_established() {
+            cx.timers.set(Timer::PathProbe, cx.now);
         }
     }
 }
