@@ -96,7 +96,7 @@ impl Connection {
     /// Whether payload longer than half a datagram was requested or sent repeatedly, and nothing of it arrived.
     fn is_stuck(&self) -> bool {
         let room = self.cx.room();
-        self.sending.is_stuck() || self.receiving.is_stuck() || self.one_sided.is_stuck(room)
+        self.sending.is_stuck(room) || self.receiving.is_stuck() || self.one_sided.is_stuck(room)
     }
 
     /// Repeats unanswered announcements, Reads and Ends.

@@ -1,5 +1,6 @@
 //! Tests that connections adapt to paths that silently drop datagrams of the assumed size.
 
+use super::bare_messages;
 use super::memory::{S, at, atomic, export, fetch, get, put};
 use super::seeds::each;
 use super::sim::Sim;
@@ -279,6 +280,23 @@ fn connection__over_a_path_below_the_least_that_is_reported_ends_and_says_so() {
     }
     let why = CloseReason::PathTooNarrow { mtu: 576 };
     assert_eq!(sim.a.closed(), Some(why));
+}
+
+/// What is short and arrives hides nothing.
+#[test]
+fn connection__over_a_path_below_the_least_ends_while_short_messages_arrive() {
+    let mut sim = connected(500);
+    let posted = send(&mut sim, 300_000);
+    for seed in 0..1_200 {
+        if sim.a.failed(posted).is_some() {
+            break;
+        }
+        bare_messages::receive(&mut sim, Side::B, 100);
+        bare_messages::send(&mut sim, Side::A, seed, 100, false);
+        sim.run_for(50 * MS);
+    }
+    let why = CloseReason::PathTooNarrow { mtu: 576 };
+    assert_eq!(sim.a.failed(posted), Some(TransferError::Closed(why)));
 }
 
 /// One direction shrinks in the middle.

@@ -112,9 +112,9 @@ impl Sending {
         self.outbox.is_putting()
     }
 
-    /// Whether payload was sent repeatedly, and nothing of it arrived.
-    pub(crate) fn is_stuck(&self) -> bool {
-        self.outbox.is_stuck()
+    /// Whether payload of more than half a datagram of `room` bytes was sent repeatedly, and nothing of it arrived.
+    pub(crate) fn is_stuck(&self, room: u32) -> bool {
+        self.outbox.is_stuck(room)
     }
 
     /// Whether a Transfer waits for a slot to be announced.

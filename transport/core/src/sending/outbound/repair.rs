@@ -19,6 +19,8 @@ pub(super) struct Stuck {
     at: Instant,
     /// Consecutive repairs, a flight time apart, after which nothing new was seen.
     repairs: u32,
+    /// Consecutive repairs of more than half a datagram, after which at most short bursts were seen.
+    in_vain: u32,
 }
 
 impl Stuck {
@@ -32,6 +34,7 @@ impl Stuck {
             seen,
             at: now,
             repairs: before.saturating_add(1),
+            ..*self
         };
         self.repairs.is_multiple_of(BLACK_HOLE_REPAIRS)
     }
@@ -87,6 +90,8 @@ pub(crate) struct LossReport {
     pub(crate) beyond: u64,
     /// The same bytes were reported repeatedly: perhaps the path drops large datagrams.
     pub(crate) black_hole: bool,
+    /// The same, and short datagrams may have arrived meanwhile.
+    pub(crate) in_vain: bool,
 }
 
 /// A range to retransmit.
@@ -99,11 +104,16 @@ pub(super) struct Repair {
 }
 
 impl Outbox {
-    /// Whether payload in flight was sent repeatedly, and nothing of it arrived.
-    pub(crate) fn is_stuck(&self) -> bool {
-        let repaired = self.stuck.repairs >= BLACK_HOLE_REPAIRS
-            && self.stuck.seen == self.sent_logs[0].seen()
-            && !self.transfers.is_empty();
+    /// A burst of more than half a datagram arrived by the first path.
+    pub(crate) fn on_long_seen(&mut self) {
+        self.stuck.in_vain = 0;
+    }
+
+    /// Whether payload of more than half a datagram of `room` bytes was sent repeatedly, and nothing of it arrived.
+    pub(crate) fn is_stuck(&self, room: u32) -> bool {
+        let is_long = |it: &Outbound| it.span.len > u64::from(room / 2);
+        let repaired =
+            self.stuck.in_vain >= BLACK_HOLE_REPAIRS && self.transfers.values().any(is_long);
         let mut held = self.transfers.values().flat_map(|it| it.held.values());
         repaired || held.any(|it| it.regrants >= BLACK_HOLE_REPAIRS)
     }
@@ -157,6 +167,11 @@ impl Outbox {
         if missing.lost[0].bytes > 0 {
             let seen = self.sent_logs[0].seen();
             missing.black_hole = self.stuck.repaired(now, seen, flight_time(0));
+        }
+        // The loss of short datagrams, like their arrival, tells nothing about longer ones.
+        if missing.lost[0].bytes > u64::from(stu / 2) {
+            self.stuck.in_vain = self.stuck.in_vain.saturating_add(1);
+            missing.in_vain = self.stuck.in_vain.is_multiple_of(BLACK_HOLE_REPAIRS);
         }
         Some(missing)
     }
