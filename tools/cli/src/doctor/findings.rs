@@ -195,12 +195,6 @@ pub(super) fn mtu(host: IpAddr, mtu: u32, found: Option<Probed>) -> Finding {
     let least = if host.is_ipv4() { 576 } else { 1280 };
     let check = format!("MTU to {host}");
     match found {
-        _ if mtu < least => Finding::bad(
-            &check,
-            State::Wrong,
-            format!("{mtu}: datagrams have {least} bytes at least"),
-            format!("ip route get {host}   # and then: ip link set DEVICE mtu {least}"),
-        ),
         Some(Probed::TooNarrow) => Finding::bad(
             &check,
             State::Wrong,
@@ -208,6 +202,12 @@ pub(super) fn mtu(host: IpAddr, mtu: u32, found: Option<Probed>) -> Finding {
                 "short packets pass, those of {least} bytes are dropped: every path must carry them"
             ),
             format!("raise the MTU of the tunnel or VPN on the path to {least} or more"),
+        ),
+        _ if mtu < least => Finding::bad(
+            &check,
+            State::Wrong,
+            format!("{mtu}: datagrams have {least} bytes at least"),
+            format!("ip route get {host}   # and then: ip link set DEVICE mtu {least}"),
         ),
         Some(Probed::Passes(found)) if found < mtu => Finding::bad(
             &check,
