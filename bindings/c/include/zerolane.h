@@ -182,6 +182,10 @@ enum zl_status
      */
     ZL_ERROR_FINISHED = -22,
     /**
+     * Only short packets reach the peer, not those of 576 bytes over IPv4 (1280 otherwise).
+     */
+    ZL_ERROR_PATH_TOO_NARROW = -23,
+    /**
      * A bug in this library. The handle can only be freed.
      */
     ZL_ERROR_INTERNAL = -99,

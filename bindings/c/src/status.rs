@@ -69,6 +69,8 @@ pub enum zl_status {
     ZL_ERROR_TIMED_OUT = -21,
     /// The peer finished sending and nothing more comes; or this end finished and cannot send.
     ZL_ERROR_FINISHED = -22,
+    /// Only short packets reach the peer, not those of 576 bytes over IPv4 (1280 otherwise).
+    ZL_ERROR_PATH_TOO_NARROW = -23,
     /// A bug in this library. The handle can only be freed.
     ZL_ERROR_INTERNAL = -99,
 }
@@ -103,11 +105,12 @@ impl zl_status {
             ZL_ERROR_UNTRUSTED => c"the peer is not trusted",
             ZL_ERROR_TIMED_OUT => c"timed out",
             ZL_ERROR_FINISHED => c"sending is finished",
+            ZL_ERROR_PATH_TOO_NARROW => c"only short packets reach the peer",
             ZL_ERROR_INTERNAL => c"internal error",
         }
     }
 
-    const ALL: [zl_status; 26] = [
+    const ALL: [zl_status; 27] = [
         ZL_OK,
         ZL_TIMEOUT,
         ZL_READY,
@@ -133,6 +136,7 @@ impl zl_status {
         ZL_ERROR_UNTRUSTED,
         ZL_ERROR_TIMED_OUT,
         ZL_ERROR_FINISHED,
+        ZL_ERROR_PATH_TOO_NARROW,
         ZL_ERROR_INTERNAL,
     ];
 }
@@ -252,6 +256,7 @@ fn of_close(reason: CloseReason) -> zl_status {
         CloseReason::Untrusted(_) => ZL_ERROR_UNTRUSTED,
         CloseReason::ConnectTimeout => ZL_ERROR_CONNECT_TIMEOUT,
         CloseReason::PeerDead | CloseReason::Unreachable => ZL_ERROR_PEER_DEAD,
+        CloseReason::PathTooNarrow { .. } => ZL_ERROR_PATH_TOO_NARROW,
         CloseReason::Violation => ZL_ERROR_PROTOCOL,
     }
 }

@@ -87,6 +87,7 @@ fn of_close(reason: CloseReason) -> &'static str {
         CloseReason::Untrusted(_) => "Untrusted",
         CloseReason::ConnectTimeout => "ConnectTimeout",
         CloseReason::PeerDead | CloseReason::Unreachable => "PeerDead",
+        CloseReason::PathTooNarrow { .. } => "PathTooNarrow",
         CloseReason::Violation => "ProtocolError",
     }
 }

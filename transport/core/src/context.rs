@@ -307,6 +307,13 @@ impl Context {
         }
     }
 
+    /// Datagrams are repeated in vain: checks whether the path carries the least size, if that is in use.
+    pub(crate) fn verify_least_size(&mut self) {
+        if self.path.verify_least() {
+            self.timers.set_earlier(Timer::PathProbe, self.now);
+        }
+    }
+
     /// A datagram of the size in use arrived by `path`.
     pub(crate) fn prove_path(&mut self, path: usize) {
         match path {

@@ -155,4 +155,6 @@ pub struct PathState {
     pub mtu: Option<u32>,
     /// Whether [`PathState::mtu`] is measured, not assumed.
     pub mtu_probed: bool,
+    /// Whether short datagrams pass, but not even those of [`PathState::mtu`]: probed on the first path only.
+    pub too_narrow: bool,
 }

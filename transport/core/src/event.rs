@@ -49,6 +49,11 @@ pub enum CloseReason {
     ConnectTimeout,
     /// The peer left requests unanswered for the idle timeout.
     PeerDead,
+    /// Short datagrams reach the peer; those of the least size that every path must carry do not.
+    PathTooNarrow {
+        /// MTU of that size, bytes: 576 over IPv4, 1280 otherwise.
+        mtu: u32,
+    },
     /// The network reported that the address is unreachable.
     Unreachable,
     /// The peer broke the protocol.
@@ -78,6 +83,11 @@ impl fmt::Display for CloseReason {
             CloseReason::Untrusted(_) => f.write_str("the peer's key is not trusted"),
             CloseReason::ConnectTimeout => f.write_str("no answer"),
             CloseReason::PeerDead => f.write_str("the peer stopped answering"),
+            CloseReason::PathTooNarrow { mtu } => write!(
+                f,
+                "packets of {mtu} bytes do not reach the peer, but shorter ones do: raise the MTU of \
+                 the tunnel or VPN on the path to {mtu} or more"
+            ),
             CloseReason::Unreachable => f.write_str("nothing listens there"),
             CloseReason::Violation => f.write_str("the peer broke the protocol"),
         }

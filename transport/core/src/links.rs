@@ -445,8 +445,8 @@ impl Links {
         if let Some(link) = self.get_mut(path)
             && let Some(mtu) = &mut link.mtu
         {
-            mtu.set_limit(datagram);
-            if link.carries() {
+            let changed = mtu.set_limit(datagram);
+            if changed && link.carries() {
                 link.size(now);
             }
         }

@@ -2,10 +2,12 @@
 //!
 //! A path is assumed to carry [`BASE_MTU`] until a probe verifies it. From the second round of probes on, a probe of
 //! the size in use accompanies each larger one. If it is lost repeatedly while shorter datagrams arrive, the size in
-//! use is too large. The path then falls back to the minimum MTU, from which larger sizes are probed again.
+//! use is too large. The path then falls back to the minimum MTU, from which larger sizes are probed again. If that
+//! size is lost too, the path is too narrow.
 
 use crate::limits::{
-    BASE_MTU, MIN_IPV4_MTU, PROBE_TRIES, SUSPICION, SUSPICION_MEMORY, VERIFY_INTERVAL, VERIFY_TRIES,
+    BASE_MTU, MIN_IPV4_MTU, NARROW_TRIES, PROBE_TRIES, SUSPICION, SUSPICION_MEMORY,
+    VERIFY_INTERVAL, VERIFY_TRIES,
 };
 use crate::time::Instant;
 use alloc::vec;
@@ -39,6 +41,8 @@ pub(crate) struct Path {
     verified: Option<Instant>,
     /// Whether the search has probes left.
     probes: bool,
+    /// The least size was probed, and does not pass.
+    too_narrow: bool,
 }
 
 /// Probes that verify the size in use.
@@ -64,17 +68,24 @@ impl Path {
             suspected: None,
             verified: None,
             probes: false,
+            too_narrow: false,
         };
         path.begin();
         path
     }
 
     /// Restarts the search, and the verification of the size in use.
-    fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         (self.probing, self.probes, self.suspected) = (None, false, None);
+        self.too_narrow = false;
         self.probed.clear();
-        let known = self.confirmed <= floor(self.encapsulation);
+        let known = self.encapsulation == Encapsulation::Memory;
         self.verifying = (!known).then(Verification::default);
+    }
+
+    /// Whether no smaller size may be used.
+    fn is_least(&self) -> bool {
+        self.confirmed <= floor(self.encapsulation)
     }
 
     /// Size of the datagrams in use.
@@ -87,6 +98,16 @@ impl Path {
         self.confirmed < base(self.encapsulation).min(self.limit)
     }
 
+    /// Whether not even the least size passes.
+    pub(crate) fn is_too_narrow(&self) -> bool {
+        self.too_narrow
+    }
+
+    /// The MTU that every path must carry, bytes. An interface may have less.
+    pub(crate) fn least_mtu(&self) -> u32 {
+        (floor(self.encapsulation) + self.encapsulation.overhead()) as u32
+    }
+
     /// MTU of the size in use, bytes; memory has none.
     pub(crate) fn mtu(&self) -> Option<u32> {
         let mtu = self.confirmed + self.encapsulation.overhead();
@@ -94,15 +115,18 @@ impl Path {
         u32::try_from(mtu).ok().filter(|_| has_one)
     }
 
-    /// The interface's limit changed. Returns true if the datagrams in use are now too large.
+    /// Sets the interface's limit. Returns true if it changed: then the search restarts. Routers report each datagram
+    /// that is too long, and reports of a known limit must not delay the result.
     pub(crate) fn set_limit(&mut self, limit: usize) -> bool {
+        if limit == self.limit {
+            return false;
+        }
         self.limit = limit;
-        let shrank = self.confirmed > limit;
-        if shrank {
+        if self.confirmed > limit {
             self.confirmed = limit.min(base(self.encapsulation));
         }
         self.begin();
-        shrank
+        true
     }
 
     /// Datagrams of the size in use vanish: retreats to [`BASE_MTU`], or from there to the size that every path
@@ -122,8 +146,7 @@ impl Path {
     /// no datagram of that size arrives.
     pub(crate) fn doubt(&mut self, now: Instant) -> bool {
         let lately = self.verified.is_some_and(|it| now - it < VERIFY_INTERVAL);
-        let known = self.confirmed <= floor(self.encapsulation);
-        if lately || known || self.verifying.is_some() {
+        if lately || self.is_least() || self.verifying.is_some() {
             return false;
         }
         let since = self.suspected.filter(|it| now - *it <= SUSPICION_MEMORY);
@@ -135,13 +158,26 @@ impl Path {
         doubts
     }
 
+    /// Datagrams are repeated in vain. Returns true if their size, which is the least, must now be verified.
+    pub(crate) fn verify_least(&mut self) -> bool {
+        let is_sized = self.encapsulation != Encapsulation::Memory;
+        let verifies = self.is_least() && is_sized && self.verifying.is_none();
+        if verifies {
+            (self.verifying, self.probes) = (Some(Verification::default()), true);
+        }
+        verifies
+    }
+
     /// A datagram of the size in use arrived.
     pub(crate) fn proven(&mut self) {
         self.suspected = None;
+        if self.is_least() {
+            (self.verifying, self.too_narrow) = (None, false);
+        }
     }
 
-    /// The probes of this round had no answer in time. `heard`: other datagrams arrived. Returns true if the datagrams
-    /// in use seem too large.
+    /// The probes of this round had no answer in time. `heard`: other datagrams arrived. Returns true if not even
+    /// the least size passes.
     pub(crate) fn unanswered(&mut self, heard: bool) -> bool {
         let Some(it) = self.verifying.as_mut().filter(|it| it.asked) else {
             return false;
@@ -154,7 +190,15 @@ impl Path {
             self.verifying = None;
             return false;
         }
-        it.lost >= VERIFY_TRIES && self.black_hole()
+        let lost = it.lost;
+        if self.is_least() && lost >= NARROW_TRIES {
+            (self.verifying, self.too_narrow) = (None, true);
+            return true;
+        }
+        if lost >= VERIFY_TRIES {
+            self.black_hole();
+        }
+        false
     }
 
     /// The sizes to probe now: one above the size in use, if any is left, and the size in use, if it must be verified.
@@ -173,8 +217,10 @@ impl Path {
     }
 
     /// The size to probe now where one probe leaves at a time: the size in use before larger ones, which are probed if
-    /// `larger`.
+    /// `larger`. The least size is not verified: other paths carry what this one does not.
     pub(crate) fn next_probe(&mut self, larger: bool) -> Option<usize> {
+        let is_least = self.is_least();
+        self.verifying.take_if(|_| is_least);
         if let Some(it) = &mut self.verifying {
             it.asked = true;
             return Some(self.confirmed);
@@ -218,6 +264,7 @@ impl Path {
         let own = size == self.confirmed && self.verifying.is_some_and(|it| it.asked);
         if own || asked && size >= self.confirmed {
             (self.verifying, self.suspected, self.verified) = (None, None, Some(now));
+            self.too_narrow = false;
         }
         if size <= self.confirmed || !asked {
             return false;

@@ -52,6 +52,16 @@ fn set_limit__below_the_floor_is_obeyed() {
 }
 
 #[test]
+fn set_limit__that_is_known_does_not_begin_anew() {
+    let mut path = Path::new(Encapsulation::UdpV4, 524);
+    fail(&mut path, NARROW_TRIES - 1);
+    assert!(!path.set_limit(524));
+    assert_eq!(fail(&mut path, 1), [true]);
+    assert!(path.is_too_narrow() && path.least_mtu() == 576);
+    assert!(path.set_limit(1472) && !path.is_too_narrow());
+}
+
+#[test]
 fn probe_passed__late_answer_to_a_larger_size_counts() {
     let mut path = Path::new(Encapsulation::UdpV4, 8972);
     let probes: Vec<usize> = (0..7).filter_map(|_| larger(&mut path)).collect();
@@ -137,4 +147,50 @@ fn black_hole__at_the_size_that_paths_are_thought_to_carry() {
         assert_eq!(path.confirmed(), least);
         assert!(!path.black_hole(), "there is nothing less");
     }
+}
+
+/// Probes of the size in use fail, while short datagrams arrive.
+fn fail(path: &mut Path, times: u32) -> Vec<bool> {
+    let round = |_| {
+        path.next_probes();
+        path.unanswered(true)
+    };
+    (0..times).map(round).collect()
+}
+
+#[test]
+fn unanswered__not_even_the_least_size_passes() {
+    for encapsulation in [Encapsulation::UdpV4, Encapsulation::UdpV6] {
+        let mut path = Path::new(encapsulation, 1472);
+        assert!(fail(&mut path, 50).contains(&true));
+        assert!(path.is_too_narrow() && path.is_settled());
+        assert!(path.verify_least() && !path.verify_least());
+        let found = fail(&mut path, NARROW_TRIES);
+        let first = found.iter().position(|it| *it);
+        assert_eq!(first, Some(NARROW_TRIES as usize - 1));
+    }
+}
+
+#[test]
+fn unanswered__the_least_size_passes_after_all() {
+    let mut path = Path::new(Encapsulation::UdpV4, 1472);
+    assert!(!path.verify_least(), "there is a smaller one");
+    fail(&mut path, 50);
+    assert!(path.verify_least());
+    fail(&mut path, NARROW_TRIES - 1);
+    path.proven();
+    assert!(!path.is_too_narrow());
+    assert!(!fail(&mut path, 50).contains(&true));
+    assert!(path.verify_least());
+    fail(&mut path, NARROW_TRIES);
+    assert!(path.is_too_narrow() && path.verify_least());
+    fail(&mut path, NARROW_TRIES - 1);
+    path.probe_passed(Instant::ZERO, 548);
+    assert!(!fail(&mut path, 50).contains(&true) && !path.is_too_narrow());
+}
+
+#[test]
+fn verify_least__not_in_memory() {
+    let mut memory = Path::new(Encapsulation::Memory, 4096);
+    assert!(!memory.verify_least());
 }

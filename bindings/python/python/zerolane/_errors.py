@@ -10,6 +10,7 @@ Errors of the operating system are ``OSError``, timeouts are ``TimeoutError``, a
     |   +-- Untrusted
     |   +-- Closed
     |   +-- PeerDead
+    |   +-- PathTooNarrow
     |   +-- ProtocolError
     |   +-- CopyRefused
     +-- RequestFailed: this request failed; the connection stays open
@@ -62,6 +63,10 @@ class Closed(ConnectionEnded):
 
 class PeerDead(ConnectionEnded):
     """The peer stopped answering, or nothing listens there."""
+
+
+class PathTooNarrow(ConnectionEnded):
+    """Only short packets reach the peer, not those of 576 bytes over IPv4 (1280 otherwise)."""
 
 
 class ProtocolError(ConnectionEnded):

@@ -180,19 +180,36 @@ pub(super) fn key_file(
     Finding::bad(check, State::Wrong, words, fix)
 }
 
-/// Reports the path MTU to `host`: `mtu` from the kernel, and `found` from a connection's probes, if one was made.
-pub(super) fn mtu(host: IpAddr, mtu: u32, found: Option<u32>) -> Finding {
+/// What a connection's probes found of the path MTU.
+#[derive(Clone, Copy)]
+pub(super) enum Probed {
+    /// Packets of this length pass.
+    Passes(u32),
+    /// Not even packets of the least length that Zerolane needs pass.
+    TooNarrow,
+}
+
+/// Reports the path MTU to `host`: `mtu` from the kernel, and what a connection's probes `found`, if one was made.
+pub(super) fn mtu(host: IpAddr, mtu: u32, found: Option<Probed>) -> Finding {
     // The least that every path carries for IPv4, and that Zerolane needs.
     let least = if host.is_ipv4() { 576 } else { 1280 };
     let check = format!("MTU to {host}");
     match found {
+        Some(Probed::TooNarrow) => Finding::bad(
+            &check,
+            State::Wrong,
+            format!(
+                "short packets pass, those of {least} bytes are dropped: every path must carry them"
+            ),
+            format!("raise the MTU of the tunnel or VPN on the path to {least} or more"),
+        ),
         _ if mtu < least => Finding::bad(
             &check,
             State::Wrong,
             format!("{mtu}: datagrams have {least} bytes at least"),
             format!("ip route get {host}   # and then: ip link set DEVICE mtu {least}"),
         ),
-        Some(found) if found < mtu => Finding::bad(
+        Some(Probed::Passes(found)) if found < mtu => Finding::bad(
             &check,
             State::Slow,
             format!(
@@ -202,7 +219,7 @@ pub(super) fn mtu(host: IpAddr, mtu: u32, found: Option<u32>) -> Finding {
                 "let ICMP \"fragmentation needed\" through, or: ip route add {host} mtu {found} via GATEWAY"
             ),
         ),
-        Some(found) => Finding::ok(&check, format!("{found}, as was tried")),
+        Some(Probed::Passes(found)) => Finding::ok(&check, format!("{found}, as was tried")),
         None => Finding::ok(&check, format!("{mtu}, as far as this machine knows")),
     }
 }

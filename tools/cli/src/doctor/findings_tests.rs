@@ -97,9 +97,17 @@ fn mtu__at_least_what_zerolane_needs() {
 #[test]
 fn mtu__that_a_connection_found_to_be_less_is_told() {
     let host = [192, 0, 2, 1].into();
-    assert_eq!(mtu(host, 1500, Some(1500)).state, State::Ok);
-    let narrow = mtu(host, 1500, Some(1100));
+    assert_eq!(mtu(host, 1500, Some(Probed::Passes(1500))).state, State::Ok);
+    let narrow = mtu(host, 1500, Some(Probed::Passes(1100)));
     assert!(narrow.state == State::Slow && narrow.found.contains("1100"));
+    let too_narrow = mtu(host, 1500, Some(Probed::TooNarrow));
+    assert!(too_narrow.state == State::Wrong && too_narrow.found.contains("576"));
+    // Linux learned that much from a router.
+    let reported = mtu(host, 552, Some(Probed::TooNarrow));
+    assert!(reported.mend.unwrap().contains("tunnel"));
+    let host = "2001:db8::1".parse().expect("one");
+    let too_narrow = mtu(host, 1500, Some(Probed::TooNarrow));
+    assert!(too_narrow.mend.unwrap().contains("1280"));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use zerolane::counters::Account;
 use zerolane::options::LaneChoice;
 use zerolane::{Connection, Endpoint, Options};
 
-use super::findings::{self, Finding};
+use super::findings::{self, Finding, Probed};
 
 /// How long to wait for a host's answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -64,12 +64,15 @@ pub(super) fn way_to(name: &str, port: u16) -> Vec<Finding> {
 }
 
 /// The path MTU that the connection's probes find; `None` if they do not finish.
-fn carried(mut connection: Connection) -> Option<u32> {
+fn carried(mut connection: Connection) -> Option<Probed> {
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
         let (_, path) = connection.paths().into_iter().find(|it| it.0 == 0)?;
         if path.mtu_probed {
-            return path.mtu;
+            return match path.too_narrow {
+                true => Some(Probed::TooNarrow),
+                false => path.mtu.map(Probed::Passes),
+            };
         }
         connection.wait(Some(LOOK)).ok()?;
     }

@@ -144,7 +144,12 @@ impl Connection {
             }
             one_sided.on_executed(cx, sending, delivered.executed);
         }
-        self.on_life(LifeEvent::RequestDisconnect, CloseReason::Peer(it.reason));
+        let why = match it.reason {
+            // The peer sent what this path does not carry, and gave up.
+            Reason::TimedOut if self.cx.path.is_too_narrow() => self.too_narrow(),
+            reason => CloseReason::Peer(reason),
+        };
+        self.on_life(LifeEvent::RequestDisconnect, why);
     }
 
     fn on_request_to_send(&mut self, rts: &RequestToSend) -> Result<(), DropReason> {

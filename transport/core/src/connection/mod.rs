@@ -227,15 +227,14 @@ impl Connection {
         self.sending.set_max_rate(max_rate);
     }
 
-    /// Sets the largest datagram (header included) that the interface towards the peer carries, in bytes. Called at the
-    /// start, and whenever the lane learns of a change.
+    /// Sets the largest datagram (header included) that the interface towards the peer carries, in bytes. Called
+    /// whenever the lane may have learnt of a change.
     pub fn set_path_datagram(&mut self, now: Instant, datagram: usize) {
         if self.cx.links.selected > 0 {
             self.cx.links.set_limit(now, datagram);
             return self.cx.arm_links();
         }
-        self.cx.path.set_limit(datagram);
-        if self.session.is_established() {
+        if self.cx.path.set_limit(datagram) && self.session.is_established() {
             self.cx.timers.set(Timer::PathProbe, now);
         }
     }
@@ -346,9 +345,10 @@ impl Connection {
         validation
     }
 
-    /// The way to the peer changed: an end has a new address.
+    /// The way to the peer changed: an end has a new address. Its size is searched again.
     pub fn on_new_path(&mut self, now: Instant) {
         self.cx.enter(now);
+        self.cx.path.begin();
         self.session.on_new_path(&mut self.cx);
         self.sending.on_new_path();
     }
@@ -386,6 +386,7 @@ impl Connection {
             min_rtt: recovery.min_rtt(),
             mtu: self.cx.size_of(path).mtu(),
             mtu_probed: self.cx.size_of(path).is_settled(),
+            too_narrow: self.cx.size_of(path).is_too_narrow(),
             ..PathState::default()
         };
         self.sending.describe(path, &mut state);

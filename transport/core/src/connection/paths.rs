@@ -2,6 +2,7 @@
 
 use super::Connection;
 use crate::counters::{DropReason, PathState};
+use crate::event::CloseReason;
 use crate::links::{PathLife, Verdict};
 use crate::recovery::Recovery;
 use crate::time::Instant;
@@ -229,6 +230,12 @@ impl Connection {
             }
             Verdict::Gone(path) => self.drop_link(path),
         }
+    }
+
+    /// The reason to close because the first path does not carry the least size.
+    pub(super) fn too_narrow(&self) -> CloseReason {
+        let mtu = self.cx.path.least_mtu();
+        CloseReason::PathTooNarrow { mtu }
     }
 
     /// Sends `operation` by the selected path.

@@ -5,7 +5,7 @@ use crate::event::CloseReason;
 use crate::session::LifeEvent;
 use crate::time::Instant;
 use crate::timers::Timer;
-use zerolane_wire::Operation;
+use zerolane_wire::{Operation, Reason};
 
 impl Connection {
     /// Handles the expired timers, each once. A timer that is set to `now` meanwhile is handled by the next call, so
@@ -47,7 +47,7 @@ impl Connection {
                 sending.on_probe_timeout(cx, silent, one_sided.is_answering());
             }
             Timer::Peer => self.on_peer_timeout(),
-            Timer::PathProbe => session.on_path_probe_timeout(cx),
+            Timer::PathProbe => self.on_path_probe_timeout(),
             Timer::Memory => one_sided.on_memory_timeout(cx),
             Timer::DelayedAck => one_sided.confirm_now(),
             Timer::Confirmations => receiving.on_confirmations_timeout(cx),
@@ -80,6 +80,23 @@ impl Connection {
         if !self.session.on_peer_timeout(&mut self.cx, busy) {
             self.on_life(LifeEvent::Lost, CloseReason::PeerDead);
         }
+    }
+
+    /// Probes the first path, and closes if it is too narrow for what waits.
+    fn on_path_probe_timeout(&mut self) {
+        let narrow = self.session.on_path_probe_timeout(&mut self.cx);
+        // Other paths may carry it.
+        if narrow && !self.cx.links.is_several() && self.is_stuck() {
+            self.session.set_disconnect_reason(Reason::TimedOut);
+            let why = self.too_narrow();
+            self.on_life(LifeEvent::Close, why);
+        }
+    }
+
+    /// Whether payload longer than half a datagram was requested or sent repeatedly, and nothing of it arrived.
+    fn is_stuck(&self) -> bool {
+        let room = self.cx.room();
+        self.sending.is_stuck(room) || self.receiving.is_stuck() || self.one_sided.is_stuck(room)
     }
 
     /// Repeats unanswered announcements, Reads and Ends.

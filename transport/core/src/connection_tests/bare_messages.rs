@@ -25,7 +25,7 @@ fn quiet() -> Sim {
     sim
 }
 
-fn send(sim: &mut Sim, side: Side, seed: u64, length: u64, awaited: bool) -> TransferId {
+pub(super) fn send(sim: &mut Sim, side: Side, seed: u64, length: u64, awaited: bool) -> TransferId {
     let now = sim.now();
     let host = sim.host(side);
     let payload = host.filled(seed, length);
@@ -39,7 +39,7 @@ fn send(sim: &mut Sim, side: Side, seed: u64, length: u64, awaited: bool) -> Tra
     posted.expect("posted")
 }
 
-fn receive(sim: &mut Sim, side: Side, length: u64) -> (TransferId, Span) {
+pub(super) fn receive(sim: &mut Sim, side: Side, length: u64) -> (TransferId, Span) {
     let now = sim.now();
     let host = sim.host(side);
     let (control, target) = (host.empty(128), host.empty(length));

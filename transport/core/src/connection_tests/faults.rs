@@ -219,6 +219,24 @@ fn path__told_to_shrink_in_the_middle() {
 }
 
 #[test]
+fn path__that_is_new_is_searched_again() {
+    let small = LinkConfig {
+        mtu: Some(1500),
+        ..link()
+    };
+    let mut sim = connected(small, 1, &jumbo());
+    sim.run_for(S);
+    assert_eq!(sim.a.c().stu(), 1432);
+    for side in Side::BOTH {
+        sim.net.link_mut(side).set_config(link());
+    }
+    let now = sim.now();
+    sim.a.c().on_new_path(now);
+    sim.run_for(S);
+    assert_eq!(sim.a.c().stu(), 8928);
+}
+
+#[test]
 fn path__black_hole_in_the_middle_is_found() {
     for config in [
         jumbo(),

@@ -2,7 +2,7 @@
 //!
 //! A Get is not numbered. It changes nothing, and an Initiator without an answer asks again (thesis, 4.3.2).
 
-use crate::limits::{MAX_GETS, MAX_REPLIES};
+use crate::limits::{BLACK_HOLE_REPAIRS, MAX_GETS, MAX_REPLIES};
 use crate::request::RemotePlace;
 use crate::sending::{Cut, Shape};
 use crate::span::Span;
@@ -67,6 +67,13 @@ impl PendingGets {
             it.id
         })
         .collect()
+    }
+
+    /// Whether a Get of more than half a datagram of `room` bytes was repeated in vain.
+    pub(crate) fn is_stuck(&self, room: u32) -> bool {
+        let long = |it: &PendingGet| it.span.len > u64::from(room / 2);
+        let repeated = |it: &PendingGet| it.tries >= BLACK_HOLE_REPAIRS;
+        self.list.iter().any(|it| long(it) && repeated(it))
     }
 
     pub(crate) fn ids(&self) -> impl Iterator<Item = TransferId> + '_ {

@@ -145,6 +145,11 @@ impl OneSided {
             || !self.region_requests.is_empty()
     }
 
+    /// Whether more than half a datagram of `room` bytes was sent or requested repeatedly, and did not arrive.
+    pub(crate) fn is_stuck(&self, room: u32) -> bool {
+        self.send_queue.is_stuck(room) || self.gets.is_stuck(room)
+    }
+
     /// Whether any request but notices is pending.
     pub(crate) fn has_work(&self) -> bool {
         let is_open = |last| self.oldest().is_some_and(|oldest| !is_older(last, oldest));

@@ -79,7 +79,7 @@ impl OneSided {
         }
         if it.resend {
             cx.recovery.untime_operation();
-            self.send_queue.go_back(cx.now);
+            self.go_back(cx);
         }
         self.report_completed(cx, sending);
         Ok(())

@@ -31,11 +31,19 @@ impl OneSided {
             cx.counters.timeouts += u64::from(self.send_queue.paused.is_none());
             cx.recovery.untime_operation();
             cx.doubt_path(cx.links.control);
-            self.send_queue.go_back(cx.now);
+            self.go_back(cx);
             if !cx.recovery.is_timing() {
                 // The path may have become longer. The confirmation of a repeat does not tell (Karn's algorithm).
                 cx.ping();
             }
+        }
+    }
+
+    /// Repeats the operations that were not executed.
+    pub(super) fn go_back(&mut self, cx: &mut Context) {
+        self.send_queue.go_back(cx.now);
+        if self.send_queue.is_stuck(cx.room()) {
+            cx.verify_least_size();
         }
     }
 
@@ -44,6 +52,9 @@ impl OneSided {
         cx.counters.timeouts += due.len() as u64;
         if !due.is_empty() {
             cx.doubt_path(cx.links.control);
+            if self.gets.is_stuck(cx.room()) {
+                cx.verify_least_size();
+            }
         }
         for id in due {
             self.send_question(cx, id);

@@ -7,8 +7,8 @@
 
 use crate::event::TransferError;
 use crate::limits::{
-    MAX_EAGER_DATAGRAMS, MAX_FETCHES, MAX_SMALL, MAX_UNCONFIRMED, MAX_UNCONFIRMED_DATAGRAMS,
-    MIN_UNCONFIRMED_DATAGRAMS,
+    BLACK_HOLE_REPAIRS, MAX_EAGER_DATAGRAMS, MAX_FETCHES, MAX_SMALL, MAX_UNCONFIRMED,
+    MAX_UNCONFIRMED_DATAGRAMS, MIN_UNCONFIRMED_DATAGRAMS,
 };
 use crate::request::{Request, RequestKind};
 use crate::time::Instant;
@@ -122,7 +122,7 @@ pub(crate) struct SendQueue {
     refused: Option<(TransferId, u32)>,
     /// Time of the last confirmation or repetition.
     pub(crate) moved: Instant,
-    /// Consecutive repetitions without a confirmation.
+    /// Consecutive repetitions without an answer.
     pub(crate) tries: u32,
 }
 
@@ -261,6 +261,13 @@ impl SendQueue {
         self.ops.front().map(SentRequest::id)
     }
 
+    /// Whether more than half a datagram of `room` bytes was repeated in vain.
+    pub(crate) fn is_stuck(&self, room: u32) -> bool {
+        let repeated = self.ops.range(self.executed..self.sent);
+        let lengths = repeated.map(|op| op.request.kind.content_len());
+        self.tries >= BLACK_HOLE_REPAIRS && lengths.sum::<u32>() > room / 2
+    }
+
     /// How many operations wait to be sent.
     pub(crate) fn unsent(&self) -> usize {
         self.ops.len() - self.next
@@ -374,7 +381,8 @@ impl SendQueue {
         self.confirm(now, self.base.wrapping_add(index as u32));
         self.next = self.next.min(self.executed);
         self.moved = now;
-        self.tries = self.tries.max(1);
+        // It answered, so nothing before was in vain.
+        self.tries = 1;
         self.paused = Some(until);
         true
     }

@@ -151,6 +151,24 @@ fn pause__until_it_is_time() {
 }
 
 #[test]
+fn is_stuck__with_more_than_fits_short_datagrams_until_an_answer() {
+    let (mut stream, base) = sent(4);
+    let repeat = |stream: &mut SendQueue| {
+        for _ in 0..BLACK_HOLE_REPAIRS {
+            assert!(!stream.is_stuck(8));
+            stream.go_back(NOW);
+        }
+        assert!(stream.is_stuck(8) && !stream.is_stuck(1000));
+    };
+    repeat(&mut stream);
+    assert!(stream.pause(NOW, 1, NOW) && !stream.is_stuck(8));
+    stream.confirm(NOW, base.wrapping_add(1));
+    repeat(&mut stream);
+    stream.confirm(NOW, base.wrapping_add(2));
+    assert!(!stream.is_stuck(8));
+}
+
+#[test]
 fn window__shrinks_with_loss_and_grows_again() {
     let mut stream = SendQueue::default();
     let put = request(1, false).kind;

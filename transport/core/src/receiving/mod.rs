@@ -115,6 +115,11 @@ impl Receiving {
         self.inbox.is_getting()
     }
 
+    /// Whether Gets were repeated, and nothing came. A grant may be unanswered because the sender has no payload for it.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.is_getting() && self.inbox.grants.is_stuck()
+    }
+
     /// Whether the Transfer is a put of the peer, which is not reported to the user here.
     pub(crate) fn is_put_of_peer(&self, id: TransferId) -> bool {
         self.inbox.is_put_of_peer(id)

@@ -12,7 +12,9 @@ mod reserve;
 use super::eager::Hold;
 use super::gaps::{Filled, Gaps};
 use crate::counters::DropReason;
-use crate::limits::{MAX_GRANTS_REPEATED, MAX_LIVE_BLOCKS, MAX_REMEMBERED_BLOCKS, MAX_RTO};
+use crate::limits::{
+    BLACK_HOLE_REPAIRS, MAX_GRANTS_REPEATED, MAX_LIVE_BLOCKS, MAX_REMEMBERED_BLOCKS, MAX_RTO,
+};
 use crate::span::Span;
 use crate::time::Instant;
 use crate::transfer::TransferId;
@@ -166,6 +168,8 @@ pub(crate) struct Quiet {
     /// When payload last came, was requested, or was granted with nothing else in flight.
     since: Instant,
     asked: bool,
+    /// Consecutive times that payload was requested because nothing came.
+    breaks: u32,
     /// Recent time between two arrivals: a decaying peak.
     usual: Duration,
 }
@@ -181,11 +185,18 @@ impl Quiet {
             }
             (self.since, self.asked) = (now, false);
         }
+        self.breaks = 0;
     }
 
-    /// Payload was granted or requested: the next arrival is an answer, and tells nothing about the stream's pace.
+    /// Payload was granted: the next arrival is an answer, and tells nothing about the stream's pace.
+    fn started(&mut self, now: Instant) {
+        (self.since, self.asked, self.breaks) = (now, true, 0);
+    }
+
+    /// Payload was requested because nothing came: the next arrival is an answer, too.
     pub(crate) fn broken(&mut self, now: Instant) {
         (self.since, self.asked) = (now, true);
+        self.breaks = self.breaks.saturating_add(1);
     }
 
     /// When the silence exceeds both `wait` and the usual pause on so slow a path.
@@ -310,8 +321,13 @@ impl PlacementTable {
     fn expect_from(&mut self, now: Instant, sequence: u32) {
         if self.is_idle() {
             self.cursor = (sequence, 0);
-            self.quiet.broken(now);
+            self.quiet.started(now);
         }
+    }
+
+    /// Whether payload was requested repeatedly, and none came.
+    pub(crate) fn is_stuck(&self) -> bool {
+        !self.is_idle() && self.quiet.breaks >= BLACK_HOLE_REPAIRS
     }
 
     /// The Block just granted may come as trains.

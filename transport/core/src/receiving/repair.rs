@@ -281,6 +281,9 @@ impl Receiving {
             Profile::Classic => self.grant_anew(cx),
             Profile::Extended => self.ask_in_silence(cx, first_time),
         }
+        if self.is_stuck() {
+            cx.verify_least_size();
+        }
         cx.owe(Debt::Peer);
         let next = cx.now + cx.recovery.data_timeout();
         cx.timers.set_earlier(Timer::Payload, next);

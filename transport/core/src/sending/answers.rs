@@ -170,7 +170,14 @@ impl Sending {
         };
         let path = cx.links.of_burst(number);
         let log = self.outbox.sent_logs.get_mut(path);
-        let sent = log.ok_or(DropReason::Unexpected)?.on_seen(cx.now, number)?;
+        let log = log.ok_or(DropReason::Unexpected)?;
+        let before = log.seen();
+        let sent = log.on_seen(cx.now, number)?;
+        let is_new = log.seen() != before;
+        let is_short = sent.is_some_and(|it| it.len <= cx.stu() / 2);
+        if path == 0 && is_new && !is_short {
+            self.outbox.on_long_seen();
+        }
         if let Some(sent) = &sent {
             cx.links.on_seen(cx.now, path);
             // All its datagrams were full, so that size passes.
@@ -234,6 +241,8 @@ impl Sending {
         }
         if missing.black_hole && cx.path.black_hole() {
             cx.timers.set(Timer::PathProbe, cx.now);
+        } else if missing.black_hole || missing.in_vain {
+            cx.verify_least_size();
         }
     }
 

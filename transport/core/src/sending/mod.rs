@@ -112,6 +112,11 @@ impl Sending {
         self.outbox.is_putting()
     }
 
+    /// Whether payload of more than half a datagram of `room` bytes was sent repeatedly, and nothing of it arrived.
+    pub(crate) fn is_stuck(&self, room: u32) -> bool {
+        self.outbox.is_stuck(room)
+    }
+
     /// Whether a Transfer waits for a slot to be announced.
     pub(crate) fn is_to_announce(&self) -> bool {
         self.outbox.is_to_announce(|_| true)

@@ -347,11 +347,14 @@ impl Session {
         true
     }
 
-    pub(crate) fn on_path_probe_timeout(&mut self, cx: &mut Context) {
-        cx.path.unanswered(self.heard > self.probed);
+    /// The path probes of this round had no answer, or are due. Returns true if the path turns out to be
+    /// too narrow.
+    pub(crate) fn on_path_probe_timeout(&mut self, cx: &mut Context) -> bool {
+        let narrow = cx.path.unanswered(self.heard > self.probed);
         self.probes = cx.path.next_probes();
         if self.probes == [None, None] {
-            return rest_path(cx);
+            rest_path(cx);
+            return narrow;
         }
         self.probed = cx.now;
         if self.probes[1].is_some() {
@@ -360,6 +363,7 @@ impl Session {
         }
         let wait = cx.recovery.control_timeout();
         cx.timers.set(Timer::PathProbe, cx.now + wait);
+        narrow
     }
 
     /// The path probe that leaves now and its size in bytes, if one is due.
@@ -508,10 +512,13 @@ impl Session {
         cx.counters.migrations += 1;
         cx.recovery.forget();
         // Back-off on the old path must not delay the new one.
-        for timer in [Timer::Payload, Timer::ProbeTimeout, Timer::PathProbe] {
+        for timer in [Timer::Payload, Timer::ProbeTimeout] {
             if cx.timers.runs(timer) {
                 cx.timers.set(timer, cx.now);
             }
+        }
+        if self.is_established() {
+            cx.timers.set(Timer::PathProbe, cx.now);
         }
     }
 }

@@ -31,6 +31,7 @@ macro_rules! over_every_path {
             ip118_v6_1500 Path::Ip118V6(1500), Options::default();
             ip118_routed Path::Ip118Routed, Options::default();
             ip118_lossy_5_percent Path::Ip118Lossy(0.05), Options::default();
+            routed_1200 Path::Routed(1200), Options::default();
             narrow_1200 Path::Narrow(1200), Options::default();
             narrow_1100 Path::Narrow(1100), plain();
             lossy_1_percent Path::Lossy(0.01), Options::default();

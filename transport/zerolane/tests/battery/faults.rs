@@ -1,7 +1,7 @@
 //! Tests that Transfers survive interface changes, and that datagrams of unauthenticated peers are ignored.
 
 use crate::content;
-use crate::drive::{self, both, transfer};
+use crate::drive::{self, PATIENCE, both, transfer};
 use crate::path::{Pair, Path};
 use netlab::netns::{Offloads, Topology};
 use netsim::Side;
@@ -167,6 +167,34 @@ fn mtu__shrunk_behind_the_senders_back() {
         hosts.set_mtu_at(Side::B, 1300).expect("set");
     });
     transfer(&mut pair, 91, &[1 << 20, 1]);
+}
+
+/// A router drops what is longer than 500 bytes, and its reports arrive or not. Linux takes 552 for 500.
+#[test]
+fn mtu__below_the_least_ends_the_connection_and_is_named() {
+    for path in [Path::Narrow(500), Path::Routed(500)] {
+        let Some(mut pair) = path.connect(&Options::default()) else {
+            return;
+        };
+        for end in [&mut pair.a, &mut pair.b] {
+            end.set_timeout(Some(PATIENCE));
+        }
+        let (sent, received) = both(
+            &mut pair,
+            |a| a.send(&vec![7; PIECE]),
+            |b| b.recv_into(&mut vec![0; PIECE]),
+        );
+        let words = sent.expect_err("it cannot arrive").to_string();
+        assert!(
+            words.contains("packets of 576 bytes do not reach"),
+            "{path:?}: {words}"
+        );
+        let words = received.expect_err("nothing arrives").to_string();
+        assert!(
+            words.contains("closed by the peer: timed out"),
+            "{path:?}: {words}"
+        );
+    }
 }
 
 /// Bytes of varying length and content, of which a varying part is valid.

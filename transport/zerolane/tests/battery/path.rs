@@ -47,7 +47,9 @@ pub enum Path {
     Ip118V6(u32),
     /// Like `Ip118`, over a router whose second link has an MTU of 1400: it reports packets that do not fit.
     Ip118Routed,
-    /// UDP over a router whose second link has this MTU: it does not report packets that do not fit.
+    /// UDP over a router whose second link has this MTU: it reports packets that do not fit.
+    Routed(u32),
+    /// Like `Routed`, and no report of the router arrives.
     Narrow(u32),
     /// IP protocol 118 through an emulated network of MTU 1500 that loses this part of all packets, delays some and
     /// duplicates some.
@@ -173,20 +175,15 @@ impl Path {
                     Net::Hosts(hosts),
                 ))
             }
-            Path::Narrow(mtu) => {
-                may_make_hosts()?;
-                let hosts = Routed::pair("lane", [1500, mtu]).expect("permitted");
-                hosts.router().enter_thread(silence).expect("enter");
-                let ip = hosts.side(Side::B).ipv4();
-                let bind = || Endpoint::bind((ip, 0), b.clone());
-                let endpoint = hosts.side(Side::B).enter_thread(bind);
-                let endpoint = endpoint.expect("enter").expect("bind");
-                let (a, b) = join_in(endpoint, None, a, |side, work| {
-                    hosts.side(side).enter_thread(work).expect("enter")
-                });
-                let net = Net::Routed(hosts);
-                Some(Pair { a, b, net })
-            }
+            Path::Routed(mtu) => over_router(mtu, a, b, |_| {}),
+            Path::Narrow(mtu) => over_router(mtu, a, b, |hosts| {
+                for side in Side::BOTH {
+                    hosts
+                        .side(side)
+                        .enter_thread(ignore_reports)
+                        .expect("enter");
+                }
+            }),
             Path::Ip118Routed => {
                 may_make_hosts()?;
                 let hosts = Routed::pair("lane", [1500, 1400]).expect("permitted");
@@ -213,12 +210,27 @@ impl Path {
     }
 }
 
-/// Keeps the network namespace of this thread from reporting packets that it drops.
-fn silence() {
-    for limit in ["icmp_msgs_per_sec", "icmp_msgs_burst"] {
-        let file = format!("/proc/sys/net/ipv4/{limit}");
-        std::fs::write(&file, "0").unwrap_or_else(|error| panic!("{file}: {error}"));
-    }
+/// Makes the network namespace of this thread ignore routers' reports of packets that do not fit, as if a filter dropped
+/// them. (No limit of ICMP messages holds for these.)
+fn ignore_reports() {
+    const SWITCH: &str = "/proc/sys/net/ipv4/ip_no_pmtu_disc";
+    std::fs::write(SWITCH, "3").unwrap_or_else(|error| panic!("{SWITCH}: {error}"));
+}
+
+/// Two ends with a router between them whose second link has an MTU of `mtu`, after `prepare`.
+fn over_router(mtu: u32, a: &Options, b: &Options, prepare: impl FnOnce(&Routed)) -> Option<Pair> {
+    may_make_hosts()?;
+    let hosts = Routed::pair("lane", [1500, mtu]).expect("permitted");
+    prepare(&hosts);
+    let ip = hosts.side(Side::B).ipv4();
+    let bind = || Endpoint::bind((ip, 0), b.clone());
+    let endpoint = hosts.side(Side::B).enter_thread(bind);
+    let endpoint = endpoint.expect("enter").expect("bind");
+    let (a, b) = join_in(endpoint, None, a, |side, work| {
+        hosts.side(side).enter_thread(work).expect("enter")
+    });
+    let net = Net::Routed(hosts);
+    Some(Pair { a, b, net })
 }
 
 /// UDP, even if both ends are on one host.

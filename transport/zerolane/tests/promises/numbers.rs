@@ -202,6 +202,14 @@ const DOCUMENTS: &[Document] = &[
                 "before payload: down to {576} bytes over",
                 &["MIN_IPV4_MTU"],
             ),
+            Fact(
+                "not those of {576} bytes ({1280} otherwise)",
+                &["MIN_IPV4_MTU", "BASE_MTU"],
+            ),
+            Fact(
+                "{four} repairs without news and {10} lost probes",
+                &["BLACK_HOLE_REPAIRS", "NARROW_TRIES"],
+            ),
             Fact("a State leaves {20 us} later", &["CONFIRM_DELAY"]),
             Fact("to answer within {20 us}, and at", &["CONFIRM_DELAY"]),
             Fact("**A unit is {1 MiB}**", &["UNIT_BYTES"]),
@@ -288,6 +296,7 @@ const DOCUMENTS: &[Document] = &[
             ),
             Fact("what an MTU of {1280} does", &["BASE_MTU"]),
             Fact("what an MTU of {576} carries", &["MIN_IPV4_MTU"]),
+            Fact("TimedOut if {10} probes of", &["NARROW_TRIES"]),
             Fact("four deviations ({20 ms} at least)", &["MIN_RTO"]),
             Fact("before {2^31 - 2} others were", &["HANDLE - 2"]),
             Fact(

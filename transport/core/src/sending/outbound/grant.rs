@@ -58,11 +58,9 @@ impl Outbox {
         if let Some(old) = old {
             // Granted anew (classic repair): the whole Block must be sent again.
             missing.lost[0] = Lost::datagrams(old.sent.into());
-            held.regrants = old.regrants + u32::from(old.sent > 0);
-            missing.black_hole = held.regrants >= BLACK_HOLE_REPAIRS;
-            if missing.black_hole {
-                held.regrants = 0;
-            }
+            let resends = old.sent > 0;
+            held.regrants = old.regrants.saturating_add(resends.into());
+            missing.black_hole = resends && held.regrants.is_multiple_of(BLACK_HOLE_REPAIRS);
             transfer.sent -= u64::from(old.sent);
             self.ready
                 .retain(|entry| (entry.1, entry.2) != (cts.d_id, cts.b_num));

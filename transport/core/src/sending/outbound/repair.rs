@@ -17,28 +17,26 @@ pub(super) struct Stuck {
     seen: u32,
     /// When that repair was made.
     at: Instant,
-    /// Consecutive repairs after which nothing new was seen.
+    /// Consecutive repairs, a flight time apart, after which nothing new was seen.
     repairs: u32,
+    /// Consecutive repairs of more than half a datagram, after which at most short bursts were seen.
+    in_vain: u32,
 }
 
 impl Stuck {
-    /// Notes a repair. Returns true if large datagrams seem to vanish.
+    /// Notes a repair. Returns true, each [`BLACK_HOLE_REPAIRS`] repairs, if large datagrams seem to vanish.
     fn repaired(&mut self, now: Instant, seen: u32, flight_time: Duration) -> bool {
-        if seen != self.seen {
-            *self = Stuck {
-                seen,
-                at: now,
-                repairs: 1,
-            };
-        } else if now - self.at >= flight_time {
-            self.at = now;
-            self.repairs += 1;
-        }
-        if self.repairs < BLACK_HOLE_REPAIRS {
+        if seen == self.seen && now - self.at < flight_time {
             return false;
         }
-        self.repairs = 0;
-        true
+        let before = if seen == self.seen { self.repairs } else { 0 };
+        *self = Stuck {
+            seen,
+            at: now,
+            repairs: before.saturating_add(1),
+            ..*self
+        };
+        self.repairs.is_multiple_of(BLACK_HOLE_REPAIRS)
     }
 }
 
@@ -92,6 +90,8 @@ pub(crate) struct LossReport {
     pub(crate) beyond: u64,
     /// The same bytes were reported repeatedly: perhaps the path drops large datagrams.
     pub(crate) black_hole: bool,
+    /// The same, and short datagrams may have arrived meanwhile.
+    pub(crate) in_vain: bool,
 }
 
 /// A range to retransmit.
@@ -104,6 +104,20 @@ pub(super) struct Repair {
 }
 
 impl Outbox {
+    /// A burst of more than half a datagram arrived by the first path.
+    pub(crate) fn on_long_seen(&mut self) {
+        self.stuck.in_vain = 0;
+    }
+
+    /// Whether payload of more than half a datagram of `room` bytes was sent repeatedly, and nothing of it arrived.
+    pub(crate) fn is_stuck(&self, room: u32) -> bool {
+        let is_long = |it: &Outbound| it.span.len > u64::from(room / 2);
+        let repaired =
+            self.stuck.in_vain >= BLACK_HOLE_REPAIRS && self.transfers.values().any(is_long);
+        let mut held = self.transfers.values().flat_map(|it| it.held.values());
+        repaired || held.any(|it| it.regrants >= BLACK_HOLE_REPAIRS)
+    }
+
     /// Takes a report about a Block; `None` if it concerns nothing of this end. Bursts younger than their path's
     /// `flight_time` may still be in flight, unless the receiver has seen a later one of that path.
     pub(crate) fn report(
@@ -153,6 +167,11 @@ impl Outbox {
         if missing.lost[0].bytes > 0 {
             let seen = self.sent_logs[0].seen();
             missing.black_hole = self.stuck.repaired(now, seen, flight_time(0));
+        }
+        // The loss of short datagrams, like their arrival, tells nothing about longer ones.
+        if missing.lost[0].bytes > u64::from(stu / 2) {
+            self.stuck.in_vain = self.stuck.in_vain.saturating_add(1);
+            missing.in_vain = self.stuck.in_vain.is_multiple_of(BLACK_HOLE_REPAIRS);
         }
         Some(missing)
     }
