@@ -46,32 +46,27 @@ impl Sender {
             None => self.chooser.method(),
         };
         let started = self.chooser.is_timing().then(|| turn.clock.now());
-        let given = turn.account.bytes_sent_zerocopy;
         let outcome = match self.protection {
-            Protection::Sealed(_) => self.sealed_train(socket, burst, (train, method), turn),
-            Protection::Plain => self.plain_train(socket, burst, (train, method), turn),
-            Protection::Waiting => Ok(Ok(())),
+            Protection::Sealed(_) => self.sealed_train(socket, burst, (train, method), turn)?,
+            Protection::Plain => self.plain_train(socket, burst, (train, method), turn)?,
+            Protection::Waiting => return Ok(Ok(())),
         };
-        if matches!(outcome, Ok(Ok(()))) {
+        Ok(outcome.map(|method| {
             let took = started.map_or(Duration::ZERO, |started| turn.clock.now() - started);
-            let method = match turn.account.bytes_sent_zerocopy > given {
-                true => Method::Given,
-                false => Method::Copied,
-            };
             self.chooser.note(method, train.len as usize, took);
-        }
-        outcome
+        }))
     }
 
+    /// Returns the method by which the train left.
     fn sealed_train(
         &mut self,
         socket: &Socket,
         burst: &DataBurst,
         (train, method): (Train, Method),
         turn: &mut Turn<'_>,
-    ) -> Result<io::Result<()>, LaneError> {
+    ) -> Result<io::Result<Method>, LaneError> {
         let Protection::Sealed(stage) = &mut self.protection else {
-            return Ok(Ok(()));
+            return Ok(Ok(Method::Copied));
         };
         let mut slot = self.giver.slot_for(method);
         let room = slot.as_deref_mut();
@@ -82,7 +77,7 @@ impl Sender {
                 slot.into_iter().for_each(|slot| self.giver.put_back(slot));
                 return match error {
                     SealError::Gone => Err(LaneError::Fault(burst.span.region)),
-                    SealError::Refused => Ok(Ok(())),
+                    SealError::Refused => Ok(Ok(Method::Copied)),
                 };
             }
         };
@@ -98,7 +93,7 @@ impl Sender {
         burst: &DataBurst,
         (train, method): (Train, Method),
         turn: &mut Turn<'_>,
-    ) -> Result<io::Result<()>, LaneError> {
+    ) -> Result<io::Result<Method>, LaneError> {
         let region = burst.span.region;
         let head = burst.train_header(train).emit();
         let whole = turn.memory.source(burst.span);
@@ -121,7 +116,7 @@ impl Sender {
             match self.giver.lend(socket, &pieces, (region, end), what) {
                 Ok(()) => {
                     note_given(burst, turn);
-                    return Ok(Ok(()));
+                    return Ok(Ok(Method::Given));
                 }
                 Err(end) => own = Some(end),
             }
@@ -133,7 +128,7 @@ impl Sender {
         own.into_iter().for_each(|end| self.giver.put_back_end(end));
         match outcome {
             Err(error) if error.raw_os_error() == Some(libc::EFAULT) => Err(gone()),
-            outcome => Ok(outcome),
+            outcome => Ok(outcome.map(|()| Method::Copied)),
         }
     }
 
@@ -144,7 +139,7 @@ impl Sender {
         burst: &DataBurst,
         (train, head, method): (Train, &[u8; HEADER_LEN], Method),
         turn: &mut Turn<'_>,
-    ) -> Result<io::Result<()>, LaneError> {
+    ) -> Result<io::Result<Method>, LaneError> {
         let mut slot = self.giver.slot_for(method);
         let room = match &mut slot {
             Some(slot) => &mut slot[..],
@@ -165,7 +160,7 @@ impl Sender {
         Ok(self.give(socket, burst, slot, bytes, turn))
     }
 
-    /// Gives `bytes`, which lie in `slot` if there is one; has them copied if giving is refused.
+    /// Gives `bytes`, which lie in `slot` if there is one; has them copied if giving is refused. Returns which.
     fn give(
         &mut self,
         socket: &Socket,
@@ -173,13 +168,13 @@ impl Sender {
         mut slot: Option<Region>,
         bytes: libc::iovec,
         turn: &mut Turn<'_>,
-    ) -> io::Result<()> {
+    ) -> io::Result<Method> {
         if let Some(it) = slot.take() {
             let what = (burst.number(), bytes.iov_len, burst.stu as usize);
             match self.giver.give(socket, it, what) {
                 Ok(()) => {
                     note_given(burst, turn);
-                    return Ok(());
+                    return Ok(Method::Given);
                 }
                 Err(it) => slot = Some(it),
             }
@@ -188,7 +183,7 @@ impl Sender {
         self.buffers.iovs.push(bytes);
         let outcome = self.send_burst(socket, burst, turn.account);
         slot.into_iter().for_each(|slot| self.giver.put_back(slot));
-        outcome
+        outcome.map(|()| Method::Copied)
     }
 }
 
