@@ -83,13 +83,17 @@ enum zl_status
      */
     ZL_OK = 0,
     /**
-     * Nothing happened in the given time, or zl_wake was called. Not a failure.
+     * Nothing happened in the given time. Not a failure.
      */
     ZL_TIMEOUT = 1,
     /**
      * There is more to do: do not sleep. Not a failure.
      */
     ZL_READY = 2,
+    /**
+     * The wait was ended by zl_wake or zl_worker_wake. Not a failure.
+     */
+    ZL_WOKEN = 3,
     /**
      * A null pointer, a value out of range, or a text that is not UTF-8.
      */
@@ -520,7 +524,7 @@ typedef struct zl_work {
      */
     uint32_t immediate;
     /**
-     * A value of enum zl_delivery. Affects only sends of Transfers.
+     * A value of enum zl_delivery, for sends of Transfers; otherwise 0.
      */
     uint32_t delivery;
     /**
@@ -546,7 +550,7 @@ zl_status zl_post_send(struct zl_connection *connection,
                        size_t offset,
                        size_t len,
                        const struct zl_work *how,
-                       uint32_t *id);
+                       uint64_t *id);
 
 /**
  * One of several parts of memory that are sent as one.
@@ -577,7 +581,7 @@ zl_status zl_post_send_vectored(struct zl_connection *connection,
                                 const struct zl_part *parts,
                                 size_t count,
                                 const struct zl_work *how,
-                                uint32_t *id);
+                                uint64_t *id);
 
 /**
  * Posts a receive into `len` bytes of `region` from `offset`. The n-th receive gets the peer's
@@ -592,7 +596,7 @@ zl_status zl_post_recv(struct zl_connection *connection,
                        size_t offset,
                        size_t len,
                        const struct zl_work *how,
-                       uint32_t *id);
+                       uint64_t *id);
 
 /**
  * The kind of a completed request.
@@ -678,7 +682,7 @@ typedef struct zl_completion {
     /**
      * The request's number, from the function that posted it.
      */
-    uint32_t id;
+    uint64_t id;
     /**
      * A value of enum zl_kind.
      */
@@ -691,6 +695,10 @@ typedef struct zl_completion {
      * A value of enum zl_delivery.
      */
     uint32_t delivery;
+    /**
+     * ZL_KIND_MESSAGE_RECEIVED: bytes of `control`.
+     */
+    uint32_t control_length;
     /**
      * The `context` of the request's zl_work.
      */
@@ -707,14 +715,6 @@ typedef struct zl_completion {
      * ZL_KIND_FETCH: the word's previous value. ZL_KIND_IMMEDIATE: the number.
      */
     uint64_t value;
-    /**
-     * ZL_KIND_MESSAGE_RECEIVED: bytes of `control`.
-     */
-    uint32_t control_length;
-    /**
-     * 0.
-     */
-    uint32_t reserved;
     /**
      * ZL_KIND_OPEN: the key; zeros otherwise.
      */
@@ -765,13 +765,21 @@ zl_status zl_poll_batch(struct zl_connection *connection,
 zl_status zl_wake(const struct zl_connection *connection);
 
 /**
+ * Sets whether the delivery that senders ask for counts: 1, or 0 as unless set. If not, every
+ * completion ends a zl_wait and makes a queue's descriptor readable.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_honour_delivery(struct zl_connection *connection, uint32_t honours);
+
+/**
  * Makes the completion of request `id` end a zl_wait, whatever delivery its sender chose, also
  * if it is already held back. ZL_ERROR_ARGUMENT if there is no such request, or its completion
  * was taken.
  *
  * Threads: one at a time.
  */
-zl_status zl_notify(struct zl_connection *connection, uint32_t id);
+zl_status zl_notify(struct zl_connection *connection, uint64_t id);
 
 /**
  * Writes to `bytes` how many bytes at the start of the memory of receive or get `id` are
@@ -781,7 +789,7 @@ zl_status zl_notify(struct zl_connection *connection, uint32_t id);
  *
  * Threads: one at a time.
  */
-zl_status zl_arrived(const struct zl_connection *connection, uint32_t id, uint64_t *bytes);
+zl_status zl_arrived(const struct zl_connection *connection, uint64_t id, uint64_t *bytes);
 
 /**
  * Waits `timeout_ms` milliseconds (negative: no limit) until more than `beyond` bytes of
@@ -791,7 +799,7 @@ zl_status zl_arrived(const struct zl_connection *connection, uint32_t id, uint64
  * Threads: one at a time; zl_wake of another ends it.
  */
 zl_status zl_wait_arrived(struct zl_connection *connection,
-                          uint32_t id,
+                          uint64_t id,
                           uint64_t beyond,
                           int64_t timeout_ms,
                           uint64_t *bytes);
@@ -802,7 +810,7 @@ zl_status zl_wait_arrived(struct zl_connection *connection,
  *
  * Threads: one at a time.
  */
-zl_status zl_cancel(struct zl_connection *connection, uint32_t id);
+zl_status zl_cancel(struct zl_connection *connection, uint64_t id);
 
 /**
  * Tells an event loop what to wait for: the connection's socket in `fd`, its events in
@@ -1126,7 +1134,7 @@ zl_status zl_post_open_region(struct zl_connection *connection,
                               const char *name,
                               uint32_t rights,
                               const struct zl_work *how,
-                              uint32_t *id);
+                              uint64_t *id);
 
 /**
  * Posts a put of `len` bytes of `region` from `region_offset` to the peer's memory at
@@ -1142,7 +1150,7 @@ zl_status zl_post_put(struct zl_connection *connection,
                       size_t region_offset,
                       size_t len,
                       const struct zl_work *how,
-                      uint32_t *id);
+                      uint64_t *id);
 
 /**
  * Most bytes of a zl_post_put_inline.
@@ -1161,7 +1169,7 @@ zl_status zl_post_put_inline(struct zl_connection *connection,
                              const void *data,
                              size_t len,
                              const struct zl_work *how,
-                             uint32_t *id);
+                             uint64_t *id);
 
 /**
  * Posts a get of `len` bytes of the peer's memory at `offset` into `region` from
@@ -1176,7 +1184,7 @@ zl_status zl_post_get(struct zl_connection *connection,
                       size_t region_offset,
                       size_t len,
                       const struct zl_work *how,
-                      uint32_t *id);
+                      uint64_t *id);
 
 /**
  * A piece of local memory and its place in the peer's memory.
@@ -1210,7 +1218,7 @@ zl_status zl_post_put_vectored(struct zl_connection *connection,
                                const struct zl_piece *pieces,
                                size_t count,
                                const struct zl_work *how,
-                               uint32_t *id);
+                               uint64_t *id);
 
 /**
  * Posts one get of 1 to 4096 pieces, gathered there and scattered here. `how` may be null.
@@ -1222,7 +1230,7 @@ zl_status zl_post_get_vectored(struct zl_connection *connection,
                                const struct zl_piece *pieces,
                                size_t count,
                                const struct zl_work *how,
-                               uint32_t *id);
+                               uint64_t *id);
 
 /**
  * Posts a zl_fetch_op. The `value` of its completion is the word's previous value. `how` may
@@ -1237,7 +1245,7 @@ zl_status zl_post_fetch_op(struct zl_connection *connection,
                            uint64_t operand,
                            uint64_t expected,
                            const struct zl_work *how,
-                           uint32_t *id);
+                           uint64_t *id);
 
 /* ================================================================================================
  * Messages
@@ -1285,7 +1293,7 @@ zl_status zl_post_message(struct zl_connection *connection,
                           size_t offset,
                           size_t len,
                           const struct zl_work *how,
-                          uint32_t *id);
+                          uint64_t *id);
 
 /**
  * Posts a zl_send_message. Its payload is `count` parts of regions, one after another,
@@ -1300,7 +1308,7 @@ zl_status zl_post_message_vectored(struct zl_connection *connection,
                                    const struct zl_part *parts,
                                    size_t count,
                                    const struct zl_work *how,
-                                   uint32_t *id);
+                                   uint64_t *id);
 
 /**
  * Posts a receive of a message, with its payload into `len` bytes of `region` from `offset`;
@@ -1314,7 +1322,7 @@ zl_status zl_post_message_recv(struct zl_connection *connection,
                                size_t offset,
                                size_t len,
                                const struct zl_work *how,
-                               uint32_t *id);
+                               uint64_t *id);
 
 /* ================================================================================================
  * Workers: many connections in one loop
@@ -2638,7 +2646,7 @@ zl_status zl_post_receive(struct zl_connection *connection,
                           const struct zl_region *region,
                           size_t offset,
                           size_t len,
-                          uint32_t *id);
+                          uint64_t *id);
 
 /**
  * Old form of zl_post_send, with `delivery` in its zl_work.
@@ -2651,7 +2659,7 @@ zl_status zl_post_send_with(struct zl_connection *connection,
                             size_t offset,
                             size_t len,
                             uint32_t delivery,
-                            uint32_t *id);
+                            uint64_t *id);
 
 /**
  * Old name of zl_recv_message.
@@ -2676,7 +2684,7 @@ zl_status zl_post_message_receive(struct zl_connection *connection,
                                   const struct zl_region *region,
                                   size_t offset,
                                   size_t len,
-                                  uint32_t *id);
+                                  uint64_t *id);
 
 /**
  * Old name of zl_fetch_op.
@@ -2705,7 +2713,7 @@ zl_status zl_post_fetch(struct zl_connection *connection,
                         uint64_t operand,
                         uint64_t expected,
                         const struct zl_work *how,
-                        uint32_t *id);
+                        uint64_t *id);
 
 /**
  * Old name of zl_post_put_vectored.
@@ -2718,7 +2726,7 @@ zl_status zl_post_put_pieces(struct zl_connection *connection,
                              const struct zl_piece *pieces,
                              size_t count,
                              const struct zl_work *how,
-                             uint32_t *id);
+                             uint64_t *id);
 
 /**
  * Old name of zl_post_get_vectored.
@@ -2731,7 +2739,7 @@ zl_status zl_post_get_pieces(struct zl_connection *connection,
                              const struct zl_piece *pieces,
                              size_t count,
                              const struct zl_work *how,
-                             uint32_t *id);
+                             uint64_t *id);
 
 /**
  * Old name of zl_open_region.

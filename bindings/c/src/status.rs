@@ -6,8 +6,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::TryLockError;
 use zerolane::Error;
-use zerolane::failure::{CloseReason, NotPosted, PostError, Reason, TransferError};
-use zerolane::worker::Refused;
+use zerolane::failure::{CloseReason, PostError, Reason, Refused, TransferError};
 
 /// The result of a function or a request. Negative values are failures; zl_last_error has the
 /// details. The connection survives ZL_ERROR_ARGUMENT, ZL_ERROR_BUSY, ZL_ERROR_TOO_MANY and the
@@ -184,17 +183,10 @@ impl From<Error> for Failure {
     }
 }
 
-/// The error of a request that a worker refused.
-impl From<Refused> for Failure {
-    fn from(refused: Refused) -> Failure {
-        refused.error.into()
-    }
-}
-
 /// Drops the refused memory: C only names memory, and keeps it.
-impl<M> From<NotPosted<M>> for Failure {
-    fn from(refused: NotPosted<M>) -> Failure {
-        Error::from(refused).into()
+impl<M> From<Refused<M>> for Failure {
+    fn from(refused: Refused<M>) -> Failure {
+        refused.error.into()
     }
 }
 

@@ -15,7 +15,8 @@ use pyo3::prelude::*;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
-use zerolane::Work;
+use zerolane::RequestId;
+use zerolane::request::Transfer;
 
 /// A connection, from `connect` or `Endpoint.accept`. As a context manager it closes on exit, at once on an exception.
 ///
@@ -101,10 +102,10 @@ impl Connection {
     /// "polled" is found by a peer that polls, "silent" comes with the next completion that is not silent.
     #[pyo3(signature = (buffer, *, delivery="interrupt"))]
     fn send(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, delivery: &str) -> PyResult<()> {
-        let work = Work::default().delivered(read_delivery(delivery)?);
-        let memory = pin_source(buffer)?;
+        let delivery = read_delivery(delivery)?;
+        let send = Transfer::new(pin_source(buffer)?).delivery(delivery);
         self.driven
-            .complete(py, |connection| connection.post_send_with(memory, work))?;
+            .complete(py, |connection| connection.post(send))?;
         Ok(())
     }
 
@@ -159,13 +160,13 @@ impl Connection {
     fn wait_arrived(
         &self,
         py: Python<'_>,
-        id: u32,
+        id: u64,
         beyond: u64,
         timeout: Option<f64>,
     ) -> PyResult<Option<u64>> {
         let outcome = Patience::new(timeout)?.wait(py, |time| {
             let mut state = self.driven.enter_to_wait()?;
-            let arrived = state.wait_arrived(id, beyond, time)?;
+            let arrived = state.wait_arrived(RequestId::from_u64(id), beyond, time)?;
             let ends = arrived != Arrived::NotYet || self.driven.take_wake();
             Ok(ends.then_some(arrived))
         })?;

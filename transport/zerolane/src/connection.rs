@@ -3,8 +3,8 @@
 use crate::completion::Completion;
 use crate::error::{Error, Posted, Result};
 use crate::queue::CompletionQueue;
+use crate::request::{Poster, Receive, RequestId, Transfer};
 use crate::vectored::Vectored;
-use crate::work::Work;
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use zerolane_lane::AnyLane;
 use zerolane_lane::{
     Account, CloseReason, Delivery, Driver, FastAnswer, Memory, Options, PathAddresses, PathState,
-    PublicKey, Region, TransferError, TransferId, Waker, WorkRequest, limits,
+    PublicKey, Region, TransferError, Waker, WorkRequest, limits,
 };
 
 /// How long [`Connection::close`] waits without progress of posted sends, in idle timeouts.
@@ -46,6 +46,8 @@ const LINGER_IDLE_TIMEOUTS: u32 = 1;
 pub struct Connection {
     pub(crate) driver: Driver<AnyLane>,
     idle_timeout: Duration,
+    /// Marks the identifiers of its requests.
+    pub(crate) poster: Poster,
     /// Requests of several pieces.
     pub(crate) vectored: Vectored,
     /// The queue that receives the completions, and this connection's tag in it.
@@ -90,6 +92,7 @@ impl Connection {
         Connection {
             driver,
             idle_timeout: options.idle_timeout,
+            poster: Poster::next(),
             vectored: Vectored::default(),
             queue: None,
             unread_external: 0,
@@ -204,8 +207,7 @@ impl Connection {
         }
     }
 
-    /// Posts a send; many may be in flight. Its memory comes back with the [`Completion`]. A `Vec` of [`Memory`] is
-    /// sent as one Transfer, gathered from its pieces.
+    /// Posts a [`Transfer`] without options; many may be in flight. Its memory comes back with the [`Completion`].
     ///
     /// ```
     /// use zerolane::{Connection, Endpoint, Options, Region};
@@ -235,95 +237,25 @@ impl Connection {
     /// ```
     ///
     /// # Errors
-    /// The connection is closed, or too many requests are posted. The memory comes back.
+    /// As for [`Connection::post`].
     pub fn post_send(&mut self, memory: impl Into<Memory>) -> Posted<Memory> {
-        self.post_send_with(memory, Work::default())
+        self.post(Transfer::new(memory))
     }
 
-    /// Like [`Connection::post_send`], with options: how the Transfer is delivered to the receiver, whether success is
-    /// signalled, the context. A bare [`Delivery`] or context also converts into [`Work`].
+    /// Posts a [`Receive`].
     ///
     /// # Errors
-    /// The connection is closed, or too many requests are posted. The memory comes back.
-    pub fn post_send_with(
-        &mut self,
-        memory: impl Into<Memory>,
-        work: impl Into<Work>,
-    ) -> Posted<Memory> {
-        let work = work.into();
-        let send = WorkRequest::Send {
-            delivery: work.delivery,
-        };
-        self.driver.post_source(send, work.report(), memory.into())
-    }
-
-    /// Posts a receive: the n-th posted receive gets the n-th Transfer sent, if it fits. Receives complete when their
-    /// Transfers do: after a lost datagram, a later one may complete first. ([`InOrder`](crate::request::InOrder)
-    /// returns them in order, as verbs does.)
-    ///
-    /// # Errors
-    /// The connection is closed, or too many requests are posted. The region comes back.
+    /// As for [`Connection::post`].
     pub fn post_recv(&mut self, region: Region) -> Posted<Region> {
-        self.post_recv_with(region, Work::default())
-    }
-
-    /// Like [`Connection::post_recv`], with a context, or unsignalled (the region is then freed on success). Receives
-    /// ignore the other fields of `work`.
-    ///
-    /// # Errors
-    /// As for [`Connection::post_recv`].
-    pub fn post_recv_with(&mut self, region: Region, work: impl Into<Work>) -> Posted<Region> {
-        let report = work.into().report();
-        self.driver
-            .post_target(WorkRequest::Receive, report, region)
-    }
-
-    /// Offers memory to the peer's next [`Connection::post_read`].
-    ///
-    /// # Errors
-    /// The connection is closed, or too many requests are posted. The memory comes back.
-    pub fn post_offer(&mut self, memory: impl Into<Memory>) -> Posted<Memory> {
-        self.post_offer_with(memory, Work::default())
-    }
-
-    /// Like [`Connection::post_offer`], with the options of [`Connection::post_send_with`].
-    ///
-    /// # Errors
-    /// As for [`Connection::post_offer`].
-    pub fn post_offer_with(
-        &mut self,
-        memory: impl Into<Memory>,
-        work: impl Into<Work>,
-    ) -> Posted<Memory> {
-        let work = work.into();
-        let offer = WorkRequest::Offer {
-            delivery: work.delivery,
-        };
-        self.driver.post_source(offer, work.report(), memory.into())
-    }
-
-    /// Reads the memory that the peer offers, as soon as it does (the Read sequence).
-    ///
-    /// # Errors
-    /// The connection is closed, or too many requests are posted. The region comes back.
-    pub fn post_read(&mut self, region: Region) -> Posted<Region> {
-        self.post_read_with(region, Work::default())
-    }
-
-    /// Like [`Connection::post_read`], with the options of [`Connection::post_recv_with`].
-    ///
-    /// # Errors
-    /// As for [`Connection::post_read`].
-    pub fn post_read_with(&mut self, region: Region, work: impl Into<Work>) -> Posted<Region> {
-        let report = work.into().report();
-        self.driver.post_target(WorkRequest::Read, report, region)
+        self.post(Receive::new(region))
     }
 
     /// Makes the completion of request `id` end a [`Connection::wait`], whatever delivery mode its sender chose, also
     /// if the request has already completed without a wake-up. False if there is no such request, or its completion was
     /// taken. For programs that wait for one particular request; blocking calls do this by themselves.
-    pub fn notify(&mut self, id: TransferId) -> bool {
-        self.driver.notify(id)
+    pub fn notify(&mut self, id: RequestId) -> bool {
+        let own = self.poster.number_of(id);
+        own.is_some_and(|id| self.driver.notify(id))
     }
 
     /// Returns a completion if there is one. Otherwise makes progress without sleeping, and checks again. It returns
@@ -459,9 +391,8 @@ impl Connection {
     /// The next completion of a whole request, not of a piece.
     pub(crate) fn next_whole(&mut self) -> Option<Completion> {
         while let Some(completion) = self.driver.next_completion() {
-            let whole = self.vectored.absorb(completion.into());
-            if whole.is_some() {
-                return whole;
+            if let Some(whole) = self.vectored.absorb(completion) {
+                return Some(Completion::new(whole, self.poster));
             }
         }
         None
@@ -475,8 +406,8 @@ impl Connection {
     ///
     /// ```
     /// use std::collections::VecDeque;
-    /// use zerolane::request::WorkKind;
-    /// use zerolane::{Connection, Endpoint, ExportedRegion, Options, Region, Rights, Work};
+    /// use zerolane::request::{Put, WorkKind};
+    /// use zerolane::{Connection, Endpoint, ExportedRegion, Options, Region, Rights};
     /// let memory = ExportedRegion::new(Region::anonymous(4096)?).expect("page-aligned");
     /// let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
     /// let address = endpoint.local_addr();
@@ -485,8 +416,7 @@ impl Connection {
     ///     connection.recv_into(&mut [0; 8])?;
     ///     let key = connection.open_region("board", Rights::ALL)?;
     ///     for number in 0..3 {
-    ///         let work = Work::default().with_immediate(number);
-    ///         connection.post_put(&key, 0, Region::anonymous(8)?, work)?;
+    ///         connection.post(Put::new(&key, 0, Region::anonymous(8)?).immediate(number))?;
     ///     }
     ///     connection.send(b"put")?;
     ///     connection.close()
@@ -533,8 +463,9 @@ impl Connection {
     /// Cancels a posted Transfer: it completes with [`TransferError::Cancelled`], and its memory is no longer accessed.
     /// The part of a receive that had arrived is valid ([`Completion::arrived`]). False if the request is already over,
     /// or belongs to the parent process.
-    pub fn cancel(&mut self, id: TransferId) -> bool {
-        self.driver.cancel(id)
+    pub fn cancel(&mut self, id: RequestId) -> bool {
+        let own = self.poster.number_of(id);
+        own.is_some_and(|id| self.driver.cancel(id))
     }
 
     /// Closes the sending direction, as TCP's half-close does. Requests posted before are delivered; later sends and

@@ -1,8 +1,7 @@
 //! Combines the completions of a request's pieces into one.
 
-use crate::completion::Completion;
 use std::collections::VecDeque;
-use zerolane_lane::{Memory, TransferId};
+use zerolane_lane::{Completion, Memory, TransferError, TransferId};
 
 /// A request with pieces that are not complete.
 #[derive(Debug)]
@@ -12,8 +11,8 @@ struct Group {
     left: usize,
     /// Whether success is reported.
     signalled: bool,
-    bytes: usize,
-    error: Option<zerolane_lane::TransferError>,
+    bytes: u64,
+    error: Option<TransferError>,
 }
 
 /// All requests of several pieces on a connection.
@@ -50,7 +49,7 @@ impl Vectored {
             Ok(bytes) => group.bytes += bytes,
             Err(error) => group.error = group.error.or(Some(*error)),
         }
-        group.pieces[at].1 = Some(completion.take_memory());
+        group.pieces[at].1 = completion.memory.take();
         if group.left > 0 {
             return None;
         }
@@ -61,8 +60,9 @@ impl Vectored {
         completion.id = group.pieces.last().map_or(completion.id, |it| it.0);
         completion.result = group.error.map_or(Ok(group.bytes), Err);
         // Several pieces of which one failed have no common prefix.
-        completion.arrived = completion.result.unwrap_or(0);
-        completion.pieces = group.pieces.into_iter().filter_map(|it| it.1).collect();
+        completion.value = 0;
+        let memory = group.pieces.into_iter().filter_map(|it| it.1).collect();
+        completion.memory = Some(Memory::Gathered(memory));
         Some(completion)
     }
 }

@@ -9,8 +9,9 @@ use netsim::link::{LinkConfig, Loss, Reorder};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use zerolane::failure::TransferError;
+use zerolane::request::{Get, Put, ReceiveMessage};
 use zerolane::{
-    Completion, Connection, Endpoint, ExportedRegion, Options, Region, Rights, Security, Work,
+    Completion, Connection, Endpoint, ExportedRegion, Options, Region, Rights, Security,
 };
 
 /// Bounds how long a failure takes to show; otherwise never reached.
@@ -89,7 +90,7 @@ fn share_arrived__is_passed_on_while_the_rest_arrives() {
                 news[..] == expected[from..part.len()],
                 "seed {seed}: from {from}"
             );
-            next.post_put(&key, from as u64, news, Work::default())
+            next.post(Put::new(&key, from as u64, news))
                 .expect("posted");
         };
         while let Some(arrived) = here
@@ -162,7 +163,7 @@ fn cancel__keeps_what_has_arrived() {
         assert!(kept[..good] == content(LEN)[..good], "seed {seed}: cut off");
         // The connection stays open, and late payload is not written.
         let after = kept.to_vec();
-        here.post_message_recv(None).expect("posted");
+        here.post(ReceiveMessage::new()).expect("posted");
         let end = Instant::now() + PATIENCE;
         while !sending.is_finished() {
             assert!(Instant::now() < end, "the sender was not told");
@@ -192,9 +193,7 @@ fn arrived__of_a_get_and_of_what_is_none() {
     let key = there.export(&memory, Rights::READ).expect("exported");
     let serving = std::thread::spawn(move || while there.wait(None).is_ok() {});
     let into = Region::anonymous(LEN).expect("memory");
-    let id = here
-        .post_get(&key, 0, into, Work::default())
-        .expect("posted");
+    let id = here.post(Get::new(&key, 0, into)).expect("posted");
     let (mut last, mut parts) = (0, 0);
     while let Some(arrived) = here
         .wait_arrived(id, last, Some(PATIENCE))

@@ -25,7 +25,7 @@ static void versions(void)
 static void nulls(void)
 {
     char text[ZL_ADDRESS_LENGTH];
-    uint32_t id;
+    uint64_t id;
     size_t length;
     uint64_t announced;
     zl_completion completion;
@@ -234,7 +234,7 @@ static void connections(void)
     zl_completion completion;
     char address[ZL_ADDRESS_LENGTH];
     char small[4];
-    uint32_t id;
+    uint64_t id;
     pthread_t thread;
     void *waited, *connected;
 
@@ -296,7 +296,7 @@ static void remote_memory(void)
     struct zl_work how = {.flags = 1u << 20};
     char back[sizeof hello];
     uint64_t before;
-    uint32_t id, other;
+    uint64_t id, other;
     pthread_t thread;
     int fd;
     int64_t milliseconds;
@@ -439,7 +439,7 @@ static void refused_posts(void)
     zl_region *region;
     zl_completion completion;
     zl_status status;
-    uint32_t id, first = 0, refused = 0;
+    uint64_t id, first = 0, refused = 0;
     unsigned posted;
 
     connect_pair(&ours, &peers);

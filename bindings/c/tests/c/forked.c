@@ -34,7 +34,7 @@ static void child(const struct all *all)
     zl_completion completion;
     zl_region *region;
     zl_key key;
-    uint32_t id;
+    uint64_t id;
     size_t count;
     uint64_t number;
     char buffer[8];

@@ -5,10 +5,11 @@ use super::{SECTIONS, crate_dir, generated};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The files of Rust's interface.
-const RUST: [&str; 14] = [
+const RUST: [&str; 15] = [
     "connection.rs",
     "arrived.rs",
     "remote.rs",
+    "request/mod.rs",
     "endpoint.rs",
     "queue.rs",
     "worker/mod.rs",

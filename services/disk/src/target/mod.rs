@@ -31,6 +31,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use zerolane::keys::Access as Allowed;
+use zerolane::request::ReceiveMessage;
 use zerolane::security::PublicKey;
 use zerolane::worker::{ConnectionId, EndpointId, Event, Worker};
 use zerolane::{Options, Rights};
@@ -330,7 +331,7 @@ impl Server {
         let (address, key) = (connection.peer_addr(), connection.peer_key());
         for _ in 0..TARGET_RECEIVES {
             // A closed connection reports that by an event.
-            if connection.post_message_recv(None).is_err() {
+            if connection.post(ReceiveMessage::new()).is_err() {
                 break;
             }
         }

@@ -1,13 +1,14 @@
 //! Tracks the requests and waits of a connection's handles, and answers them.
 
 use super::arrivals::{Arrivals, Standing};
-use super::pending::{Claim, Outcome, Refused, again, gone};
+use super::pending::{Claim, Outcome, Unposted, again, gone};
 use crate::completion::Completion;
 use crate::connection::Connection;
-use crate::error::{Error, Result};
+use crate::error::{Error, Refused, Result};
+use crate::request::{Request, RequestId};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
-use zerolane_lane::{CloseReason, PostError, PublicKey, TransferError, TransferId, WorkKind};
+use zerolane_lane::{CloseReason, PostError, PublicKey, TransferError, WorkKind};
 
 /// The peer's address and key.
 #[derive(Clone, Copy, Debug)]
@@ -30,12 +31,12 @@ type OnConnected = Box<dyn FnOnce(Result<Peer>) + Send>;
 
 /// The result of an attempt to post.
 pub(super) enum Attempt {
-    Posted(TransferId),
+    Posted(RequestId),
     /// Done without a completion.
     Done,
     /// There is no room now.
     Full,
-    Refused(Refused),
+    Refused(Unposted),
 }
 
 /// Posts, or gives the memory back if there is no connection.
@@ -44,7 +45,7 @@ pub(super) type Post = Box<dyn FnMut(Option<&mut Connection>) -> Attempt + Send>
 /// A request that is not posted yet.
 pub(super) struct Waiting {
     /// The number by which its handle cancels it.
-    pub(super) number: u64,
+    pub(super) number: u32,
     pub(super) post: Post,
     pub(super) claim: Option<Claim<Completion>>,
 }
@@ -75,7 +76,7 @@ pub(super) enum Direction {
 
 #[derive(Debug)]
 struct Awaited {
-    number: u64,
+    number: u32,
     claim: Claim<Completion>,
 }
 
@@ -100,7 +101,7 @@ pub(super) struct Claims {
     over: bool,
     /// Called when the connection is established.
     connected: Option<OnConnected>,
-    requests: HashMap<TransferId, Awaited>,
+    requests: HashMap<RequestId, Awaited>,
     outgoing: VecDeque<Waiting>,
     incoming: VecDeque<Waiting>,
     /// Data received for a request that was given up.
@@ -311,7 +312,7 @@ impl Claims {
     }
 
     /// The state of request `number`.
-    pub(super) fn standing(&self, number: u64) -> Standing {
+    pub(super) fn standing(&self, number: u32) -> Standing {
         if let Some((&id, _)) = self.requests.iter().find(|(_, it)| it.number == number) {
             return Standing::Posted(id);
         }
@@ -340,7 +341,7 @@ impl Claims {
     }
 
     /// Gives up request `number`: removes it if it was not posted, or returns its identifier.
-    pub(super) fn give_up(&mut self, number: u64) -> Option<TransferId> {
+    pub(super) fn give_up(&mut self, number: u32) -> Option<RequestId> {
         self.outgoing.retain(|it| it.number != number);
         self.incoming.retain(|it| it.number != number);
         match self.standing(number) {
@@ -371,8 +372,8 @@ impl Claims {
         for claim in self.ended.drain(..) {
             let ended: Outcome<()> = match (reason, unsent) {
                 (Error::Closed(CloseReason::Local | CloseReason::Peer(_)), None) => Ok(()),
-                (Error::Closed(_), Some(unsent)) => Err(Refused::because(Error::Closed(unsent))),
-                (reason, _) => Err(Refused::because(again(reason))),
+                (Error::Closed(_), Some(unsent)) => Err(Unposted::because(Error::Closed(unsent))),
+                (reason, _) => Err(Unposted::because(again(reason))),
             };
             let _ = claim.answer(ended);
         }
@@ -380,29 +381,27 @@ impl Claims {
     }
 }
 
-/// Makes an attempt that calls `post` with `memory`; `refuse` returns the memory if the request is refused.
-pub(super) fn attempt<M: Send + 'static>(
-    memory: M,
-    refuse: fn(Error, M) -> Refused,
-    mut post: impl FnMut(&mut Connection, M) -> std::result::Result<TransferId, (Error, M)>
-    + Send
-    + 'static,
-) -> Post {
-    let mut memory = Some(memory);
+/// Makes an attempt that posts `request`, with its success reported, because a handle waits for it.
+pub(super) fn attempt<R: Request + Send + 'static>(request: R) -> Post {
+    let mut request = Some(request.signal());
     Box::new(move |connection| {
-        let Some(taken) = memory.take() else {
-            return Attempt::Refused(Refused::gone());
+        let Some(taken) = request.take() else {
+            return Attempt::Refused(Unposted::gone());
         };
-        let Some(connection) = connection else {
-            return Attempt::Refused(refuse(gone(), taken));
+        let posted = match connection {
+            Some(connection) => connection.try_post(taken),
+            None => Err((gone(), taken)),
         };
-        match post(connection, taken) {
+        match posted {
             Ok(id) => Attempt::Posted(id),
             Err((Error::Post(PostError::Full), taken)) => {
-                memory = Some(taken);
+                request = Some(taken);
                 Attempt::Full
             }
-            Err((error, taken)) => Attempt::Refused(refuse(error, taken)),
+            Err((error, taken)) => {
+                let memory = taken.give_back();
+                Attempt::Refused(Refused { error, memory })
+            }
         }
     })
 }

@@ -1,19 +1,16 @@
 //! Defines the handles by which any thread or task uses a worker.
 
 use super::claims::{Attempt, Claims, Direction, Peer, Post, Waiting, attempt};
-use super::pending::{Claim, Pending, Refused, RequestId, gone};
+use super::pending::{Claim, Pending, gone};
 use super::{ConnectionId, EndpointId, Inbox, Slot, Submission, Worker};
 use crate::completion::Completion;
 use crate::connection::Connection;
-use crate::error::{Error, Posted, Result};
-use crate::work::Work;
+use crate::error::{Error, Result};
+use crate::request::{Poster, Receive, Request, RequestId, Transfer};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use zerolane_lane::{
-    Account, ExportedRegion, Memory, NotPosted, Options, Process, PublicKey, Region, Waker,
-    WorkKind,
-};
+use std::sync::atomic::{AtomicU32, Ordering};
+use zerolane_lane::{Account, ExportedRegion, Memory, Options, Process, PublicKey, Region, Waker};
 use zerolane_wire::Rights;
 
 /// Sends requests to a worker, from any thread, whichever way the worker runs. Cheap to clone.
@@ -236,8 +233,10 @@ struct ConnectionShared {
     owned: Owned,
     id: ConnectionId,
     peer: Peer,
+    /// Marks the identifiers of its requests.
+    poster: Poster,
     /// Requests made so far.
-    requests: AtomicU64,
+    requests: AtomicU32,
 }
 
 impl ConnectionHandle {
@@ -251,7 +250,8 @@ impl ConnectionHandle {
                 owned,
                 id,
                 peer,
-                requests: AtomicU64::new(0),
+                poster: Poster::next(),
+                requests: AtomicU32::new(0),
             }),
         }
     }
@@ -264,6 +264,11 @@ impl ConnectionHandle {
         WorkerHandle::new(&self.shared.owned.inbox)
     }
 
+    /// The number of a request among its own; `None` if another has it.
+    pub(super) fn number_of(&self, id: RequestId) -> Option<u32> {
+        self.shared.poster.number_of(id)
+    }
+
     /// The peer's address at the time when the connection was made.
     pub fn peer_addr(&self) -> SocketAddr {
         self.shared.peer.address
@@ -274,49 +279,26 @@ impl ConnectionHandle {
         self.shared.peer.key
     }
 
+    /// Makes a request: see [`Connection::post`]. Its success is always reported, to the returned [`Pending`].
+    ///
+    /// A receive takes what was kept for a receive that was given up, if anything: it then answers at once, in the
+    /// memory of that receive, and its own memory is freed.
+    pub fn post<R: Request + Send + 'static>(&self, request: R) -> Pending<Completion> {
+        let direction = match R::TAKES {
+            Some(kind) => Direction::Incoming(kind),
+            None => Direction::Outgoing,
+        };
+        self.request(direction, attempt(request))
+    }
+
     /// Sends `memory` as one Transfer.
     pub fn send(&self, memory: impl Into<Memory>) -> Pending<Completion> {
-        self.send_with(memory, Work::default())
+        self.post(Transfer::new(memory))
     }
 
-    /// Like [`ConnectionHandle::send`], with the options in `work`. The request is always signalled.
-    pub fn send_with(
-        &self,
-        memory: impl Into<Memory>,
-        work: impl Into<Work>,
-    ) -> Pending<Completion> {
-        let work = signalled(work.into());
-        let post = attempt(memory.into(), refused, move |connection, memory| {
-            posted(connection.post_send_with(memory, work))
-        });
-        self.request(Direction::Outgoing, post)
-    }
-
-    /// Receives the next Transfer into `region`. If a Transfer was kept for a receive that was given up, it answers at
-    /// once, in the memory of that receive, and `region` is freed.
+    /// Receives the next Transfer into `region`.
     pub fn recv(&self, region: Region) -> Pending<Completion> {
-        let post = attempt(region, refused, |connection, region| {
-            posted(connection.post_recv(region))
-        });
-        self.request(Direction::Incoming(WorkKind::Receive), post)
-    }
-
-    /// Sends a message: see [`Connection::post_message`].
-    pub fn send_message(&self, control: &[u8], payload: Option<Memory>) -> Pending<Completion> {
-        let control = control.to_vec();
-        let post = attempt(payload, refused_some, move |connection, payload| {
-            posted(connection.post_message(&control, payload, Work::default()))
-        });
-        self.request(Direction::Outgoing, post)
-    }
-
-    /// Receives the next message, its payload into `payload`. A message that was kept answers at once, as in
-    /// [`ConnectionHandle::recv`].
-    pub fn recv_message(&self, payload: Option<Region>) -> Pending<Completion> {
-        let post = attempt(payload, refused_some, |connection, payload| {
-            posted(connection.post_message_recv(payload))
-        });
-        self.request(Direction::Incoming(WorkKind::MessageReceived), post)
+        self.post(Receive::new(region))
     }
 
     /// Finishes sending, as [`Connection::finish`] does, after all requests made before.
@@ -377,7 +359,7 @@ impl ConnectionHandle {
                 worker.submit(move |worker| worker.give_up(id, number, unread));
             })),
         );
-        let pending = pending.of_request(RequestId::new(id, number));
+        let pending = pending.of_request(self.shared.poster.request(number));
         let waiting = Waiting {
             number,
             post,
@@ -403,7 +385,7 @@ impl ConnectionHandle {
 
 impl Worker {
     /// Gives up a handle's request.
-    fn give_up(&mut self, id: ConnectionId, number: u64, unread: Option<Completion>) {
+    fn give_up(&mut self, id: ConnectionId, number: u32, unread: Option<Completion>) {
         if let Some(unread) = unread {
             return self.claims(id).map_or((), |it| it.keep(unread));
         }
@@ -441,30 +423,4 @@ impl Worker {
             self.close(id);
         }
     }
-}
-
-/// Makes the request signalled, because a handle waits for it.
-pub(super) fn signalled(work: Work) -> Work {
-    Work {
-        signalled: true,
-        ..work
-    }
-}
-
-/// Refuses a request and returns its memory to the caller.
-pub(super) fn refused(error: Error, memory: impl Into<Memory>) -> Refused {
-    refused_some(error, Some(memory))
-}
-
-fn refused_some(error: Error, memory: Option<impl Into<Memory>>) -> Refused {
-    Refused {
-        memory: memory.map(Into::into),
-        ..Refused::because(error)
-    }
-}
-
-pub(super) fn posted<M>(
-    posted: Posted<M>,
-) -> std::result::Result<zerolane_lane::TransferId, (Error, M)> {
-    posted.map_err(|NotPosted { reason, memory }| (reason.into(), memory))
 }

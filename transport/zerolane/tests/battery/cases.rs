@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use zerolane::failure::{Reason, TransferError};
 use zerolane::options::{Profile, Profiles};
+use zerolane::request::{Offer, Read};
 use zerolane::{Connection, ExportedRegion, Options, Region, Rights};
 
 macro_rules! over_every_path {
@@ -313,15 +314,16 @@ fn read__what_is_offered(path: Path, base: &Options) {
     };
     let len = path.scale(2 << 20);
     let offers = |a: &mut zerolane::Connection| {
-        a.post_offer(content::region(50, len)).expect("posted");
-        a.post_offer(content::region(51, 77)).expect("posted");
+        a.post(Offer::new(content::region(50, len)))
+            .expect("posted");
+        a.post(Offer::new(content::region(51, 77))).expect("posted");
         for _ in 0..2 {
             next(a).result.expect("read");
         }
     };
     let reads = |b: &mut zerolane::Connection| {
         for (seed, len) in [(50, len), (51, 77)] {
-            b.post_read(Region::anonymous(len).expect("memory"))
+            b.post(Read::new(Region::anonymous(len).expect("memory")))
                 .expect("posted");
             let completion = next(b);
             assert_eq!(completion.result, Ok(len));

@@ -6,7 +6,8 @@ use crate::path::{Pair, Path, plain};
 use std::time::{Duration, Instant};
 use zerolane::counters::{Account, MoveCause};
 use zerolane::failure::TransferError;
-use zerolane::{Error, ExportedRegion, FetchOp, Options, Region, Rights, Work};
+use zerolane::request::{Message, ReceiveMessage};
+use zerolane::{Error, ExportedRegion, FetchOp, Options, Region, Rights};
 
 const MIB: u64 = 1 << 20;
 
@@ -272,7 +273,7 @@ fn strict__permits_small_operations() {
         exported.expect("exported");
         let owns = |b: &mut zerolane::Connection| {
             for n in 0..32 {
-                b.post_message_recv(None).expect("posted");
+                b.post(ReceiveMessage::new()).expect("posted");
                 let completion = next(b);
                 assert_eq!(completion.result, Ok(0));
                 assert_eq!(completion.control[..], [n; 100]);
@@ -287,7 +288,7 @@ fn strict__permits_small_operations() {
                 assert_eq!(back, [n; 1000]);
                 let before = a.fetch_op(&key, 2048, FetchOp::Add(1)).expect("counted");
                 assert_eq!(before, u64::from(n));
-                let sent = a.post_message(&[n; 100], None, Work::default());
+                let sent = a.post(Message::new(&[n; 100]));
                 sent.expect("posted");
                 assert_eq!(next(a).result, Ok(0));
             }

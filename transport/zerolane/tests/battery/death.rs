@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use zerolane::failure::{CloseReason, Reason, TransferError};
 use zerolane::options::{Profile, Profiles};
-use zerolane::{Connection, Endpoint, Error, Options, Region, TransferId};
+use zerolane::request::{Offer, Read};
+use zerolane::{Connection, Endpoint, Error, Options, Region, RequestId};
 use zerolane_wire::{
     Capabilities, ConnectionAnswer, ConnectionVerdict, Eager, Operation, Packet, RequestConnection,
     Route,
@@ -195,26 +196,26 @@ fn waker__ends_this_wait_or_the_next() {
 }
 
 /// Posts sends, receives, a Read and an offer that will get no answer.
-fn post_some(connection: &mut Connection) -> HashSet<TransferId> {
+fn post_some(connection: &mut Connection) -> HashSet<RequestId> {
     let memory = || Region::anonymous(4 << 20).expect("memory");
     let mut posted = HashSet::new();
     for _ in 0..3 {
         posted.insert(connection.post_send(memory()).expect("posted"));
         posted.insert(connection.post_recv(memory()).expect("posted"));
     }
-    posted.insert(connection.post_read(memory()).expect("posted"));
-    posted.insert(connection.post_offer(memory()).expect("posted"));
+    posted.insert(connection.post(Read::new(memory())).expect("posted"));
+    posted.insert(connection.post(Offer::new(memory())).expect("posted"));
     posted
 }
 
 /// Tests that every posted request fails exactly once because the connection ended, and that later calls return the
 /// reason.
 #[track_caller]
-fn assert_all_fail(connection: &mut Connection, mut posted: HashSet<TransferId>) -> CloseReason {
+fn assert_all_fail(connection: &mut Connection, mut posted: HashSet<RequestId>) -> CloseReason {
     loop {
         match connection.wait(Some(PATIENCE)) {
             Ok(Some(it)) => {
-                assert!(posted.remove(&it.id), "{} twice", it.id);
+                assert!(posted.remove(&it.id), "{:?} twice", it.id);
                 assert!(
                     matches!(it.result, Err(TransferError::Closed(_))),
                     "{:?}",

@@ -10,7 +10,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use zerolane::Delivery::{self, Interrupt, Polled, Silent};
-use zerolane::{Completion, CompletionQueue, Connection, Options, Region, TransferId};
+use zerolane::request::{ReceiveMessage, Transfer};
+use zerolane::{Completion, CompletionQueue, Connection, Options, Region, RequestId};
 
 const LEN: usize = 10_000;
 /// Tag of the connection in a queue.
@@ -29,20 +30,20 @@ fn send_as(source: &mut Connection, deliveries: &[Delivery]) {
 
 /// Sends one Transfer, and waits until the peer has received it.
 fn send(source: &mut Connection, seed: u64, delivery: Delivery) {
-    let sent = source.post_send_with(content::region(seed, LEN), delivery);
+    let sent = source.post(Transfer::new(content::region(seed, LEN)).delivery(delivery));
     let id = sent.expect("posted");
     let completion = next(source);
     assert_eq!((completion.id, completion.result), (id, Ok(LEN)));
 }
 
-fn post(target: &mut Connection, count: usize) -> Vec<TransferId> {
+fn post(target: &mut Connection, count: usize) -> Vec<RequestId> {
     let region = || Region::anonymous(LEN).expect("memory");
     let posted = (0..count).map(|_| target.post_recv(region()).expect("posted"));
     posted.collect()
 }
 
 /// Tests that the n-th completion is the n-th request posted, with its content.
-fn verify(n: usize, ids: &[TransferId], completion: Completion) {
+fn verify(n: usize, ids: &[RequestId], completion: Completion) {
     assert_eq!((completion.id, completion.result), (ids[n], Ok(LEN)));
     content::verify(1 + n as u64, &completion.into_region());
 }
@@ -149,7 +150,7 @@ fn delivery__silent_is_deferred_until_asked_for_by_number() {
         },
         |b| {
             let ids = post(b, 3);
-            let message = b.post_message_recv(None).expect("posted");
+            let message = b.post(ReceiveMessage::new()).expect("posted");
             // Requested before it completes.
             assert!(b.notify(ids[0]));
             verify(0, &ids, next(b));
@@ -220,7 +221,8 @@ fn delivery__a_transfer_of_no_bytes_wakes() {
         &mut pair,
         |a| {
             send_as(a, &[Silent]);
-            let sent = a.post_send_with(Region::anonymous(0).expect("memory"), Silent);
+            let sent =
+                a.post(Transfer::new(Region::anonymous(0).expect("memory")).delivery(Silent));
             sent.expect("posted");
             assert_eq!(next(a).result, Ok(0));
         },

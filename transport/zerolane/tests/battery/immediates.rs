@@ -6,8 +6,8 @@ use crate::path::Pair;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use zerolane::counters::LaneKind;
-use zerolane::request::WorkKind;
-use zerolane::{Connection, ExportedRegion, Region, RegionKey, Rights, Work};
+use zerolane::request::{Put, WorkKind};
+use zerolane::{Connection, ExportedRegion, Region, RegionKey, Rights};
 
 const SLOTS: u64 = 4;
 const SLOT: usize = 20_000;
@@ -66,12 +66,10 @@ fn put_rounds(connection: &mut Connection, key: &RegionKey, seen: &AtomicU64) ->
         content::fill(round, &mut bytes);
         let at = (round % SLOTS) as usize * SLOT;
         for (from, to) in CUTS.into_iter().zip(CUTS.into_iter().skip(1)) {
-            let work = match to {
-                SLOT => Work::default().with_immediate(round as u32),
-                _ => Work::default(),
-            };
+            let number = (to == SLOT).then_some(round as u32);
             let part = Region::from_vec(bytes[from..to].to_vec());
-            let posted = connection.post_put(key, (at + from) as u64, part, work);
+            let put = Put::new(key, (at + from) as u64, part).immediate(number);
+            let posted = connection.post(put);
             posted.expect("room");
         }
     }

@@ -7,7 +7,8 @@ use netsim::link::LinkConfig;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use zerolane::options::{PathAddresses, PathThreads};
-use zerolane::{Connection, Endpoint, ExportedRegion, Region, Rights, Security, Work};
+use zerolane::request::Get;
+use zerolane::{Connection, Endpoint, ExportedRegion, Region, Rights, Security};
 
 const LEN: usize = 320 << 20;
 /// When the measurement starts, after the first bytes.
@@ -210,7 +211,7 @@ fn got(
         let mut a = connect(to, second);
         let key = a.open_region("m", Rights::ALL).expect("opened");
         let into = Region::anonymous(LEN).expect("memory");
-        a.post_get(&key, 0, into, Work::from(1)).expect("posted");
+        a.post(Get::new(&key, 0, into).context(1)).expect("posted");
         let came = Arrivals::of(&mut a, kill);
         let outcome = outcome(&a, came);
         a.close().expect("closed");

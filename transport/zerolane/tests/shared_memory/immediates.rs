@@ -10,8 +10,8 @@ use std::sync::mpsc::channel;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use zerolane::options::LaneChoice;
-use zerolane::request::WorkKind;
-use zerolane::{Connection, ExportedRegion, Region, RegionKey, Rights, Work};
+use zerolane::request::{Put, WorkKind};
+use zerolane::{Connection, ExportedRegion, Region, RegionKey, Rights};
 
 const WORD: usize = 8;
 /// Bytes of a child's put.
@@ -73,13 +73,9 @@ fn immediates__of_several_connections_tell_of_all_before_them() {
                         for (number, part) in slot.chunks(SLOT / PUTS).enumerate() {
                             let at = (start + number * (SLOT / PUTS)) as u64;
                             let last = number + 1 == PUTS;
-                            let work = match last {
-                                true => Work::default()
-                                    .with_immediate((peer << 24) as u32 | round as u32),
-                                false => Work::default(),
-                            };
-                            let part = Region::from_vec(part.to_vec());
-                            connection.post_put(&key, at, part, work).expect("room");
+                            let number = last.then_some((peer << 24) as u32 | round as u32);
+                            let put = Put::new(&key, at, Region::from_vec(part.to_vec()));
+                            connection.post(put.immediate(number)).expect("room");
                         }
                     }
                     let end = Instant::now() + PATIENCE;
@@ -135,10 +131,13 @@ fn look(connection: &mut Connection) -> usize {
 /// Posts put `number`, as long as the memory: the number repeated, and as the immediate.
 fn notify(connection: &mut Connection, key: &RegionKey, number: u64, len: usize) -> bool {
     let bytes = Region::from_vec(number.to_ne_bytes().repeat(len / WORD));
-    let work = Work::default()
-        .with_immediate(number as u32)
-        .with_context(number);
-    connection.post_put(key, 0, bytes, work).is_ok()
+    connection
+        .post(
+            Put::new(key, 0, bytes)
+                .immediate(number as u32)
+                .context(number),
+        )
+        .is_ok()
 }
 
 /// The next immediate, if there is one: `memory` has all of its put, or a later one's.
