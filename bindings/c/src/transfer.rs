@@ -194,9 +194,9 @@ pub unsafe extern "C" fn zl_poll_batch(
     }
 }
 
-/// Waits `timeout_ms` milliseconds (negative: no limit) for a completion that wakes (enum
-/// zl_delivery) and returns the first completion there is. 0 polls, as zl_poll does. ZL_TIMEOUT
-/// if none came.
+/// Waits `timeout_ms` milliseconds (negative: no limit) for a completion, or for one that wakes
+/// (zl_honour_delivery), and returns the first completion there is. 0 polls, as zl_poll does.
+/// ZL_TIMEOUT if none came.
 ///
 /// Threads: one at a time; zl_wake of another ends it.
 #[unsafe(no_mangle)]
@@ -226,6 +226,29 @@ unsafe fn take(
                 Some(completion) => output.set(zl_completion::new(0, completion)),
                 None => return Ok(zl_status::ZL_TIMEOUT),
             }
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// Sets whether the delivery that senders ask for counts: 1, or 0 as unless set. If not, every
+/// completion ends a zl_wait and makes a queue's descriptor readable.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_honour_delivery(
+    connection: *mut zl_connection,
+    honours: u32,
+) -> zl_status {
+    // SAFETY: C's promise about handles.
+    unsafe {
+        with(connection, |connection| {
+            let honours = match honours {
+                0 => false,
+                1 => true,
+                _ => return Err(Failure::argument("honours must be 0 or 1")),
+            };
+            connection.honour_delivery(honours);
             Ok(zl_status::ZL_OK)
         })
     }

@@ -30,8 +30,8 @@ pub struct zl_work {
     pub context: u64,
 }
 
-/// How the sender wants the arrival of a Transfer delivered. In all modes completions come in
-/// order, and a call that waits for one particular request (zl_recv_into) returns at its end.
+/// How the sender wants the arrival of a Transfer delivered; it counts for a receiver that chose
+/// so (zl_honour_delivery). In all modes completions come in order, and a call that waits for one particular request (zl_recv_into) returns at its end.
 /// Four events wake in all modes: a failure, the end of the connection, a Transfer that matches
 /// no posted receive, and one of no bytes.
 #[repr(u32)]
@@ -137,7 +137,9 @@ pub(crate) unsafe fn work(work: *const zl_work, meant: u32) -> Result<How, Failu
     }
     let delivery = delivery(work.delivery)?;
     if meant & DELIVERY == 0 && delivery != Delivery::Interrupt {
-        return Err(Failure::argument("only a send of a Transfer has a delivery"));
+        return Err(Failure::argument(
+            "only a send of a Transfer has a delivery",
+        ));
     }
     if work.reserved != 0 {
         return Err(Failure::argument("reserved of zl_work must be 0"));

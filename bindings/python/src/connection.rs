@@ -98,8 +98,8 @@ impl Connection {
     }
 
     /// Sends the bytes of `buffer`, or of a list or tuple of buffers, as one message; returns when the peer has
-    /// received all of them. `delivery` sets how the peer's receive is delivered: "interrupt" wakes a waiting peer,
-    /// "polled" is found by a peer that polls, "silent" comes with the next completion that is not silent.
+    /// received all of them. `delivery` sets how the receive is delivered to a peer that honours it: "interrupt" wakes
+    /// a waiting peer, "polled" is found by a peer that polls, "silent" comes with the next completion that is not silent.
     #[pyo3(signature = (buffer, *, delivery="interrupt"))]
     fn send(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, delivery: &str) -> PyResult<()> {
         let delivery = read_delivery(delivery)?;

@@ -215,6 +215,15 @@ impl Requests {
         self.post(py, |connection| connection.post(receive.context(context)))
     }
 
+    /// Sets whether the delivery that senders ask for counts: see `Connection.send`. Unless set, every completion ends
+    /// a wait.
+    fn honour_delivery(&self, py: Python<'_>, honours: bool) -> PyResult<()> {
+        self.with(py, |connection| {
+            connection.honour_delivery(honours);
+            Ok(())
+        })
+    }
+
     /// Makes the completion of request `id` end a wait, whatever delivery its sender chose, also if it is already held
     /// back. False if there is no such request, or its completion was taken.
     fn notify(&self, py: Python<'_>, id: u64) -> PyResult<bool> {

@@ -250,6 +250,13 @@ impl Connection {
         self.post(Receive::new(region))
     }
 
+    /// Whether the delivery that a sender asks for counts ([`Delivery`]): if so, a [`Connection::wait`] does not return
+    /// for a Transfer sent to be polled for, and one sent silently is held back. Unless set, everything that completes
+    /// ends a wait, whoever chose its delivery.
+    pub fn honour_delivery(&mut self, honours: bool) {
+        self.driver.honour_delivery(honours);
+    }
+
     /// Makes the completion of request `id` end a [`Connection::wait`], whatever delivery mode its sender chose, also
     /// if the request has already completed without a wake-up. False if there is no such request, or its completion was
     /// taken. For programs that wait for one particular request; blocking calls do this by themselves.
@@ -297,8 +304,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits for the next completion that wakes ([`Delivery::Interrupt`], and every failure); earlier ones are returned
-    /// first. `None` on timeout, or when a [`Waker`] was used, even on a busy connection. A timeout of zero makes
+    /// Waits for the next completion. With [`Connection::honour_delivery`] it waits for one that wakes
+    /// ([`Delivery::Interrupt`], and every failure), and earlier ones are returned first. `None` on timeout, or when a [`Waker`] was used, even on a busy connection. A timeout of zero makes
     /// progress once and polls, as [`Connection::poll`] does.
     ///
     /// # Errors

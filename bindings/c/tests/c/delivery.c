@@ -42,6 +42,8 @@ int main(void)
     uint64_t id[3];
 
     connect_pair(&ours, &peers);
+    EXPECT(zl_honour_delivery(peers, 2) == ZL_ERROR_ARGUMENT);
+    EXPECT(zl_honour_delivery(peers, 1) == ZL_OK);
     EXPECT(zl_region_new(LENGTH, &from) == ZL_OK && zl_region_new(3 * LENGTH, &to) == ZL_OK);
     memset(zl_region_data(from), 7, LENGTH);
     for (int n = 0; n < 3; n++)

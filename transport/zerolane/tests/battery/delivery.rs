@@ -17,8 +17,11 @@ const LEN: usize = 10_000;
 /// Tag of the connection in a queue.
 const TAG: u64 = 7;
 
+/// A pair whose receiver honours what the sender asks for.
 fn pair() -> Option<Pair> {
-    Path::LoopbackV4.connect(&Options::default())
+    let mut pair = Path::LoopbackV4.connect(&Options::default())?;
+    pair.b.honour_delivery(true);
+    Some(pair)
 }
 
 /// Sends one Transfer for each mode, one after the other: the n-th has the content `1 + n`.
@@ -108,11 +111,43 @@ fn wake_ups(pair: &mut Pair, deliveries: &[Delivery]) -> Vec<usize> {
 
 /// On every path of the battery.
 pub fn wakes_as_its_sender_asks(pair: &mut Pair) {
+    pair.b.honour_delivery(true);
     assert_eq!(wake_ups(pair, &[Interrupt; 3]), [1; 3]);
     assert_eq!(wake_ups(pair, &[Polled, Polled, Interrupt]), [3]);
     assert_eq!(wake_ups(pair, &[Silent, Silent, Interrupt]), [3]);
     let mixed = [Silent, Interrupt, Polled, Silent, Interrupt];
     assert_eq!(wake_ups(pair, &mixed), [2, 3]);
+}
+
+#[test]
+fn delivery__not_honoured_wakes_in_all_modes() {
+    let Some(mut pair) = Path::LoopbackV4.connect(&Options::default()) else {
+        return;
+    };
+    assert_eq!(wake_ups_of_each(&mut pair, &[Silent, Polled, Silent]), 3);
+    pair.b.honour_delivery(true);
+    pair.b.honour_delivery(false);
+    assert_eq!(wake_ups_of_each(&mut pair, &[Polled, Silent]), 2);
+}
+
+/// Sends a Transfer for each of `deliveries` once the receiver waits for it, and counts the returns of its `wait`.
+fn wake_ups_of_each(pair: &mut Pair, deliveries: &[Delivery]) -> usize {
+    let (counted, go_on) = mpsc::channel();
+    let source = move |source: &mut Connection| {
+        for (seed, &delivery) in (1..).zip(deliveries) {
+            send(source, seed, delivery);
+            go_on.recv_timeout(PATIENCE).expect("it wakes");
+        }
+    };
+    let target = |target: &mut Connection| {
+        let ids = post(target, deliveries.len());
+        for n in 0..deliveries.len() {
+            verify(n, &ids, next(target));
+            counted.send(()).expect("awaited");
+        }
+        ids.len()
+    };
+    both(pair, source, target).1
 }
 
 #[test]
