@@ -17,10 +17,12 @@ use zerolane::failure::{CloseReason, PostError, Reason, Refused, TransferError};
 pub enum zl_status {
     /// Success.
     ZL_OK = 0,
-    /// Nothing happened in the given time, or zl_wake was called. Not a failure.
+    /// Nothing happened in the given time. Not a failure.
     ZL_TIMEOUT = 1,
     /// There is more to do: do not sleep. Not a failure.
     ZL_READY = 2,
+    /// The wait was ended by zl_wake or zl_worker_wake. Not a failure.
+    ZL_WOKEN = 3,
     /// A null pointer, a value out of range, or a text that is not UTF-8.
     ZL_ERROR_ARGUMENT = -1,
     /// Another thread uses the handle, or its requests are not over (zl_handle_release).
@@ -80,6 +82,7 @@ impl zl_status {
             ZL_OK => c"done",
             ZL_TIMEOUT => c"nothing happened in time",
             ZL_READY => c"there is something to do",
+            ZL_WOKEN => c"woken",
             ZL_ERROR_ARGUMENT => c"bad argument",
             ZL_ERROR_BUSY => c"in use",
             ZL_ERROR_SYSTEM => c"the operating system refused",
@@ -106,10 +109,11 @@ impl zl_status {
         }
     }
 
-    const ALL: [zl_status; 26] = [
+    const ALL: [zl_status; 27] = [
         ZL_OK,
         ZL_TIMEOUT,
         ZL_READY,
+        ZL_WOKEN,
         ZL_ERROR_ARGUMENT,
         ZL_ERROR_BUSY,
         ZL_ERROR_SYSTEM,

@@ -8,7 +8,7 @@ use crate::status::{Failure, zl_status};
 use crate::work::{SEND, ZL_WORK_UNSIGNALLED, work, zl_work};
 use std::ffi::c_void;
 use zerolane::request::Receive;
-use zerolane::{Completion, Connection, RequestId};
+use zerolane::{Completion, Connection, RequestId, Waited};
 
 /// Sends `len` bytes at `data` as one Transfer; returns when the peer has received all of it.
 /// ZL_ERROR_TOO_LARGE if the peer's receive was smaller.
@@ -68,8 +68,9 @@ pub unsafe extern "C" fn zl_announced(
         drive(connection, |connection| {
             let output = Output::new(len, "len")?;
             match connection.announced(timeout(timeout_ms))? {
-                Some(length) => output.set(length),
-                None => return Ok(zl_status::ZL_TIMEOUT),
+                Waited::Got(length) => output.set(length),
+                Waited::TimedOut => return Ok(zl_status::ZL_TIMEOUT),
+                Waited::Woken => return Ok(zl_status::ZL_WOKEN),
             }
             Ok(zl_status::ZL_OK)
         })
@@ -169,7 +170,11 @@ pub unsafe extern "C" fn zl_poll(
     completion: *mut zl_completion,
 ) -> zl_status {
     // SAFETY: C's promises about handles and outputs.
-    unsafe { take(connection, completion, Connection::poll) }
+    unsafe {
+        take(connection, completion, |connection| {
+            Ok(connection.poll()?.map_or(Waited::TimedOut, Waited::Got))
+        })
+    }
 }
 
 /// Like zl_poll, for up to `capacity` completions, at least 1, after one round of progress.
@@ -196,7 +201,7 @@ pub unsafe extern "C" fn zl_poll_batch(
 
 /// Waits `timeout_ms` milliseconds (negative: no limit) for a completion, or for one that wakes
 /// (zl_honour_delivery), and returns the first completion there is. 0 polls, as zl_poll does.
-/// ZL_TIMEOUT if none came.
+/// ZL_TIMEOUT if none came, ZL_WOKEN after zl_wake, or if completions went to a queue.
 ///
 /// Threads: one at a time; zl_wake of another ends it.
 #[unsafe(no_mangle)]
@@ -216,15 +221,16 @@ pub unsafe extern "C" fn zl_wait(
 unsafe fn take(
     connection: *mut zl_connection,
     completion: *mut zl_completion,
-    take: impl FnOnce(&mut Connection) -> zerolane::Result<Option<Completion>>,
+    take: impl FnOnce(&mut Connection) -> zerolane::Result<Waited<Completion>>,
 ) -> zl_status {
     // SAFETY: the caller's promises.
     unsafe {
         drive(connection, |connection| {
             let output = Output::new(completion, "completion")?;
             match take(connection)? {
-                Some(completion) => output.set(zl_completion::new(0, completion)),
-                None => return Ok(zl_status::ZL_TIMEOUT),
+                Waited::Got(completion) => output.set(zl_completion::new(0, completion)),
+                Waited::TimedOut => return Ok(zl_status::ZL_TIMEOUT),
+                Waited::Woken => return Ok(zl_status::ZL_WOKEN),
             }
             Ok(zl_status::ZL_OK)
         })
@@ -337,9 +343,10 @@ pub unsafe extern "C" fn zl_wait_arrived(
             let output = Output::new(bytes, "bytes")?;
             let request = RequestId::from_u64(id);
             match connection.wait_arrived(request, beyond, timeout(timeout_ms))? {
-                Some(arrived) => output.set(arrived),
-                None if connection.arrived(request).is_some() => return Ok(zl_status::ZL_TIMEOUT),
-                None => return Err(not_in_progress(id)),
+                Waited::Got(Some(arrived)) => output.set(arrived),
+                Waited::Got(None) => return Err(not_in_progress(id)),
+                Waited::TimedOut => return Ok(zl_status::ZL_TIMEOUT),
+                Waited::Woken => return Ok(zl_status::ZL_WOKEN),
             }
             Ok(zl_status::ZL_OK)
         })

@@ -125,7 +125,7 @@ impl Connection {
     fn announced(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<u64>> {
         Patience::new(timeout)?.wait(py, |time| {
             let mut state = self.driven.enter_to_wait()?;
-            state.connection()?.announced(Some(time))
+            Ok(state.connection()?.announced(Some(time))?.got())
         })
     }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use zerolane::failure::CloseReason;
-use zerolane::{Completion, Error, RequestId};
+use zerolane::{Completion, Error, RequestId, Waited};
 
 /// The state that one thread at a time uses.
 pub(crate) struct State {
@@ -72,7 +72,7 @@ impl State {
     /// The next completion that no call claims, if there is one or it comes in time. May return early without one.
     pub(crate) fn take(&mut self, time: Duration) -> zerolane::Result<Option<Completion>> {
         if self.kept.is_empty()
-            && let Some(completion) = self.connection()?.wait(Some(time))?
+            && let Waited::Got(completion) = self.connection()?.wait(Some(time))?
         {
             self.sort(completion);
         }
@@ -112,9 +112,9 @@ impl State {
     ) -> zerolane::Result<Arrived> {
         let connection = self.connection()?;
         match connection.wait_arrived(id, beyond, Some(time))? {
-            Some(arrived) => Ok(Arrived::More(arrived)),
-            None if connection.arrived(id).is_some() => Ok(Arrived::NotYet),
-            None => Ok(Arrived::Over),
+            Waited::Got(Some(arrived)) => Ok(Arrived::More(arrived)),
+            Waited::Got(None) => Ok(Arrived::Over),
+            Waited::TimedOut | Waited::Woken => Ok(Arrived::NotYet),
         }
     }
 
@@ -127,7 +127,7 @@ impl State {
         if let Some(Some(_)) = self.claimed.get(&id) {
             return Ok(self.claimed.remove(&id).flatten());
         }
-        if let Some(completion) = self.connection()?.wait(Some(time))? {
+        if let Waited::Got(completion) = self.connection()?.wait(Some(time))? {
             self.sort(completion);
         }
         match self.claimed.get(&id) {

@@ -89,7 +89,7 @@ fn complete(
 ) -> Result<Completion, Error> {
     let (started, before) = (Instant::now(), payload(connection));
     loop {
-        if let Some(completion) = connection.wait(Some(LOOK))? {
+        if let Some(completion) = connection.wait(Some(LOOK))?.got() {
             if let Err(error) = &completion.result {
                 return Err(zerolane::Error::Transfer(*error).into());
             }

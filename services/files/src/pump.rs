@@ -215,7 +215,7 @@ impl<'a> Pump<'a> {
             if !working && self.sending.is_empty() {
                 return Ok(());
             }
-            match self.connection.wait(Some(longest))? {
+            match self.connection.wait(Some(longest))?.got() {
                 Some(completion) => {
                     self.complete(completion)?;
                     self.grow()?;

@@ -120,7 +120,7 @@ fn within<T: Send + 'static>(mut pending: Pending<T>) -> Outcome<T> {
 
 /// Waits for the end of the one request in flight.
 fn complete(connection: &mut Connection, id: RequestId) -> Outcome<Vec<zerolane::memory::Memory>> {
-    let completion = connection.wait(Some(PATIENCE))?;
+    let completion = connection.wait(Some(PATIENCE))?.got();
     let completion = completion.filter(|it| it.id == id);
     let completion = completion.ok_or("not the request's end")?;
     completion.result?;

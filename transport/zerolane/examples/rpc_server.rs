@@ -51,7 +51,7 @@ fn server(clients: usize, calls: usize) -> Outcome<()> {
         .spawn()?;
     let (mut answered, mut left) = (0, 0);
     while left < clients {
-        if !worker.wait(Some(PATIENCE))? {
+        if worker.wait(Some(PATIENCE))?.got().is_none() {
             return Err("nothing happens".into());
         }
         while let Some(event) = worker.next_event() {
@@ -158,7 +158,7 @@ fn all_clients(address: SocketAddr, clients: usize, calls: usize) -> Outcome<()>
         connect(&mut worker, &mut all)?;
     }
     while !all.is_empty() {
-        if !worker.wait(Some(PATIENCE))? {
+        if worker.wait(Some(PATIENCE))?.got().is_none() {
             return Err("nothing happens".into());
         }
         while let Some(event) = worker.next_event() {

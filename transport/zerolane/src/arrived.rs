@@ -4,7 +4,7 @@ use crate::connection::Connection;
 use crate::error::Result;
 use crate::request::RequestId;
 use std::time::Duration;
-use zerolane_lane::SharedRegion;
+use zerolane_lane::{SharedRegion, Waited};
 
 /// # Partial arrival
 ///
@@ -16,7 +16,7 @@ use zerolane_lane::SharedRegion;
 /// A relay forwards while it receives:
 ///
 /// ```
-/// # use zerolane::{Connection, Endpoint, Options, Region};
+/// # use zerolane::{Connection, Endpoint, Options, Region, Waited};
 /// # let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
 /// # let address = endpoint.local_addr();
 /// # let source = std::thread::spawn(move || -> zerolane::Result<()> {
@@ -27,14 +27,14 @@ use zerolane_lane::SharedRegion;
 /// # let mut connection = endpoint.accept(None)?.expect("no timeout");
 /// let id = connection.post_recv(Region::anonymous(1 << 20)?)?;
 /// let mut passed_on = 0;
-/// while let Some(arrived) = connection.wait_arrived(id, passed_on, None)? {
+/// while let Waited::Got(Some(arrived)) = connection.wait_arrived(id, passed_on, None)? {
 ///     let part = connection.share_arrived(id).expect("in progress");
 ///     let news = part.slice(passed_on as usize, part.len() - passed_on as usize);
 ///     // For example: to_the_next.post(Put::new(&key, passed_on, news))?;
 /// #   assert!(news.iter().all(|&byte| byte == 7));
 ///     passed_on = arrived;
 /// }
-/// let done = connection.wait(None)?.expect("it is over");
+/// let done = connection.wait(None)?.got().expect("it is over");
 /// assert_eq!(done.arrived(), 1 << 20);
 /// # source.join().unwrap()?;
 /// # Ok::<(), zerolane::Error>(())
@@ -46,8 +46,8 @@ impl Connection {
         self.driver.arrived(self.poster.number_of(id)?)
     }
 
-    /// Waits until more than `beyond` bytes of request `id` have arrived; returns how many. `None` on timeout, when a
-    /// [`Waker`](crate::Waker) was used, and when the request is over.
+    /// Waits until more than `beyond` bytes of request `id` have arrived; returns how many, or `None` when the request
+    /// is over.
     ///
     /// # Errors
     /// The connection ended.
@@ -56,13 +56,17 @@ impl Connection {
         id: RequestId,
         beyond: u64,
         timeout: Option<Duration>,
-    ) -> Result<Option<u64>> {
+    ) -> Result<Waited<Option<u64>>> {
         let more = |arrived: Option<u64>| arrived.is_none_or(|arrived| arrived > beyond);
         let own = self.poster.number_of(id);
-        self.driver.wait(timeout, |driver| {
+        let waited = self.driver.wait(timeout, |driver| {
             more(own.and_then(|id| driver.arrived(id)))
         })?;
-        Ok(self.arrived(id).filter(|arrived| *arrived > beyond))
+        let arrived = self.arrived(id);
+        Ok(match more(arrived) {
+            true => Waited::Got(arrived),
+            false => waited.in_vain(),
+        })
     }
 
     /// Copies the bytes of request `id` that have arrived, from `offset` on. Returns how many it copied.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use zerolane_lane::AnyLane;
 use zerolane_lane::{
     Account, CloseReason, Delivery, Driver, FastAnswer, Memory, Options, PathAddresses, PathState,
-    PublicKey, Region, TransferError, Waker, WorkRequest, limits,
+    PublicKey, Region, TransferError, Waited, Waker, WorkRequest, limits,
 };
 
 /// How long [`Connection::close`] waits without progress of posted sends, in idle timeouts.
@@ -194,16 +194,18 @@ impl Connection {
     }
 
     /// Waits until the peer announces a Transfer that no posted receive matches. Returns its length in bytes, so that
-    /// the caller can allocate a buffer of that size. `None` on timeout, or when a [`Waker`] was used.
+    /// the caller can allocate a buffer of that size.
     ///
     /// # Errors
     /// The connection ended.
-    pub fn announced(&mut self, timeout: Option<Duration>) -> Result<Option<u64>> {
-        self.driver
+    pub fn announced(&mut self, timeout: Option<Duration>) -> Result<Waited<u64>> {
+        let waited = self
+            .driver
             .wait(timeout, |driver| driver.announced().is_some())?;
         match (self.driver.announced(), self.driver.closed()) {
+            (Some(length), _) => Ok(Waited::Got(length)),
             (None, Some(reason)) => Err(Error::Closed(reason)),
-            (length, _) => Ok(length),
+            (None, None) => Ok(waited.in_vain()),
         }
     }
 
@@ -220,7 +222,7 @@ impl Connection {
     ///     }
     ///     let mut total = 0;
     ///     for _ in 0..4 {
-    ///         let completion = connection.wait(None)?.expect("no timeout");
+    ///         let completion = connection.wait(None)?.got().expect("no timeout");
     ///         total += completion.result? as u64;
     ///     }
     ///     connection.close()?;
@@ -305,12 +307,14 @@ impl Connection {
     }
 
     /// Waits for the next completion. With [`Connection::honour_delivery`] it waits for one that wakes
-    /// ([`Delivery::Interrupt`], and every failure), and earlier ones are returned first. `None` on timeout, or when a [`Waker`] was used, even on a busy connection. A timeout of zero makes
-    /// progress once and polls, as [`Connection::poll`] does.
+    /// ([`Delivery::Interrupt`], and every failure), and earlier ones are returned first. A [`Waker`] ends it even on a
+    /// busy connection. A timeout of zero makes progress once and polls, as [`Connection::poll`] does.
+    ///
+    /// Completions that go to a queue ([`Connection::set_completion_queue`]) end it as a [`Waker`] does.
     ///
     /// # Errors
     /// The connection ended and all completions were taken.
-    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<Completion>> {
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Waited<Completion>> {
         self.check_process()?;
         // A deadline that overflows the clock counts as no limit.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
@@ -318,45 +322,50 @@ impl Connection {
         loop {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
             if let Some((queue, tag)) = self.queue.clone() {
-                if self.wait_to_hand_over(&queue, tag, left)? {
-                    return self.end().map_or(Ok(None), Err);
+                if let Some(ended) = self.wait_to_hand_over(&queue, tag, left)? {
+                    return self.end().map_or(Ok(ended), Err);
                 }
                 continue;
             }
+            let mut waited = Waited::TimedOut;
             if !self.driver.has_notice() {
-                self.driver.wait(left, Driver::has_notice)?;
+                waited = self.driver.wait(left, Driver::has_notice)?;
             }
             let told = self.driver.has_notice();
-            if !told && !looks {
-                return self.end().map_or(Ok(None), Err);
+            if told || looks {
+                match self.take()? {
+                    Some(completion) => return Ok(Waited::Got(completion)),
+                    // The end of one piece of a request is not reported.
+                    None if told => continue,
+                    None => {}
+                }
             }
-            match self.take()? {
-                // The end of one piece of a request is not reported.
-                None if told => {}
-                completion => return Ok(completion),
-            }
+            return self.end().map_or(Ok(waited.in_vain()), Err);
         }
     }
 
-    /// Waits for completions and for room in `queue`, and moves them there. Returns whether the wait is over: one of
-    /// them wakes, or none came in time.
+    /// Waits for completions and for room in `queue`, and moves them there. Returns how the wait ended; `None` if it
+    /// continues, because none of them wakes.
     fn wait_to_hand_over(
         &mut self,
         queue: &CompletionQueue,
         tag: u64,
         left: Option<Duration>,
-    ) -> Result<bool> {
-        if self.driver.has_completion() {
+    ) -> Result<Option<Waited<Completion>>> {
+        let waited = if self.driver.has_completion() {
             // The connection makes progress while the queue is full, so that the peer does not take this end for dead.
             let waker = self.driver.waker();
             self.driver
-                .wait(left, |_| queue.has_room_or_wakes(&waker))?;
+                .wait(left, |_| queue.has_room_or_wakes(&waker))?
         } else {
-            self.driver.wait(left, Driver::has_completion)?;
-        }
+            self.driver.wait(left, Driver::has_completion)?
+        };
         let (count, told) = self.hand_over(queue, tag);
-        let over = count == 0 || told || left == Some(Duration::ZERO);
-        Ok(over || self.driver.closed().is_some() || self.driver.take_wake())
+        if told || waited == Waited::Woken || self.driver.take_wake() {
+            return Ok(Some(Waited::Woken));
+        }
+        let over = count == 0 || left == Some(Duration::ZERO) || self.driver.closed().is_some();
+        Ok(over.then_some(Waited::TimedOut))
     }
 
     /// Moves as many completions to `queue` as fit. Returns how many, and whether one of them wakes.
@@ -434,7 +443,7 @@ impl Connection {
     /// connection.post_recv(Region::anonymous(8)?)?;
     /// let mut kept = VecDeque::new();
     /// loop {
-    ///     let completion = connection.wait(None)?.expect("no timeout");
+    ///     let completion = connection.wait(None)?.got().expect("no timeout");
     ///     if completion.kind == WorkKind::Receive {
     ///         break;
     ///     }
@@ -537,7 +546,7 @@ impl Connection {
     ///     connection.close()
     /// });
     /// let mut connection = endpoint.accept(None)?.expect("no timeout");
-    /// let length = connection.announced(None)?.expect("no timeout");
+    /// let length = connection.announced(None)?.got().expect("no timeout");
     /// if length > 64 << 10 {
     ///     assert_eq!(connection.request_fast(), FastAnswer::Granted);
     /// }

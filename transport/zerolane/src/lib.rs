@@ -48,7 +48,7 @@ pub use queue::CompletionQueue;
 pub use remote::{FetchOp, ReceivedMessage};
 pub use request::RequestId;
 pub use zerolane_lane::{
-    Delivery, ExportedRegion, Options, Process, Region, Security, SharedRegion, Waker,
+    Delivery, ExportedRegion, Options, Process, Region, Security, SharedRegion, Waited, Waker,
 };
 pub use zerolane_wire::Rights;
 

@@ -53,7 +53,7 @@ fn source(mut connection: Connection) -> JoinHandle<(Connection, Completion)> {
         connection
             .post_send(Region::from_vec(content(LEN)))
             .expect("posted");
-        let done = connection.wait(Some(PATIENCE)).expect("connected");
+        let done = connection.wait(Some(PATIENCE)).expect("connected").got();
         (connection, done.expect("in time"))
     })
 }
@@ -96,6 +96,8 @@ fn share_arrived__is_passed_on_while_the_rest_arrives() {
         while let Some(arrived) = here
             .wait_arrived(id, passed_on, Some(PATIENCE))
             .expect("connected")
+            .got()
+            .flatten()
         {
             let part = here.share_arrived(id).expect("in progress");
             assert_eq!(part.len() as u64, arrived);
@@ -111,7 +113,11 @@ fn share_arrived__is_passed_on_while_the_rest_arrives() {
             }
         }
         assert!(parts >= 10, "seed {seed}: {parts} parts before the end");
-        let received = here.wait(Some(PATIENCE)).expect("connected").expect("over");
+        let received = here
+            .wait(Some(PATIENCE))
+            .expect("connected")
+            .got()
+            .expect("over");
         assert_eq!((received.result, received.arrived()), (Ok(LEN), LEN));
         let zerolane::memory::Memory::Shared(whole) = received.memory else {
             panic!("it was shared");
@@ -124,6 +130,7 @@ fn share_arrived__is_passed_on_while_the_rest_arrives() {
             let put = next
                 .wait(Some(PATIENCE))
                 .expect("connected")
+                .got()
                 .expect("in time");
             put.result.expect("put");
             done += 1;
@@ -149,10 +156,16 @@ fn cancel__keeps_what_has_arrived() {
         let wanted = LEN as u64 / 4;
         let arrived = here
             .wait_arrived(id, wanted, Some(PATIENCE))
-            .expect("connected");
+            .expect("connected")
+            .got()
+            .flatten();
         let arrived = arrived.expect("in time") as usize;
         assert!(here.cancel(id) && here.arrived(id).is_none());
-        let done = here.wait(Some(PATIENCE)).expect("connected").expect("over");
+        let done = here
+            .wait(Some(PATIENCE))
+            .expect("connected")
+            .got()
+            .expect("over");
         assert_eq!(done.result, Err(TransferError::Cancelled));
         let good = done.arrived();
         assert!(
@@ -179,6 +192,7 @@ fn cancel__keeps_what_has_arrived() {
         let message = here
             .wait(Some(PATIENCE))
             .expect("connected")
+            .got()
             .expect("in time");
         assert_eq!(&message.control[..], b"on");
         on.join().expect("no panic").expect("sent");
@@ -198,6 +212,8 @@ fn arrived__of_a_get_and_of_what_is_none() {
     while let Some(arrived) = here
         .wait_arrived(id, last, Some(PATIENCE))
         .expect("connected")
+        .got()
+        .flatten()
     {
         let mut copy = vec![0; (arrived - last) as usize];
         assert_eq!(here.read_arrived(id, last, &mut copy), copy.len());
@@ -210,7 +226,11 @@ fn arrived__of_a_get_and_of_what_is_none() {
         (last, parts) = (arrived, parts + 1);
     }
     assert!(parts >= 10, "{parts} parts");
-    let done = here.wait(Some(PATIENCE)).expect("connected").expect("over");
+    let done = here
+        .wait(Some(PATIENCE))
+        .expect("connected")
+        .got()
+        .expect("over");
     assert!(done.result == Ok(LEN) && done.into_region()[..] == content(LEN));
     assert!(here.arrived(id).is_none() && here.share_arrived(id).is_none());
     let put = here

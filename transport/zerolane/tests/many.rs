@@ -185,7 +185,10 @@ fn client__puts_over_its_part() {
             connection.post(Put::new(key, offset, data)).unwrap();
         }
         for (index, connection, _) in &mut connections {
-            let completion = connection.wait(Some(Duration::from_secs(60))).unwrap();
+            let completion = connection
+                .wait(Some(Duration::from_secs(60)))
+                .unwrap()
+                .got();
             let completion = completion.unwrap_or_else(|| panic!("{index}: nothing in time"));
             assert_eq!(completion.result.unwrap(), SLOT, "{index}");
         }

@@ -115,7 +115,11 @@ fn cancel__memory_is_written_by_no_thread_once_it_came_back() {
             assert!(b.poll().expect("alive").is_none(), "too soon");
         }
         assert!(b.cancel(id), "it is over");
-        let done = b.wait(Some(PATIENCE)).expect("alive").expect("in time");
+        let done = b
+            .wait(Some(PATIENCE))
+            .expect("alive")
+            .got()
+            .expect("in time");
         assert!(done.result.is_err());
         let mut back = done.into_region();
         back.fill(0x55);

@@ -94,7 +94,10 @@ impl Owner {
 }
 
 fn next(connection: &mut Connection) -> Completion {
-    let completion = connection.wait(Some(Duration::from_secs(20))).unwrap();
+    let completion = connection
+        .wait(Some(Duration::from_secs(20)))
+        .unwrap()
+        .got();
     completion.expect("a completion in time")
 }
 
@@ -606,7 +609,10 @@ fn message__without_a_receive_waits_and_too_large_fails_both() {
     });
     let mut connection = endpoint.accept(None).unwrap().unwrap();
     // The owner is busy.
-    let nothing = connection.wait(Some(Duration::from_millis(150))).unwrap();
+    let nothing = connection
+        .wait(Some(Duration::from_millis(150)))
+        .unwrap()
+        .got();
     assert!(nothing.is_none());
     assert_eq!(
         &connection.recv_message(None).unwrap().control[..],
@@ -943,7 +949,7 @@ fn peer__that_dies_ends_everything_once() {
             .unwrap(),
     ];
     let mut over = vec![];
-    while let Ok(completion) = connection.wait(None) {
+    while let Ok(completion) = connection.wait(None).map(zerolane::Waited::got) {
         let completion = completion.unwrap();
         let dead = TransferError::Closed(CloseReason::PeerDead);
         assert_eq!(completion.result, Err(dead));

@@ -24,7 +24,7 @@ static void *wait_for_a_wake(void *connection)
 {
     zl_completion completion;
 
-    EXPECT(zl_wait(connection, -1, &completion) == ZL_TIMEOUT);
+    EXPECT(zl_wait(connection, -1, &completion) == ZL_WOKEN);
     return NULL;
 }
 

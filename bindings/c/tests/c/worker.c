@@ -273,7 +273,7 @@ static void threads(zl_worker *worker, zl_connection *connection)
     EXPECT(second == ZL_ERROR_BUSY);
     EXPECT(zl_post_message_recv(connection, NULL, 0, 0, NULL, &id) == ZL_ERROR_BUSY);
     EXPECT(zl_worker_wake(worker) == ZL_OK);
-    EXPECT(pthread_join(thread, &waited) == 0 && *(zl_status *)waited == ZL_TIMEOUT);
+    EXPECT(pthread_join(thread, &waited) == 0 && *(zl_status *)waited == ZL_WOKEN);
 }
 
 /* The program's own event loop, until a message has come. */

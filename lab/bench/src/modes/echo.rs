@@ -219,7 +219,7 @@ fn serve_zerolane(mut worker: Worker, over: &AtomicBool) -> Result<()> {
                     else {
                         continue;
                     };
-                    connection.post(Message::new(&completion.control).signalled(false))?;
+                    connection.post(Message::new(&completion.control[..]).signalled(false))?;
                     connection.post(ReceiveMessage::new())?;
                 }
                 Event::EndpointFailed { error, .. } => return Err(error.into()),

@@ -309,7 +309,7 @@ pub(super) fn result(outcome: &Outcome) -> Result<u64, Error> {
 fn next(connection: &mut Connection, deadline: Option<Instant>) -> Result<Completion, Error> {
     loop {
         let left = deadline.map(|it| it.saturating_duration_since(Instant::now()));
-        if let Some(completion) = connection.wait(left)? {
+        if let Some(completion) = connection.wait(left)?.got() {
             return Ok(completion);
         }
         if left.is_some_and(|it| it.is_zero()) {

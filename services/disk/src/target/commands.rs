@@ -269,7 +269,7 @@ impl Server {
         let posted = connection.post(
             PutInline::new(&status, at, &bytes)
                 .signalled(false)
-                .immediate(slot.into()),
+                .immediate(u32::from(slot)),
         );
         posted.map(drop).or_else(|why| not_posted(&why.error))
     }

@@ -286,8 +286,8 @@ impl Server {
     fn turn(&mut self, timeout: Duration) -> Result<(), ServerError> {
         // Spinning would keep the threads from the work that it waits for.
         match self.pool.needs_core() {
-            true => self.worker.wait_asleep(Some(timeout))?,
-            false => self.worker.wait(Some(timeout))?,
+            true => self.worker.wait_asleep(Some(timeout))?.got().is_some(),
+            false => self.worker.wait(Some(timeout))?.got().is_some(),
         };
         // Send read data before reading more, so that the initiator can continue meanwhile.
         while self.at_once.len() < AT_ONCE_COMMANDS

@@ -71,7 +71,10 @@ fn carried(mut connection: Connection) -> Option<u32> {
         if path.mtu_probed {
             return path.mtu;
         }
-        connection.wait(Some(LOOK)).ok()?;
+        connection
+            .wait(Some(LOOK))
+            .map(zerolane::Waited::got)
+            .ok()?;
     }
     None
 }

@@ -216,7 +216,7 @@ impl Connection {
     /// // The data, then a count, which starts when the data is placed.
     /// connection.post(Put::new(&table, 64, Region::from_vec(vec![7; 64])).signalled(false))?;
     /// let counted = connection.post(Fetch::new(&table, 0, FetchOp::Add(1)).fence(true))?;
-    /// let completion = connection.wait(None)?.expect("no timeout");
+    /// let completion = connection.wait(None)?.got().expect("no timeout");
     /// assert_eq!(completion.id, counted);
     /// # connection.close()?;
     /// # assert_eq!(owner.join().unwrap()?, 1);

@@ -300,7 +300,8 @@ fn receive__made_to_measure(path: Path, base: &Options) {
         for (seed, len) in (40..).zip(lengths) {
             let announced = b
                 .announced(Some(crate::drive::PATIENCE))
-                .expect("connected");
+                .expect("connected")
+                .got();
             assert_eq!(announced, Some(len as u64));
             receive_all(b, seed, &[len]);
         }
@@ -426,7 +427,9 @@ fn close__flushes(path: Path, base: &Options) {
             a.close().expect("everything was delivered");
         });
         receive_all(&mut b, 80, &lengths);
-        let ended = b.wait(Some(crate::drive::PATIENCE));
+        let ended = b
+            .wait(Some(crate::drive::PATIENCE))
+            .map(zerolane::Waited::got);
         assert!(
             matches!(ended, Err(zerolane::Error::Closed(_))),
             "{ended:?}"

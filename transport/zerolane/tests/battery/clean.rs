@@ -133,21 +133,23 @@ fn strict_bulk(path: Path, strict: &Options) -> Option<(Account, Account, bool)>
         for seed in 2..2 + COUNT as u64 {
             a.post_send(content::region(seed, len)).expect("posted");
         }
-        (0..COUNT).all(|_| matches!(a.wait(Some(PATIENCE)), Ok(Some(it)) if it.result.is_ok()))
+        (0..COUNT).all(|_| matches!(a.wait(Some(PATIENCE)).map(zerolane::Waited::got), Ok(Some(it)) if it.result.is_ok()))
     };
     let receives = |b: &mut zerolane::Connection| {
         for _ in 0..COUNT {
             let region = Region::anonymous(len).expect("memory");
             b.post_recv(region).expect("posted");
         }
-        (2..2 + COUNT as u64).all(|seed| match b.wait(Some(PATIENCE)) {
-            Ok(Some(it)) => {
-                content::verify(seed, &it.into_region());
-                true
-            }
-            Err(Error::Strict { .. }) => false,
-            other => panic!("{other:?}"),
-        })
+        (2..2 + COUNT as u64).all(
+            |seed| match b.wait(Some(PATIENCE)).map(zerolane::Waited::got) {
+                Ok(Some(it)) => {
+                    content::verify(seed, &it.into_region());
+                    true
+                }
+                Err(Error::Strict { .. }) => false,
+                other => panic!("{other:?}"),
+            },
+        )
     };
     let (sent, received) = both(&mut pair, sends, receives);
     Some((pair.a.account(), pair.b.account(), !(sent && received)))
@@ -221,7 +223,7 @@ fn strict_ends_where_a_copy_is_needed(path: Path, base: &Options, len: usize) {
         let (mut strict, mut completions) = (false, 0);
         loop {
             assert!(Instant::now() < end);
-            match b.wait(Some(PATIENCE)) {
+            match b.wait(Some(PATIENCE)).map(zerolane::Waited::got) {
                 Err(Error::Strict { bytes }) => strict = bytes > 0,
                 Err(Error::Closed(_)) => break,
                 Err(other) => panic!("{other}"),
@@ -388,7 +390,7 @@ fn shared__one_memory_sent_many_times() {
             content::verify(6, &completion.into_region());
         }
         // Answers the disconnection.
-        let _ = b.wait(Some(PATIENCE));
+        let _ = b.wait(Some(PATIENCE)).map(zerolane::Waited::got);
     });
     drop(net);
 }

@@ -169,8 +169,8 @@ fn wait__times_out() {
     let pair = Path::LoopbackV4.connect(&Options::default());
     let mut pair = pair.expect("always permitted");
     let short = Some(Duration::from_millis(5));
-    assert!(pair.a.wait(short).expect("connected").is_none());
-    assert!(pair.a.announced(short).expect("connected").is_none());
+    assert!(pair.a.wait(short).expect("connected").got().is_none());
+    assert!(pair.a.announced(short).expect("connected").got().is_none());
     assert!(pair.a.poll().expect("connected").is_none());
     transfer(&mut pair, 1, &[10]);
 }
@@ -182,7 +182,11 @@ fn waker__ends_this_wait_or_the_next() {
     let waker = pair.a.waker();
     waker.wake();
     assert!(
-        pair.a.wait(Some(PATIENCE)).expect("connected").is_none(),
+        pair.a
+            .wait(Some(PATIENCE))
+            .expect("connected")
+            .got()
+            .is_none(),
         "the next"
     );
     std::thread::scope(|scope| {
@@ -190,7 +194,10 @@ fn waker__ends_this_wait_or_the_next() {
             std::thread::sleep(Duration::from_millis(20));
             waker.wake();
         });
-        assert!(pair.a.wait(None).expect("connected").is_none(), "this");
+        assert!(
+            pair.a.wait(None).expect("connected").got().is_none(),
+            "this"
+        );
     });
     transfer(&mut pair, 1, &[10]);
 }
@@ -213,7 +220,7 @@ fn post_some(connection: &mut Connection) -> HashSet<RequestId> {
 #[track_caller]
 fn assert_all_fail(connection: &mut Connection, mut posted: HashSet<RequestId>) -> CloseReason {
     loop {
-        match connection.wait(Some(PATIENCE)) {
+        match connection.wait(Some(PATIENCE)).map(zerolane::Waited::got) {
             Ok(Some(it)) => {
                 assert!(posted.remove(&it.id), "{:?} twice", it.id);
                 assert!(
@@ -334,7 +341,10 @@ fn child__streams_until_killed() {
     let shared = content::region(1, 4 << 20).share();
     // Ends by itself if it is not killed: the parent's death ends the connection.
     while connection.post_send(shared.clone()).is_ok() {
-        if !matches!(connection.wait(Some(PATIENCE)), Ok(Some(_))) {
+        if !matches!(
+            connection.wait(Some(PATIENCE)).map(zerolane::Waited::got),
+            Ok(Some(_))
+        ) {
             return;
         }
     }
@@ -367,7 +377,7 @@ fn peer__killed_process_is_noticed() {
     child.0.kill().expect("killed");
     let mut posted = posted;
     let reason = loop {
-        match connection.wait(Some(PATIENCE)) {
+        match connection.wait(Some(PATIENCE)).map(zerolane::Waited::got) {
             // Payload in flight may still have arrived.
             Ok(Some(it)) if it.result.is_ok() => {
                 assert!(posted.remove(&it.id));

@@ -99,7 +99,7 @@ fn wake_ups(pair: &mut Pair, deliveries: &[Delivery]) -> Vec<usize> {
                 verify(taken, &ids, completion);
                 taken += 1;
                 // Completions that came with it.
-                came = target.wait(Some(Duration::ZERO)).expect("connected");
+                came = target.wait(Some(Duration::ZERO)).expect("connected").got();
             }
             wake_ups.push(taken - before);
             counted.send(()).expect("awaited");
@@ -302,7 +302,7 @@ fn delivery__a_queue_is_notified_of_what_interrupts_alone() {
             b.set_completion_queue(&queue, TAG);
             let ids = post(b, deliveries.len());
             // Returns when a completion interrupts; earlier ones are in the queue then.
-            assert!(b.wait(Some(PATIENCE)).expect("connected").is_none());
+            assert!(b.wait(Some(PATIENCE)).expect("connected").got().is_none());
             assert!(queue.len() >= 4, "{}", queue.len());
             for n in 0..4 {
                 assert!(is_readable(&queue), "{n}");
@@ -339,12 +339,12 @@ fn delivery__a_full_queue_wakes() {
             let queue = CompletionQueue::new(2).expect("a queue");
             b.set_completion_queue(&queue, TAG);
             let ids = post(b, 3);
-            assert!(b.wait(Some(PATIENCE)).expect("connected").is_none());
+            assert!(b.wait(Some(PATIENCE)).expect("connected").got().is_none());
             assert!(is_readable(&queue));
             for n in 0..2 {
                 verify(n, &ids, told(&queue));
             }
-            assert!(b.wait(Some(PATIENCE)).expect("connected").is_none());
+            assert!(b.wait(Some(PATIENCE)).expect("connected").got().is_none());
             verify(2, &ids, told(&queue));
         },
     );
@@ -362,11 +362,14 @@ fn delivery__polled_keeps_no_wait_from_its_end() {
             let end = Instant::now() + PATIENCE;
             while b.in_flight() > 0 {
                 assert!(Instant::now() < end, "{:#?}", b.account());
-                let woken = b.wait(Some(Duration::from_millis(1))).expect("connected");
+                let woken = b
+                    .wait(Some(Duration::from_millis(1)))
+                    .expect("connected")
+                    .got();
                 assert!(woken.is_none());
             }
             b.waker().wake();
-            assert!(b.wait(None).expect("connected").is_none());
+            assert!(b.wait(None).expect("connected").got().is_none());
             verify(0, &ids, look(b));
             verify(1, &ids, look(b));
         },

@@ -33,7 +33,7 @@ pub fn arrives_with_and_without_a_receive(path: Path, base: &Options) {
     };
     let receives = |b: &mut Connection| {
         for (seed, len) in (0..).zip(LENGTHS) {
-            let announced = b.announced(Some(PATIENCE)).expect("connected");
+            let announced = b.announced(Some(PATIENCE)).expect("connected").got();
             assert_eq!(announced, Some(len as u64));
             b.post_recv(empty(len)).expect("posted");
             let received = next(b);

@@ -26,7 +26,7 @@ pub fn tell_of_all_before_them(mut pair: Pair, memory: &ExportedRegion, of_memfd
         |a| put_rounds(a, &key, seen),
         |b| {
             for round in 0..ROUNDS {
-                let completion = b.wait(Some(PATIENCE)).expect("open").expect("told");
+                let completion = b.wait(Some(PATIENCE)).expect("open").got().expect("told");
                 assert_eq!(
                     (completion.kind, completion.value),
                     (WorkKind::Immediate, round)
@@ -57,7 +57,7 @@ fn put_rounds(connection: &mut Connection, key: &RegionKey, seen: &AtomicU64) ->
         while seen.load(Ordering::Acquire) + SLOTS <= round {
             assert!(Instant::now() < until, "round {round} has no slot");
             let wait = Some(Duration::from_millis(1));
-            if let Some(completion) = connection.wait(wait).expect("open") {
+            if let Some(completion) = connection.wait(wait).expect("open").got() {
                 completion.result.expect("placed");
                 ended += 1;
             }
@@ -75,7 +75,7 @@ fn put_rounds(connection: &mut Connection, key: &RegionKey, seen: &AtomicU64) ->
     }
     let puts = ROUNDS * (CUTS.len() as u64 - 1);
     while ended < puts {
-        let completion = connection.wait(Some(PATIENCE)).expect("open");
+        let completion = connection.wait(Some(PATIENCE)).expect("open").got();
         completion.expect("over").result.expect("placed");
         ended += 1;
     }

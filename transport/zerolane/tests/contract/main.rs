@@ -80,6 +80,7 @@ fn wait__of_no_time_is_one_turn_however_much_there_is() {
         target
             .announced(Some(Duration::ZERO))
             .expect("connected")
+            .got()
             .is_none()
     );
     assert_eq!(turns(&target) - before, 1, "a busy socket keeps no one");
@@ -90,7 +91,7 @@ fn wait__woken_before_is_one_turn_however_much_there_is() {
     let (mut target, _source) = with_a_full_socket();
     target.waker().wake();
     let before = turns(&target);
-    assert!(target.announced(None).expect("connected").is_none());
+    assert!(target.announced(None).expect("connected").got().is_none());
     assert_eq!(turns(&target) - before, 1, "a busy socket keeps no one");
 }
 
@@ -150,7 +151,9 @@ fn flood(source: &mut Connection, key: &RegionKey, goes_on: &AtomicBool) -> bool
 fn wait__times_out_while_data_flows() {
     let (mut target, flood) = Flood::begin();
     for _ in 0..200 {
-        let nothing = target.wait(Some(Duration::from_millis(1)));
+        let nothing = target
+            .wait(Some(Duration::from_millis(1)))
+            .map(zerolane::Waited::got);
         assert!(nothing.expect("connected").is_none());
     }
     flood.end(&mut target);
@@ -163,7 +166,7 @@ fn wait__is_woken_while_data_flows() {
     std::thread::scope(|scope| {
         for _ in 0..20 {
             scope.spawn(|| waker.wake());
-            assert!(target.wait(None).expect("connected").is_none());
+            assert!(target.wait(None).expect("connected").got().is_none());
         }
     });
     flood.end(&mut target);
@@ -176,8 +179,11 @@ fn wait__of_a_worker_times_out_while_data_flows() {
     let mut worker = Worker::new().expect("descriptors");
     let id = worker.adopt(target).expect("adopted");
     for _ in 0..200 {
-        let event = worker.wait(Some(Duration::from_millis(1)));
-        assert!(!event.expect("allowed"), "{:?}", worker.next_event());
+        let event = worker
+            .wait(Some(Duration::from_millis(1)))
+            .map(zerolane::Waited::got);
+        let event = event.expect("allowed");
+        assert!(event.is_none(), "{:?}", worker.next_event());
     }
     flood.end(&mut worker.release(id).expect("connected"));
 }
@@ -191,7 +197,7 @@ fn wait__of_a_worker_is_woken_while_data_flows() {
     std::thread::scope(|scope| {
         for _ in 0..20 {
             scope.spawn(|| waker.wake());
-            let told = worker.wait(None).expect("allowed");
+            let told = worker.wait(None).expect("allowed").got().is_some();
             assert!(!told, "{:?}", worker.next_event());
         }
     });
@@ -217,7 +223,7 @@ fn serve(mut connection: Connection) -> JoinHandle<()> {
                 return;
             }
             let completion = loop {
-                match connection.wait(None) {
+                match connection.wait(None).map(zerolane::Waited::got) {
                     Ok(Some(completion)) if completion.kind != WorkKind::Send => break completion,
                     Ok(_) => {}
                     Err(_) => return,
@@ -288,6 +294,7 @@ fn requests__go_on_when_woken_and_the_next_wait_is_ended() {
         connection
             .wait(Some(PATIENCE))
             .expect("connected")
+            .got()
             .is_none()
     );
     assert!(begin.elapsed() < PATIENCE, "the wakes ended no wait");
@@ -368,7 +375,7 @@ fn requests__go_on_when_the_queue_has_room_again() {
         assert_eq!(queue.poll().expect("a completion").1.control[..], [n]);
     }
     let end = loop {
-        if let Err(end) = connection.wait(Some(PATIENCE)) {
+        if let Err(end) = connection.wait(Some(PATIENCE)).map(zerolane::Waited::got) {
             break end;
         }
         assert!(Instant::now() < bound, "closed in time");

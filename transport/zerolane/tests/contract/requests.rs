@@ -5,7 +5,10 @@ use std::time::Duration;
 use zerolane::request::{
     Fetch, Get, Message, Put, PutInline, PutPieces, Receive, ReceiveMessage, Transfer, WorkKind,
 };
-use zerolane::{Completion, Connection, Delivery, Error, ExportedRegion, FetchOp, Region, RequestId, Rights};
+use zerolane::{
+    Completion, Connection, Delivery, Error, ExportedRegion, FetchOp, Region, RequestId, Rights,
+    Waited,
+};
 
 fn exported(owner: &mut Connection) -> (ExportedRegion, zerolane::RegionKey) {
     let memory = Region::anonymous(1 << 16).expect("memory");
@@ -84,7 +87,7 @@ fn context__comes_back_with_a_failure() {
     here.post(Receive::new(small(0)).context(41))
         .expect("posted");
     drop(there);
-    let failed = here.wait(Some(PATIENCE)).expect("connected");
+    let failed = here.wait(Some(PATIENCE)).expect("connected").got();
     let failed = failed.expect("in time");
     assert!(failed.result.is_err());
     assert_eq!(failed.context, 41);
@@ -114,7 +117,7 @@ fn unsignalled__sends_and_vectored_puts_report_failures_alone() {
     drop(there);
     here.post(Transfer::new(small(1)).signalled(false).context(9))
         .expect("posted");
-    let failed = here.wait(Some(PATIENCE)).expect("connected");
+    let failed = here.wait(Some(PATIENCE)).expect("connected").got();
     let failed = failed.expect("in time");
     assert!(failed.result.is_err());
     assert_eq!(failed.context, 9);
@@ -132,7 +135,9 @@ fn poll__takes_what_is_there_before_it_reads_the_socket() {
     while here.in_flight() > 0 {
         assert!(std::time::Instant::now() < end);
         // Makes progress without taking a completion.
-        here.announced(Some(Duration::ZERO)).expect("connected");
+        here.announced(Some(Duration::ZERO))
+            .expect("connected")
+            .got();
         let _ = there.poll().expect("connected");
     }
     let before = turns(&here);
@@ -272,8 +277,40 @@ fn id__of_another_connection_names_no_request() {
     assert_eq!(here.in_flight(), 1, "it was not cancelled");
     assert_eq!(RequestId::from_u64(ours.to_u64()), ours);
     let sending = std::thread::spawn(move || there.send(&[7; 16]).map(|()| there));
-    let received = here.wait(Some(PATIENCE)).expect("connected");
+    let received = here.wait(Some(PATIENCE)).expect("connected").got();
     assert_eq!(received.expect("in time").id, ours);
     sending.join().expect("no panic").expect("received");
     assert!(other.cancel(theirs));
+}
+
+#[test]
+fn waits__tell_a_timeout_a_wake_and_the_end_apart() {
+    let (mut here, there) = pair();
+    let moment = Some(Duration::from_millis(1));
+    let waker = here.waker();
+    assert!(matches!(here.wait(moment), Ok(Waited::TimedOut)));
+    waker.wake();
+    assert!(matches!(here.wait(None), Ok(Waited::Woken)));
+    assert!(matches!(here.announced(moment), Ok(Waited::TimedOut)));
+    waker.wake();
+    assert!(matches!(here.announced(None), Ok(Waited::Woken)));
+    let id = here.post_recv(small(0)).expect("posted");
+    let arrived = here.wait_arrived(id, 0, moment);
+    assert!(matches!(arrived, Ok(Waited::TimedOut)), "{arrived:?}");
+    waker.wake();
+    let arrived = here.wait_arrived(id, 0, None);
+    assert!(matches!(arrived, Ok(Waited::Woken)), "{arrived:?}");
+    assert!(here.cancel(id));
+    let arrived = here.wait_arrived(id, 0, None);
+    assert!(matches!(arrived, Ok(Waited::Got(None))), "{arrived:?}");
+    assert!(matches!(here.wait(None), Ok(Waited::Got(_))));
+    let closing = std::thread::spawn(|| there.close());
+    assert!(matches!(here.wait(Some(PATIENCE)), Err(Error::Closed(_))));
+    assert!(matches!(here.announced(None), Err(Error::Closed(_))));
+    closing.join().expect("no panic").expect("closed");
+
+    let mut worker = zerolane::worker::Worker::new().expect("descriptors");
+    assert_eq!(worker.wait(moment).expect("allowed"), Waited::TimedOut);
+    worker.waker().wake();
+    assert_eq!(worker.wait(None).expect("allowed"), Waited::Woken);
 }

@@ -132,7 +132,11 @@ fn get_goes_on(threads: PathThreads) {
                 assert!(a.poll().expect("alive").is_none(), "too soon");
             }
             hosts.b().set_up(path, false).expect("set");
-            let got = a.wait(Some(PATIENCE)).expect("alive").expect("in time");
+            let got = a
+                .wait(Some(PATIENCE))
+                .expect("alive")
+                .got()
+                .expect("in time");
             got.result.expect("got");
             let region = got.into_region();
             assert!(region[..LEN] == RIGHT[..], "path {path}");

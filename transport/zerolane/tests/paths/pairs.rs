@@ -70,6 +70,7 @@ fn lap(
         let done = connection
             .wait(Some(PATIENCE))
             .expect("alive")
+            .got()
             .expect("in time");
         assert_eq!(done.result, Ok(LEN));
         let region = done.into_region();

@@ -60,7 +60,7 @@ impl Arrivals {
         let before = came(b);
         let region = loop {
             assert!(start.elapsed() < PATIENCE, "{:?}", b.paths());
-            if let Some(done) = b.wait(Some(Duration::from_millis(1))).expect("alive") {
+            if let Some(done) = b.wait(Some(Duration::from_millis(1))).expect("alive").got() {
                 assert_eq!(done.result, Ok(LEN));
                 break done.into_region();
             }
@@ -183,7 +183,11 @@ fn sent(
         let mut source = Region::anonymous(LEN).expect("memory");
         fill(&mut source);
         a.post_send(source).expect("posted");
-        let done = a.wait(Some(PATIENCE)).expect("alive").expect("in time");
+        let done = a
+            .wait(Some(PATIENCE))
+            .expect("alive")
+            .got()
+            .expect("in time");
         done.result.expect("sent");
         let resent = a.account().protocol.bytes_resent;
         a.close().expect("closed");

@@ -124,7 +124,8 @@ fn immediates__of_several_connections_tell_of_all_before_them() {
 fn look(connection: &mut Connection) -> usize {
     let completion = connection
         .wait(Some(Duration::from_millis(1)))
-        .expect("open");
+        .expect("open")
+        .got();
     completion.map_or(0, |it| it.result.map(|_| 1).expect("placed"))
 }
 
@@ -143,7 +144,11 @@ fn notify(connection: &mut Connection, key: &RegionKey, number: u64, len: usize)
 /// The next immediate, if there is one: `memory` has all of its put, or a later one's.
 fn check_shown(connection: &mut Connection, memory: &ExportedRegion) -> Option<u64> {
     let wait = Some(Duration::from_millis(1));
-    let shown = connection.wait(wait).ok().flatten()?;
+    let shown = connection
+        .wait(wait)
+        .map(zerolane::Waited::got)
+        .ok()
+        .flatten()?;
     assert_eq!(shown.kind, WorkKind::Immediate);
     let mut there = vec![0; memory.len()];
     memory.read(0, &mut there);
@@ -170,13 +175,19 @@ fn immediates__revoked_between_bytes_and_immediate_lose_nothing_that_completed()
                     exported.expect("room");
                     let mut shown = 0;
                     while !memory.is_revoked() {
-                        if let Ok(Some(it)) = connection.wait(Some(Duration::from_millis(1))) {
+                        if let Ok(Some(it)) = connection
+                            .wait(Some(Duration::from_millis(1)))
+                            .map(zerolane::Waited::got)
+                        {
                             shown = it.value;
                         }
                     }
                     drop(memory);
                     while !over.load(Ordering::Acquire) {
-                        if let Ok(Some(it)) = connection.wait(Some(Duration::from_millis(1))) {
+                        if let Ok(Some(it)) = connection
+                            .wait(Some(Duration::from_millis(1)))
+                            .map(zerolane::Waited::got)
+                        {
                             shown = it.value;
                         }
                     }
@@ -247,7 +258,7 @@ pub(crate) fn notify_without_end(connection: &mut Connection) {
             posted += u64::from(!failed);
         }
         let wait = Some(Duration::from_millis(u64::from(failed)));
-        let Ok(completion) = connection.wait(wait) else {
+        let Ok(completion) = connection.wait(wait).map(zerolane::Waited::got) else {
             return;
         };
         if let Some(it) = completion {
@@ -298,7 +309,9 @@ fn immediates__of_a_process_that_is_stopped_or_killed_tell_the_truth() {
             let told = std::thread::spawn(move || told(&mut said, "refused"));
             while !told.is_finished() {
                 assert!(Instant::now() < end, "it puts on");
-                let shown = connection.wait(Some(Duration::from_millis(1)));
+                let shown = connection
+                    .wait(Some(Duration::from_millis(1)))
+                    .map(zerolane::Waited::got);
                 // No immediate of a revoked region is delivered any more.
                 assert!(!matches!(shown, Ok(Some(_))), "{shown:?}");
             }

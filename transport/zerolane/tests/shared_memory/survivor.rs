@@ -85,7 +85,10 @@ fn survive(mut connection: Connection, peer: &Job) {
     let mut end = Instant::now() + PATIENCE;
     let missed = loop {
         assert!(Instant::now() < end, "{:#?}", connection.account());
-        let done = match connection.wait(Some(Duration::from_millis(100))) {
+        let done = match connection
+            .wait(Some(Duration::from_millis(100)))
+            .map(zerolane::Waited::got)
+        {
             Ok(None) => continue,
             Ok(Some(done)) => done,
             Err(missed) => break missed,

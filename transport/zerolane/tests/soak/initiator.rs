@@ -274,7 +274,7 @@ impl Initiator {
     /// Takes completions; measures the time without any.
     fn turn(&mut self) {
         let wait = Duration::from_millis(50);
-        let completion = self.connection.wait(Some(wait)).expect("connected");
+        let completion = self.connection.wait(Some(wait)).expect("connected").got();
         let now = Instant::now();
         let silent = now - self.silence.since;
         let outstanding = !self.asked.is_empty() || self.talk.awaited() > 0;

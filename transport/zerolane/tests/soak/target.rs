@@ -131,7 +131,11 @@ impl<'a> Service<'a> {
 
     fn serve(mut self) {
         loop {
-            match self.connection.wait(Some(Duration::from_millis(100))) {
+            match self
+                .connection
+                .wait(Some(Duration::from_millis(100)))
+                .map(zerolane::Waited::got)
+            {
                 Ok(Some(completion)) => self.take(completion),
                 Ok(None) => {}
                 Err(Error::Closed(CloseReason::Peer(Reason::Normal))) => return,

@@ -29,7 +29,9 @@ fn pair_of(options: &Options) -> (Connection, Connection) {
 
 /// The completion of a receive, if it comes soon.
 fn next_received(connection: &mut Connection) -> Option<Completion> {
-    let completion = connection.wait(Some(Duration::from_millis(5)));
+    let completion = connection
+        .wait(Some(Duration::from_millis(5)))
+        .map(zerolane::Waited::got);
     let completion = completion.expect("it goes on");
     completion.filter(|it| it.kind == WorkKind::Receive)
 }
@@ -118,12 +120,13 @@ fn connection__is_refused_in_a_child_and_goes_on_in_its_parent() {
         talk(&mut ours, &mut peers);
         talk(&mut peers, &mut ours);
         // The region that the child tried to revoke is still served.
-        let serving =
-            std::thread::spawn(
-                move || {
-                    while ours.wait(Some(PATIENCE)).is_ok_and(|it| it.is_none()) {}
-                },
-            );
+        let serving = std::thread::spawn(move || {
+            while ours
+                .wait(Some(PATIENCE))
+                .map(zerolane::Waited::got)
+                .is_ok_and(|it| it.is_none())
+            {}
+        });
         peers.put(&lent, 16, b"by the peer").expect("put");
         let mut bytes = [0; 11];
         memory.read(16, &mut bytes);

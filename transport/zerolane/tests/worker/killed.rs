@@ -64,7 +64,7 @@ fn stream(server: SocketAddr, client: u64) -> zerolane::Result<()> {
             connection.post_send(Region::from_vec(bytes))?;
         }
         while connection.in_flight() > 0 {
-            let sent = connection.wait(Some(PATIENCE))?.expect("in time");
+            let sent = connection.wait(Some(PATIENCE))?.got().expect("in time");
             sent.result.expect("sent");
         }
     }

@@ -313,7 +313,7 @@ fn close__sends_what_was_posted_and_completes_everything_once() {
         let mut bytes = vec![0; 1 << 20];
         let len = connection.recv_into(&mut bytes)?;
         assert!(bytes[..len] == content(8, 1 << 20), "content");
-        let end = connection.wait(Some(PATIENCE));
+        let end = connection.wait(Some(PATIENCE)).map(zerolane::Waited::got);
         assert!(matches!(end, Err(Error::Closed(_))), "{end:?}");
         Ok::<(), Error>(())
     });
@@ -451,7 +451,7 @@ fn drop__of_a_worker_tells_its_peers() {
         connection.post_recv(Region::anonymous(10)?)?;
         drop(connected);
         loop {
-            match connection.wait(Some(PATIENCE)) {
+            match connection.wait(Some(PATIENCE)).map(zerolane::Waited::got) {
                 Ok(Some(completion)) => assert!(completion.result.is_err()),
                 Ok(None) => panic!("not told in time"),
                 Err(error) => return Ok::<_, Error>(error),
@@ -799,7 +799,13 @@ fn wait_asleep__sleeps_without_a_spin_until_something_comes() {
     let timeout = Some(Duration::from_millis(1));
     const WAITS: u64 = 50;
     for _ in 0..WAITS {
-        assert!(!worker.wait_asleep(timeout).expect("the system allows it"));
+        assert!(
+            worker
+                .wait_asleep(timeout)
+                .expect("the system allows it")
+                .got()
+                .is_none()
+        );
     }
     // Now and then the timeout passes before it sleeps; a spinning thread whose core is taken sleeps as seldom.
     let slept = sleeps() - before;
@@ -807,10 +813,22 @@ fn wait_asleep__sleeps_without_a_spin_until_something_comes() {
     let waker = worker.waker();
     std::thread::scope(|scope| {
         scope.spawn(|| waker.wake());
-        assert!(!worker.wait_asleep(None).expect("the system allows it"));
+        assert!(
+            worker
+                .wait_asleep(None)
+                .expect("the system allows it")
+                .got()
+                .is_none()
+        );
         let client = scope.spawn(move || Connection::connect(address, &plain()));
         let accepted = loop {
-            assert!(worker.wait_asleep(Some(PATIENCE)).expect("allowed"));
+            assert!(
+                worker
+                    .wait_asleep(Some(PATIENCE))
+                    .expect("allowed")
+                    .got()
+                    .is_some()
+            );
             if let Some(Event::Accepted { connection, .. }) = worker.next_event() {
                 break connection;
             }

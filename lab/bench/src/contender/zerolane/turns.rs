@@ -137,7 +137,7 @@ impl<C: Content> Turns<C> {
             if self.is_idle() {
                 return Ok(());
             }
-            let completion = connection.wait(Some(stall))?;
+            let completion = connection.wait(Some(stall))?.got();
             self.take_back(completion.context("the peer stalled")?)?;
         }
     }
@@ -150,7 +150,7 @@ impl<C: Content> Turns<C> {
     ) -> Result<()> {
         while let Some(left) = left(connection) {
             self.post_all(connection)?;
-            if let Some(completion) = connection.wait(Some(left))? {
+            if let Some(completion) = connection.wait(Some(left))?.got() {
                 self.take_back(completion)?;
             }
         }

@@ -119,14 +119,14 @@ impl Raw {
         while !done() {
             assert!(Instant::now() < deadline, "it is not done");
             let wait = Some(Duration::from_millis(1));
-            assert!(self.connection.wait(wait).unwrap().is_none());
+            assert!(self.connection.wait(wait).unwrap().got().is_none());
         }
     }
 
     fn until(&mut self, kind: WorkKind) -> Completion {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
-            if let Some(completion) = self.connection.wait(Some(PATIENCE)).unwrap()
+            if let Some(completion) = self.connection.wait(Some(PATIENCE)).unwrap().got()
                 && completion.kind == kind
             {
                 return completion;
@@ -139,7 +139,11 @@ impl Raw {
     pub fn wait_until_cut_off(mut self) {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
-            match self.connection.wait(Some(PATIENCE)) {
+            match self
+                .connection
+                .wait(Some(PATIENCE))
+                .map(zerolane::Waited::got)
+            {
                 Ok(_) => {}
                 Err(Error::Closed(_)) => return,
                 Err(other) => panic!("{other}"),

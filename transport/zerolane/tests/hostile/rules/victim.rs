@@ -138,7 +138,9 @@ fn serve(mut connection: Connection, ask: Option<Ask>) -> Served {
     }
     while served.closed.is_none() {
         assert!(Instant::now() < end, "a peer kept the victim busy");
-        let waited = connection.wait(Some(Duration::from_millis(20)));
+        let waited = connection
+            .wait(Some(Duration::from_millis(20)))
+            .map(zerolane::Waited::got);
         // The peer may choose a delivery that does not wake: poll as well.
         let found = match waited {
             Ok(None) => connection.poll(),

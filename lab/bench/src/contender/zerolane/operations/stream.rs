@@ -243,7 +243,7 @@ fn send(end: &mut End<'_>, content: &Content) -> Result<Measured> {
             content.stamp(&mut region, index);
             let connection = &mut end.connection;
             let (id, kept) = match job.size <= MAX_CONTROL {
-                true => (connection.post(Message::new(&region))?, Some(region)),
+                true => (connection.post(Message::new(&region[..]))?, Some(region)),
                 false => (connection.post(Message::new(&[]).payload(region))?, None),
             };
             slots.posted.insert(id, Posted { slot, index, kept });
