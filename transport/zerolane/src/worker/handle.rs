@@ -5,7 +5,7 @@ use super::pending::{Claim, Pending, gone};
 use super::{ConnectionId, EndpointId, Inbox, Slot, Submission, Worker};
 use crate::completion::Completion;
 use crate::connection::Connection;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::request::{Poster, Receive, Request, RequestId, Transfer};
 use std::net::SocketAddr;
 use std::sync::Arc;
