@@ -27,11 +27,11 @@ pub enum Error {
     /// The connection ended.
     #[error("connection: {}", in_words(*.0))]
     Closed(CloseReason),
-    /// This Transfer failed; the connection stays open.
-    #[error("transfer: {0}")]
+    /// This request failed; the connection stays open.
+    #[error("request failed: {0}")]
     Transfer(#[from] TransferError),
-    /// The Transfer could not be posted.
-    #[error("transfer: {0}")]
+    /// The request was refused before anything of it was done.
+    #[error("request refused: {0}")]
     Post(PostError),
     /// The call took longer than [`Connection::set_timeout`](crate::Connection::set_timeout) allows. Its request was
     /// cancelled; the peer may or may not have seen it.

@@ -37,6 +37,9 @@ pub(crate) struct Vectored {
 impl Vectored {
     /// Makes `ids` one request, named by the last of them.
     pub(crate) fn begin(&mut self, ids: Vec<TransferId>, signalled: bool) {
+        if ids.is_empty() {
+            return;
+        }
         self.groups.push_back(Group {
             left: ids.len(),
             signalled,
