@@ -11,8 +11,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use zerolane_lane::AnyLane;
 use zerolane_lane::{
-    Account, CloseReason, Delivery, Driver, FastAnswer, Memory, Options, PathAddresses, PathState,
-    PublicKey, Region, TransferError, Waited, Waker, WorkRequest, limits,
+    Account, CloseReason, Delivery, Driver, Memory, Options, PathAddresses, PathState, PublicKey,
+    Region, TransferError, Waited, Waker, WorkRequest, limits,
 };
 
 /// How long [`Connection::close`] waits without progress of posted sends, in idle timeouts.
@@ -528,44 +528,6 @@ impl Connection {
     /// [`PostError::Finished`]: crate::failure::PostError::Finished
     pub fn finish(&mut self) -> Result<()> {
         Ok(self.driver.finish()?)
-    }
-
-    /// Asks for fast mode: this connection receives at full speed, and the other connections of its [`Scheduler`] at a
-    /// trickle. Granted for the payload announced so far, for a tenth of a second at most, if no other connection has
-    /// it; ask again for more. Always granted to a connection without a scheduler, or in shared memory, which competes
-    /// with no other.
-    ///
-    /// ```
-    /// use zerolane::options::FastAnswer;
-    /// use zerolane::{Connection, Endpoint, Options};
-    /// let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
-    /// let address = endpoint.local_addr();
-    /// let sender = std::thread::spawn(move || -> zerolane::Result<()> {
-    ///     let mut connection = Connection::connect(address, &Options::default())?;
-    ///     connection.send(&[7; 1 << 20])?;
-    ///     connection.close()
-    /// });
-    /// let mut connection = endpoint.accept(None)?.expect("no timeout");
-    /// let length = connection.announced(None)?.got().expect("no timeout");
-    /// if length > 64 << 10 {
-    ///     assert_eq!(connection.request_fast(), FastAnswer::Granted);
-    /// }
-    /// let mut buffer = vec![0; length as usize];
-    /// assert_eq!(connection.recv_into(&mut buffer)?, 1 << 20);
-    /// connection.close()?;
-    /// sender.join().unwrap()?;
-    /// # Ok::<(), zerolane::Error>(())
-    /// ```
-    ///
-    /// [`Scheduler`]: crate::options::Scheduler
-    pub fn request_fast(&mut self) -> FastAnswer {
-        self.driver.request_fast()
-    }
-
-    /// Sets this connection's share of the link while other connections of its scheduler receive too, relative to
-    /// theirs. 1 unless set; 0 counts as 1. No effect on a connection without a scheduler, or in shared memory.
-    pub fn set_weight(&mut self, weight: u32) {
-        self.driver.set_weight(weight);
     }
 
     /// Limits the payload rate at which this end sends from now on, in bytes per second, instead of

@@ -24,6 +24,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod advanced;
 mod arrived;
 mod completion;
 mod connection;
@@ -35,7 +36,6 @@ pub mod keys;
 mod queue;
 mod remote;
 pub mod request;
-pub mod st;
 mod vectored;
 pub mod worker;
 
@@ -63,8 +63,7 @@ pub mod options {
     pub use zerolane_lane::Ports;
     pub use zerolane_lane::{
         BadPath, BadRendezvousName, Control, DeviceOptions, EthernetAddress, EthernetDevice,
-        FastAnswer, LaneChoice, NeighbourName, PathAddresses, PathThreads, RendezvousName,
-        Schedule, Scheduler, XdpCounters,
+        LaneChoice, NeighbourName, PathAddresses, PathThreads, RendezvousName, Schedule, Scheduler,
     };
     pub use zerolane_wire::{MAX_PATHS, Profile, Profiles};
 }

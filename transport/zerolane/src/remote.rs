@@ -288,13 +288,6 @@ impl Connection {
         self.fetch_op(on, offset, FetchOp::CompareAndSwap { expected, new })
     }
 
-    /// Whether a put of `bytes` to `offset` would be sent at once. Otherwise it waits, or is announced, which takes
-    /// another round trip, and messages posted after it wait until it completes.
-    pub fn puts_at_once(&mut self, to: &RegionKey, offset: u64, bytes: u64) -> bool {
-        let place = to.place(offset, bytes, Rights::WRITE);
-        place.is_ok_and(|place| self.driver.puts_at_once(place, bytes))
-    }
-
     /// Sends a message; returns when the peer has received it.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 mod message;
 mod pieces;
-mod read;
+pub(crate) mod read;
 mod remote;
 mod transfer;
 
@@ -16,7 +16,6 @@ use zerolane_lane::{Memory, Report, TransferId, WorkFlags};
 pub use crate::in_order::InOrder;
 pub use message::{Message, ReceiveMessage};
 pub use pieces::{GetPieces, PutPieces};
-pub use read::{Offer, Read};
 pub use remote::{Fetch, Get, OpenRegion, Put, PutInline};
 pub use transfer::{Receive, Transfer};
 pub use zerolane_lane::{MAX_INLINE, MessageControl, WorkKind};

@@ -9,9 +9,9 @@ use crate::immediates;
 use crate::path::{Pair, Path, plain};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use zerolane::advanced::{Offer, Read};
 use zerolane::failure::{Reason, TransferError};
 use zerolane::options::{Profile, Profiles};
-use zerolane::request::{Offer, Read};
 use zerolane::{Connection, ExportedRegion, Options, Region, Rights};
 
 macro_rules! over_every_path {

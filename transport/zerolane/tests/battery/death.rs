@@ -9,9 +9,9 @@ use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use zerolane::advanced::{Offer, Read};
 use zerolane::failure::{CloseReason, Reason, TransferError};
 use zerolane::options::{Profile, Profiles};
-use zerolane::request::{Offer, Read};
 use zerolane::{Connection, Endpoint, Error, Options, Region, RequestId};
 use zerolane_wire::{
     Capabilities, ConnectionAnswer, ConnectionVerdict, Eager, Operation, Packet, RequestConnection,

@@ -1,7 +1,8 @@
 //! Tests that a receiver schedules several senders without loss.
 
 use crate::drive::{Flag, PATIENCE, receive_all, send_all};
-use zerolane::options::{FastAnswer, Schedule, Scheduler};
+use zerolane::advanced::FastAnswer;
+use zerolane::options::{Schedule, Scheduler};
 use zerolane::{Connection, Endpoint, Options, Region};
 
 const SENDERS: u64 = 5;

@@ -10,12 +10,11 @@ mod requests;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use zerolane::advanced::{Offer, Read};
 use zerolane::failure::{PostError, Posted, Refused};
 use zerolane::memory::Memory;
 use zerolane::options::LaneChoice;
-use zerolane::request::{
-    Get, Message, Offer, Put, PutInline, PutPieces, Read, ReceiveMessage, WorkKind,
-};
+use zerolane::request::{Get, Message, Put, PutInline, PutPieces, ReceiveMessage, WorkKind};
 use zerolane::worker::Worker;
 use zerolane::{
     CompletionQueue, Connection, Endpoint, Error, ExportedRegion, FetchOp, Options, Region,
