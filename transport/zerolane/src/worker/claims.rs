@@ -44,15 +44,15 @@ pub(super) type Post = Box<dyn FnMut(Option<&mut Connection>) -> Attempt + Send>
 
 /// A request that is not posted yet.
 pub(super) struct Waiting {
-    /// The number by which its handle cancels it.
-    pub(super) number: u32,
+    /// Its identifier, by which its handle cancels it.
+    pub(super) id: RequestId,
     pub(super) post: Post,
     pub(super) claim: Option<Claim<Completion>>,
 }
 
 impl std::fmt::Debug for Waiting {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Waiting").field(&self.number).finish()
+        f.debug_tuple("Waiting").field(&self.id).finish()
     }
 }
 
@@ -76,7 +76,8 @@ pub(super) enum Direction {
 
 #[derive(Debug)]
 struct Awaited {
-    number: u32,
+    /// The identifier that the handle knows it by. The connection has another.
+    id: RequestId,
     claim: Claim<Completion>,
 }
 
@@ -205,10 +206,11 @@ impl Claims {
             && let Some(at) = self.kept.iter().position(|it| it.kind == kind)
             && let Some(claim) = waiting.claim.take()
         {
-            if let Some(kept) = self.kept.remove(at)
-                && let Err(Ok(kept)) = claim.answer(Ok(kept))
-            {
-                self.keep(kept);
+            if let Some(mut kept) = self.kept.remove(at) {
+                kept.id = waiting.id;
+                if let Err(Ok(kept)) = claim.answer(Ok(kept)) {
+                    self.keep(kept);
+                }
             }
             return true;
         }
@@ -224,10 +226,10 @@ impl Claims {
                         queue.push_front(waiting);
                         break;
                     }
-                    Attempt::Posted(id) => {
+                    Attempt::Posted(posted) => {
                         if let Some(claim) = waiting.claim.take() {
-                            let number = waiting.number;
-                            self.requests.insert(id, Awaited { number, claim });
+                            let id = waiting.id;
+                            self.requests.insert(posted, Awaited { id, claim });
                         }
                     }
                     Attempt::Done => {}
@@ -242,7 +244,7 @@ impl Claims {
     }
 
     /// Answers the request that a completion belongs to. Returns the completion if it belongs to the user.
-    pub(super) fn deliver(&mut self, completion: Completion) -> Option<Completion> {
+    pub(super) fn deliver(&mut self, mut completion: Completion) -> Option<Completion> {
         if let (true, Err(TransferError::Closed(reason))) =
             (completion.kind.is_outgoing(), completion.result)
         {
@@ -253,7 +255,10 @@ impl Claims {
             return None;
         }
         let given_up = match self.requests.remove(&completion.id) {
-            Some(Awaited { claim, .. }) => claim.answer(Ok(completion)).err()?.ok()?,
+            Some(Awaited { id, claim }) => {
+                completion.id = id;
+                claim.answer(Ok(completion)).err()?.ok()?
+            }
             None if self.is_handled() => completion,
             None => return Some(completion),
         };
@@ -311,13 +316,13 @@ impl Claims {
         (!self.over).then_some(&mut self.arrivals)
     }
 
-    /// The state of request `number`.
-    pub(super) fn standing(&self, number: u32) -> Standing {
-        if let Some((&id, _)) = self.requests.iter().find(|(_, it)| it.number == number) {
-            return Standing::Posted(id);
+    /// The state of request `id`.
+    pub(super) fn standing(&self, id: RequestId) -> Standing {
+        if let Some((&posted, _)) = self.requests.iter().find(|(_, it)| it.id == id) {
+            return Standing::Posted(posted);
         }
         let mut waiting = self.outgoing.iter().chain(&self.incoming);
-        match waiting.any(|it| it.number == number) {
+        match waiting.any(|it| it.id == id) {
             true => Standing::Waits,
             false => Standing::Over,
         }
@@ -329,7 +334,7 @@ impl Claims {
             return;
         }
         let mut arrivals = std::mem::take(&mut self.arrivals);
-        arrivals.report(connection, |number| self.standing(number));
+        arrivals.report(connection, |id| self.standing(id));
         self.arrivals = arrivals;
     }
 
@@ -340,11 +345,11 @@ impl Claims {
         }
     }
 
-    /// Gives up request `number`: removes it if it was not posted, or returns its identifier.
-    pub(super) fn give_up(&mut self, number: u32) -> Option<RequestId> {
-        self.outgoing.retain(|it| it.number != number);
-        self.incoming.retain(|it| it.number != number);
-        match self.standing(number) {
+    /// Gives up request `id`: removes it if it was not posted, or returns the connection's identifier of it.
+    pub(super) fn give_up(&mut self, id: RequestId) -> Option<RequestId> {
+        self.outgoing.retain(|it| it.id != id);
+        self.incoming.retain(|it| it.id != id);
+        match self.standing(id) {
             Standing::Posted(id) => Some(id),
             Standing::Waits | Standing::Over => None,
         }

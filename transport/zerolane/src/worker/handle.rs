@@ -264,9 +264,10 @@ impl ConnectionHandle {
         WorkerHandle::new(&self.shared.owned.inbox)
     }
 
-    /// The number of a request among its own; `None` if another has it.
-    pub(super) fn number_of(&self, id: RequestId) -> Option<u32> {
-        self.shared.poster.number_of(id)
+    /// The identifier of the next request.
+    fn next_request(&self) -> RequestId {
+        let number = self.shared.requests.fetch_add(1, Ordering::Relaxed);
+        self.shared.poster.request(number)
     }
 
     /// The peer's address at the time when the connection was made.
@@ -306,7 +307,7 @@ impl ConnectionHandle {
         let (claim, pending) = Pending::new(self.worker().process(), None);
         let mut claim = Some(claim);
         let waiting = Waiting {
-            number: self.shared.requests.fetch_add(1, Ordering::Relaxed),
+            id: self.next_request(),
             post: Box::new(move |connection| {
                 if let (Some(connection), Some(claim)) = (connection, claim.take()) {
                     claim.answer_or_drop(connection.finish());
@@ -352,16 +353,16 @@ impl ConnectionHandle {
 
     pub(super) fn request(&self, direction: Direction, post: Post) -> Pending<Completion> {
         let (id, worker) = (self.shared.id, self.worker());
-        let number = self.shared.requests.fetch_add(1, Ordering::Relaxed);
+        let request = self.next_request();
         let (claim, pending) = Pending::new(
             worker.process(),
             Some(Box::new(move |unread: Option<Completion>| {
-                worker.submit(move |worker| worker.give_up(id, number, unread));
+                worker.submit(move |worker| worker.give_up(id, request, unread));
             })),
         );
-        let pending = pending.of_request(self.shared.poster.request(number));
+        let pending = pending.of_request(request);
         let waiting = Waiting {
-            number,
+            id: request,
             post,
             claim: Some(claim),
         };
@@ -385,14 +386,14 @@ impl ConnectionHandle {
 
 impl Worker {
     /// Gives up a handle's request.
-    fn give_up(&mut self, id: ConnectionId, number: u32, unread: Option<Completion>) {
+    fn give_up(&mut self, id: ConnectionId, request: RequestId, unread: Option<Completion>) {
         if let Some(unread) = unread {
             return self.claims(id).map_or((), |it| it.keep(unread));
         }
         let Some(Slot::Connection(link)) = self.slots.get_mut(id.0) else {
             return;
         };
-        if let Some(posted) = link.claims.give_up(number) {
+        if let Some(posted) = link.claims.give_up(request) {
             link.connection.cancel(posted);
             // Its completion is ready now.
             self.connection(id);

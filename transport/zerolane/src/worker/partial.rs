@@ -54,11 +54,7 @@ impl ConnectionHandle {
     /// Answers when more than `beyond` bytes of request `id` have arrived, with how many. `None` when the request is
     /// over, or receives nothing. Dropping the returned [`Pending`] does not affect the request.
     pub fn wait_arrived(&self, id: RequestId, beyond: u64) -> Pending<Option<u64>> {
-        let number = self.number_of(id);
-        self.await_arrival(move |arrivals, claim: Claim<Option<u64>>| match number {
-            Some(number) => arrivals.await_part(number, beyond, claim),
-            None => claim.answer_or_drop(Ok(None)),
-        })
+        self.await_arrival(move |arrivals, claim| arrivals.await_part(id, beyond, claim))
     }
 
     /// Shares the part of request `id` that has arrived: see [`Connection::share_arrived`]. `None` if no such request
@@ -76,12 +72,12 @@ impl ConnectionHandle {
         id: RequestId,
         look: impl FnOnce(&mut Connection, Standing) -> T + Send + 'static,
     ) -> Pending<T> {
-        let (connection, number) = (self.id(), self.number_of(id));
+        let connection = self.id();
         self.worker().call(move |worker| {
             let Some(Slot::Connection(link)) = worker.slots.get_mut(connection.0) else {
                 return Err(gone());
             };
-            let standing = number.map_or(Standing::Over, |it| link.claims.standing(it));
+            let standing = link.claims.standing(id);
             Ok(look(&mut link.connection, standing))
         })
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use zerolane::failure::{PostError, TransferError};
+use zerolane::memory::Memory;
 use zerolane::request::{Fetch, Get, GetPieces, OpenRegion, Put, PutPieces};
 use zerolane::worker::{ConnectionHandle, EndpointHandle, Outcome, Worker, WorkerThread};
 use zerolane::{Connection, Error, ExportedRegion, FetchOp, Options, Region, RegionKey, Rights};
@@ -462,6 +463,14 @@ fn put_vectored__and_get_vectored_are_one_request_each() {
     }
 }
 
+/// The pieces that a refusal gives back.
+fn pieces_of(memory: Option<Memory>) -> Vec<Memory> {
+    match memory {
+        Some(Memory::Gathered(pieces)) => pieces,
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn put_vectored__refused_gives_the_pieces_back() {
     let worker = spawned();
@@ -476,7 +485,7 @@ fn put_vectored__refused_gives_the_pieces_back() {
         refused.error,
         Error::Post(PostError::TooManyPieces)
     ));
-    assert_eq!(refused.pieces.len(), 4097);
+    assert_eq!(pieces_of(refused.memory).len(), 4097);
     let none = client
         .post(PutPieces::new(&key, vec![]))
         .wait()
@@ -495,7 +504,8 @@ fn put_vectored__refused_gives_the_pieces_back() {
         .post(GetPieces::new(&key, pieces))
         .wait()
         .expect_err("gone");
-    let back: Vec<_> = refused.pieces.iter().map(|it| it.to_vec()).collect();
+    let back = pieces_of(refused.memory);
+    let back: Vec<_> = back.iter().map(|it| it.to_vec()).collect();
     assert!(back == [content(5, 10), content(6, 20)]);
 }
 
@@ -504,9 +514,11 @@ fn close__delivers_what_was_sent_before() {
     let worker = spawned();
     let (_endpoint, client, server) = pair(&worker);
     let received = server.recv(Region::anonymous(1 << 20).expect("memory"));
+    let id = received.id();
     client.send(region(5, 1 << 20)).detach();
     client.close().wait().expect("closed");
     let received = received.wait().expect("posted");
+    assert_eq!(received.id, id);
     assert!(received.into_region()[..] == content(5, 1 << 20));
     let end = server.recv(Region::anonymous(8).expect("memory")).wait();
     assert!(end.is_err() || end.is_ok_and(|it| it.result.is_err()));
