@@ -462,8 +462,8 @@ size_t zl_region_length(const struct zl_region *region);
 void zl_region_free(struct zl_region *region);
 
 /**
- * How the sender wants the arrival of a Transfer delivered. In all modes completions come in
- * order, and a call that waits for one particular request (zl_recv_into) returns at its end.
+ * How the sender wants the arrival of a Transfer delivered; it counts for a receiver that chose
+ * so (zl_honour_delivery). In all modes completions come in order, and a call that waits for one particular request (zl_recv_into) returns at its end.
  * Four events wake in all modes: a failure, the end of the connection, a Transfer that matches
  * no posted receive, and one of no bytes.
  */
@@ -512,7 +512,8 @@ typedef uint32_t zl_delivery;
 #define ZL_WORK_IMMEDIATE 4
 
 /**
- * Options of a request. Where a pointer to it may be null, null means 0 in all fields.
+ * Options of a request. Where a pointer to it may be null, null means 0 in all fields. An
+ * option that has no meaning for the request is ZL_ERROR_ARGUMENT.
  */
 typedef struct zl_work {
     /**
@@ -586,8 +587,8 @@ zl_status zl_post_send_vectored(struct zl_connection *connection,
 /**
  * Posts a receive into `len` bytes of `region` from `offset`. The n-th receive gets the peer's
  * n-th Transfer, if it fits. Receives complete when their Transfers do: after a lost datagram,
- * a later one may complete first. `how` may be null; only ZL_WORK_UNSIGNALLED and the context
- * apply. `id` gets the request's number.
+ * a later one may complete first. `how` may be null, or have a context and
+ * ZL_WORK_UNSIGNALLED. `id` gets the request's number.
  *
  * Threads: one at a time.
  */
@@ -726,9 +727,9 @@ typedef struct zl_completion {
 } zl_completion;
 
 /**
- * Waits `timeout_ms` milliseconds (negative: no limit) for a completion that wakes (enum
- * zl_delivery) and returns the first completion there is. 0 polls, as zl_poll does. ZL_TIMEOUT
- * if none came.
+ * Waits `timeout_ms` milliseconds (negative: no limit) for a completion, or for one that wakes
+ * (zl_honour_delivery), and returns the first completion there is. 0 polls, as zl_poll does.
+ * ZL_TIMEOUT if none came, ZL_WOKEN after zl_wake, or if completions went to a queue.
  *
  * Threads: one at a time; zl_wake of another ends it.
  */
@@ -1126,7 +1127,7 @@ zl_status zl_fetch_op(struct zl_connection *connection,
 
 /**
  * Posts a zl_open_region. Its completion, of kind ZL_KIND_OPEN, has the key in `region`. `how`
- * may be null; only its context applies.
+ * may be null, or have a context.
  *
  * Threads: one at a time.
  */
@@ -1313,7 +1314,7 @@ zl_status zl_post_message_vectored(struct zl_connection *connection,
 /**
  * Posts a receive of a message, with its payload into `len` bytes of `region` from `offset`;
  * null if no payload is expected. The n-th receive gets the peer's n-th message. Its
- * completion has the control. `how` may be null; only its context applies.
+ * completion has the control. `how` may be null, or have a context.
  *
  * Threads: one at a time.
  */
@@ -1465,7 +1466,7 @@ zl_status zl_worker_connections(struct zl_worker *worker, size_t *count);
 zl_status zl_worker_close(struct zl_worker *worker, uint64_t connection);
 
 /**
- * Makes progress until there is an event (ZL_OK), or until zl_worker_wake was called or
+ * Makes progress until there is an event (ZL_OK), zl_worker_wake was called (ZL_WOKEN), or
  * `timeout_ms` milliseconds (negative: no limit) passed (ZL_TIMEOUT).
  *
  * Threads: one at a time; zl_worker_wake of another ends it.
