@@ -463,9 +463,10 @@ void zl_region_free(struct zl_region *region);
 
 /**
  * How the sender wants the arrival of a Transfer delivered; it counts for a receiver that chose
- * so (zl_honour_delivery). In all modes completions come in order, and a call that waits for one particular request (zl_recv_into) returns at its end.
- * Four events wake in all modes: a failure, the end of the connection, a Transfer that matches
- * no posted receive, and one of no bytes.
+ * so (zl_honour_delivery). In all modes completions come in order, and a call that waits for one
+ * particular request (zl_recv_into) returns at its end. Four events wake in all modes: a
+ * failure, the end of the connection, a Transfer that matches no posted receive, and one of no
+ * bytes.
  */
 enum zl_delivery
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L

@@ -31,9 +31,10 @@ pub struct zl_work {
 }
 
 /// How the sender wants the arrival of a Transfer delivered; it counts for a receiver that chose
-/// so (zl_honour_delivery). In all modes completions come in order, and a call that waits for one particular request (zl_recv_into) returns at its end.
-/// Four events wake in all modes: a failure, the end of the connection, a Transfer that matches
-/// no posted receive, and one of no bytes.
+/// so (zl_honour_delivery). In all modes completions come in order, and a call that waits for one
+/// particular request (zl_recv_into) returns at its end. Four events wake in all modes: a
+/// failure, the end of the connection, a Transfer that matches no posted receive, and one of no
+/// bytes.
 #[repr(u32)]
 pub enum zl_delivery {
     /// Delivered, and wakes a waiting receiver.
