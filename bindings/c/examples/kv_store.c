@@ -77,7 +77,7 @@ static zl_connection *connect_to_store(int pipe)
     return connection;
 }
 
-static void await(zl_connection *connection, uint32_t id, const char *what)
+static void await(zl_connection *connection, uint64_t id, const char *what)
 {
     zl_completion completion;
 
@@ -93,7 +93,7 @@ static void prefill(int pipe)
     zl_piece pieces[LAYERS];
     zl_region *region;
     zl_key cache;
-    uint32_t id;
+    uint64_t id;
 
     check(zl_open_region(store, "cache", ZL_RIGHT_WRITE, &cache), "open");
     check(zl_region_new((size_t)LAYERS * BLOCK, &region), "allocate");
@@ -119,7 +119,7 @@ static void decode(int pipe)
     zl_piece pieces[LAYERS];
     zl_region *region;
     zl_key cache;
-    uint32_t id;
+    uint64_t id;
 
     check(zl_open_region(store, "cache", ZL_RIGHT_READ, &cache), "open");
     check(zl_region_new((size_t)LAYERS * BLOCK, &region), "allocate");

@@ -39,7 +39,7 @@ static void worker(const char *address)
     zl_region *region;
     zl_key shared;
     uint64_t claimed;
-    uint32_t id;
+    uint64_t id;
 
     check(zl_connect(address, NULL, &connection), "connect");
     check(zl_open_region(connection, "shared", ZL_RIGHT_WRITE | ZL_RIGHT_ATOMIC, &shared), "open");

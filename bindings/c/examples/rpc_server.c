@@ -63,7 +63,7 @@ static void answer(zl_worker *worker, const zl_event *event)
     const zl_work unsignalled = {.flags = ZL_WORK_UNSIGNALLED};
     zl_connection *client;
     struct request request;
-    uint32_t id;
+    uint64_t id;
 
     if (event->completion.control_length != sizeof request)
         fail("this is no request");
@@ -81,7 +81,7 @@ static uint64_t serve(zl_worker *worker, unsigned clients)
     static zl_event events[EVENTS];
     zl_connection *client;
     uint64_t answered = 0;
-    uint32_t id;
+    uint64_t id;
 
     for (unsigned gone = 0; gone < clients;) {
         size_t count = next_events(worker, events);
@@ -123,7 +123,7 @@ static void ask(zl_worker *worker, const struct client *clients, uint64_t index)
     const uint64_t number = clients[index].requests;
     const struct request request = {number, index, number * number};
     zl_connection *server;
-    uint32_t id;
+    uint64_t id;
 
     check(zl_worker_connection(worker, clients[index].id, &server), "connection");
     check(zl_post_message_recv(server, NULL, 0, 0, &how, &id), "receive");

@@ -31,7 +31,7 @@ static void send_pieces(const char *address)
 {
     zl_connection *connection;
     zl_region *region;
-    uint32_t id;
+    uint64_t id;
 
     check(zl_connect(address, NULL, &connection), "connect");
     check(zl_region_new((size_t)PIECES * PIECE, &region), "allocate");
@@ -48,7 +48,7 @@ static void receive_pieces(zl_connection *connection)
 {
     zl_region *region;
     zl_completion completion;
-    uint32_t id;
+    uint64_t id;
 
     check(zl_region_new((size_t)PIECES * PIECE, &region), "allocate");
     for (size_t piece = 0; piece < PIECES; piece++)

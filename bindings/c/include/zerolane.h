@@ -83,13 +83,17 @@ enum zl_status
      */
     ZL_OK = 0,
     /**
-     * Nothing happened in the given time, or zl_wake was called. Not a failure.
+     * Nothing happened in the given time. Not a failure.
      */
     ZL_TIMEOUT = 1,
     /**
      * There is more to do: do not sleep. Not a failure.
      */
     ZL_READY = 2,
+    /**
+     * The wait was ended by zl_wake or zl_worker_wake. Not a failure.
+     */
+    ZL_WOKEN = 3,
     /**
      * A null pointer, a value out of range, or a text that is not UTF-8.
      */
@@ -462,10 +466,11 @@ size_t zl_region_length(const struct zl_region *region);
 void zl_region_free(struct zl_region *region);
 
 /**
- * How the sender wants the arrival of a Transfer delivered. In all modes completions come in
- * order, and a call that waits for one particular request (zl_recv_into) returns at its end.
- * Four events wake in all modes: a failure, the end of the connection, a Transfer that matches
- * no posted receive, and one of no bytes.
+ * How the sender wants the arrival of a Transfer delivered; it counts for a receiver that chose
+ * so (zl_honour_delivery). In all modes completions come in order, and a call that waits for one
+ * particular request (zl_recv_into) returns at its end. Four events wake in all modes: a
+ * failure, the end of the connection, a Transfer that matches no posted receive, and one of no
+ * bytes.
  */
 enum zl_delivery
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -512,7 +517,8 @@ typedef uint32_t zl_delivery;
 #define ZL_WORK_IMMEDIATE 4
 
 /**
- * Options of a request. Where a pointer to it may be null, null means 0 in all fields.
+ * Options of a request. Where a pointer to it may be null, null means 0 in all fields. An
+ * option that has no meaning for the request is ZL_ERROR_ARGUMENT.
  */
 typedef struct zl_work {
     /**
@@ -524,7 +530,7 @@ typedef struct zl_work {
      */
     uint32_t immediate;
     /**
-     * A value of enum zl_delivery. Affects only sends of Transfers.
+     * A value of enum zl_delivery, for sends of Transfers; otherwise 0.
      */
     uint32_t delivery;
     /**
@@ -550,7 +556,7 @@ zl_status zl_post_send(struct zl_connection *connection,
                        size_t offset,
                        size_t len,
                        const struct zl_work *how,
-                       uint32_t *id);
+                       uint64_t *id);
 
 /**
  * One of several parts of memory that are sent as one.
@@ -581,13 +587,13 @@ zl_status zl_post_send_vectored(struct zl_connection *connection,
                                 const struct zl_part *parts,
                                 size_t count,
                                 const struct zl_work *how,
-                                uint32_t *id);
+                                uint64_t *id);
 
 /**
  * Posts a receive into `len` bytes of `region` from `offset`. The n-th receive gets the peer's
  * n-th Transfer, if it fits. Receives complete when their Transfers do: after a lost datagram,
- * a later one may complete first. `how` may be null; only ZL_WORK_UNSIGNALLED and the context
- * apply. `id` gets the request's number.
+ * a later one may complete first. `how` may be null, or have a context and
+ * ZL_WORK_UNSIGNALLED. `id` gets the request's number.
  *
  * Threads: one at a time.
  */
@@ -596,7 +602,7 @@ zl_status zl_post_recv(struct zl_connection *connection,
                        size_t offset,
                        size_t len,
                        const struct zl_work *how,
-                       uint32_t *id);
+                       uint64_t *id);
 
 /**
  * The kind of a completed request.
@@ -682,7 +688,7 @@ typedef struct zl_completion {
     /**
      * The request's number, from the function that posted it.
      */
-    uint32_t id;
+    uint64_t id;
     /**
      * A value of enum zl_kind.
      */
@@ -695,6 +701,10 @@ typedef struct zl_completion {
      * A value of enum zl_delivery.
      */
     uint32_t delivery;
+    /**
+     * ZL_KIND_MESSAGE_RECEIVED: bytes of `control`.
+     */
+    uint32_t control_length;
     /**
      * The `context` of the request's zl_work.
      */
@@ -712,14 +722,6 @@ typedef struct zl_completion {
      */
     uint64_t value;
     /**
-     * ZL_KIND_MESSAGE_RECEIVED: bytes of `control`.
-     */
-    uint32_t control_length;
-    /**
-     * 0.
-     */
-    uint32_t reserved;
-    /**
      * ZL_KIND_OPEN: the key; zeros otherwise.
      */
     struct zl_key region;
@@ -730,9 +732,9 @@ typedef struct zl_completion {
 } zl_completion;
 
 /**
- * Waits `timeout_ms` milliseconds (negative: no limit) for a completion that wakes (enum
- * zl_delivery) and returns the first completion there is. 0 polls, as zl_poll does. ZL_TIMEOUT
- * if none came.
+ * Waits `timeout_ms` milliseconds (negative: no limit) for a completion, or for one that wakes
+ * (zl_honour_delivery), and returns the first completion there is. 0 polls, as zl_poll does.
+ * ZL_TIMEOUT if none came, ZL_WOKEN after zl_wake, or if completions went to a queue.
  *
  * Threads: one at a time; zl_wake of another ends it.
  */
@@ -769,13 +771,21 @@ zl_status zl_poll_batch(struct zl_connection *connection,
 zl_status zl_wake(const struct zl_connection *connection);
 
 /**
+ * Sets whether the delivery that senders ask for counts: 1, or 0 as unless set. If not, every
+ * completion ends a zl_wait and makes a queue's descriptor readable.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_honour_delivery(struct zl_connection *connection, uint32_t honours);
+
+/**
  * Makes the completion of request `id` end a zl_wait, whatever delivery its sender chose, also
  * if it is already held back. ZL_ERROR_ARGUMENT if there is no such request, or its completion
  * was taken.
  *
  * Threads: one at a time.
  */
-zl_status zl_notify(struct zl_connection *connection, uint32_t id);
+zl_status zl_notify(struct zl_connection *connection, uint64_t id);
 
 /**
  * Writes to `bytes` how many bytes at the start of the memory of receive or get `id` are
@@ -785,7 +795,7 @@ zl_status zl_notify(struct zl_connection *connection, uint32_t id);
  *
  * Threads: one at a time.
  */
-zl_status zl_arrived(const struct zl_connection *connection, uint32_t id, uint64_t *bytes);
+zl_status zl_arrived(const struct zl_connection *connection, uint64_t id, uint64_t *bytes);
 
 /**
  * Waits `timeout_ms` milliseconds (negative: no limit) until more than `beyond` bytes of
@@ -795,7 +805,7 @@ zl_status zl_arrived(const struct zl_connection *connection, uint32_t id, uint64
  * Threads: one at a time; zl_wake of another ends it.
  */
 zl_status zl_wait_arrived(struct zl_connection *connection,
-                          uint32_t id,
+                          uint64_t id,
                           uint64_t beyond,
                           int64_t timeout_ms,
                           uint64_t *bytes);
@@ -806,7 +816,7 @@ zl_status zl_wait_arrived(struct zl_connection *connection,
  *
  * Threads: one at a time.
  */
-zl_status zl_cancel(struct zl_connection *connection, uint32_t id);
+zl_status zl_cancel(struct zl_connection *connection, uint64_t id);
 
 /**
  * Tells an event loop what to wait for: the connection's socket in `fd`, its events in
@@ -1122,7 +1132,7 @@ zl_status zl_fetch_op(struct zl_connection *connection,
 
 /**
  * Posts a zl_open_region. Its completion, of kind ZL_KIND_OPEN, has the key in `region`. `how`
- * may be null; only its context applies.
+ * may be null, or have a context.
  *
  * Threads: one at a time.
  */
@@ -1130,7 +1140,7 @@ zl_status zl_post_open_region(struct zl_connection *connection,
                               const char *name,
                               uint32_t rights,
                               const struct zl_work *how,
-                              uint32_t *id);
+                              uint64_t *id);
 
 /**
  * Posts a put of `len` bytes of `region` from `region_offset` to the peer's memory at
@@ -1146,7 +1156,7 @@ zl_status zl_post_put(struct zl_connection *connection,
                       size_t region_offset,
                       size_t len,
                       const struct zl_work *how,
-                      uint32_t *id);
+                      uint64_t *id);
 
 /**
  * Most bytes of a zl_post_put_inline.
@@ -1165,7 +1175,7 @@ zl_status zl_post_put_inline(struct zl_connection *connection,
                              const void *data,
                              size_t len,
                              const struct zl_work *how,
-                             uint32_t *id);
+                             uint64_t *id);
 
 /**
  * Posts a get of `len` bytes of the peer's memory at `offset` into `region` from
@@ -1180,7 +1190,7 @@ zl_status zl_post_get(struct zl_connection *connection,
                       size_t region_offset,
                       size_t len,
                       const struct zl_work *how,
-                      uint32_t *id);
+                      uint64_t *id);
 
 /**
  * A piece of local memory and its place in the peer's memory.
@@ -1214,7 +1224,7 @@ zl_status zl_post_put_vectored(struct zl_connection *connection,
                                const struct zl_piece *pieces,
                                size_t count,
                                const struct zl_work *how,
-                               uint32_t *id);
+                               uint64_t *id);
 
 /**
  * Posts one get of 1 to 4096 pieces, gathered there and scattered here. `how` may be null.
@@ -1226,7 +1236,7 @@ zl_status zl_post_get_vectored(struct zl_connection *connection,
                                const struct zl_piece *pieces,
                                size_t count,
                                const struct zl_work *how,
-                               uint32_t *id);
+                               uint64_t *id);
 
 /**
  * Posts a zl_fetch_op. The `value` of its completion is the word's previous value. `how` may
@@ -1241,7 +1251,7 @@ zl_status zl_post_fetch_op(struct zl_connection *connection,
                            uint64_t operand,
                            uint64_t expected,
                            const struct zl_work *how,
-                           uint32_t *id);
+                           uint64_t *id);
 
 /* ================================================================================================
  * Messages
@@ -1289,7 +1299,7 @@ zl_status zl_post_message(struct zl_connection *connection,
                           size_t offset,
                           size_t len,
                           const struct zl_work *how,
-                          uint32_t *id);
+                          uint64_t *id);
 
 /**
  * Posts a zl_send_message. Its payload is `count` parts of regions, one after another,
@@ -1304,12 +1314,12 @@ zl_status zl_post_message_vectored(struct zl_connection *connection,
                                    const struct zl_part *parts,
                                    size_t count,
                                    const struct zl_work *how,
-                                   uint32_t *id);
+                                   uint64_t *id);
 
 /**
  * Posts a receive of a message, with its payload into `len` bytes of `region` from `offset`;
  * null if no payload is expected. The n-th receive gets the peer's n-th message. Its
- * completion has the control. `how` may be null; only its context applies.
+ * completion has the control. `how` may be null, or have a context.
  *
  * Threads: one at a time.
  */
@@ -1318,7 +1328,7 @@ zl_status zl_post_message_recv(struct zl_connection *connection,
                                size_t offset,
                                size_t len,
                                const struct zl_work *how,
-                               uint32_t *id);
+                               uint64_t *id);
 
 /* ================================================================================================
  * Workers: many connections in one loop
@@ -1461,7 +1471,7 @@ zl_status zl_worker_connections(struct zl_worker *worker, size_t *count);
 zl_status zl_worker_close(struct zl_worker *worker, uint64_t connection);
 
 /**
- * Makes progress until there is an event (ZL_OK), or until zl_worker_wake was called or
+ * Makes progress until there is an event (ZL_OK), zl_worker_wake was called (ZL_WOKEN), or
  * `timeout_ms` milliseconds (negative: no limit) passed (ZL_TIMEOUT).
  *
  * Threads: one at a time; zl_worker_wake of another ends it.
@@ -2642,7 +2652,7 @@ zl_status zl_post_receive(struct zl_connection *connection,
                           const struct zl_region *region,
                           size_t offset,
                           size_t len,
-                          uint32_t *id);
+                          uint64_t *id);
 
 /**
  * Old form of zl_post_send, with `delivery` in its zl_work.
@@ -2655,7 +2665,7 @@ zl_status zl_post_send_with(struct zl_connection *connection,
                             size_t offset,
                             size_t len,
                             uint32_t delivery,
-                            uint32_t *id);
+                            uint64_t *id);
 
 /**
  * Old name of zl_recv_message.
@@ -2680,7 +2690,7 @@ zl_status zl_post_message_receive(struct zl_connection *connection,
                                   const struct zl_region *region,
                                   size_t offset,
                                   size_t len,
-                                  uint32_t *id);
+                                  uint64_t *id);
 
 /**
  * Old name of zl_fetch_op.
@@ -2709,7 +2719,7 @@ zl_status zl_post_fetch(struct zl_connection *connection,
                         uint64_t operand,
                         uint64_t expected,
                         const struct zl_work *how,
-                        uint32_t *id);
+                        uint64_t *id);
 
 /**
  * Old name of zl_post_put_vectored.
@@ -2722,7 +2732,7 @@ zl_status zl_post_put_pieces(struct zl_connection *connection,
                              const struct zl_piece *pieces,
                              size_t count,
                              const struct zl_work *how,
-                             uint32_t *id);
+                             uint64_t *id);
 
 /**
  * Old name of zl_post_get_vectored.
@@ -2735,7 +2745,7 @@ zl_status zl_post_get_pieces(struct zl_connection *connection,
                              const struct zl_piece *pieces,
                              size_t count,
                              const struct zl_work *how,
-                             uint32_t *id);
+                             uint64_t *id);
 
 /**
  * Old name of zl_open_region.

@@ -38,13 +38,15 @@ pub const ZL_CONTROL_LENGTH: usize = 128;
 #[repr(C)]
 pub struct zl_completion {
     /// The request's number, from the function that posted it.
-    pub id: u32,
+    pub id: u64,
     /// A value of enum zl_kind.
     pub kind: u32,
     /// The request's result.
     pub status: zl_status,
     /// A value of enum zl_delivery.
     pub delivery: u32,
+    /// ZL_KIND_MESSAGE_RECEIVED: bytes of `control`.
+    pub control_length: u32,
     /// The `context` of the request's zl_work.
     pub context: u64,
     /// From a queue: the connection's tag.
@@ -53,10 +55,6 @@ pub struct zl_completion {
     pub length: u64,
     /// ZL_KIND_FETCH: the word's previous value. ZL_KIND_IMMEDIATE: the number.
     pub value: u64,
-    /// ZL_KIND_MESSAGE_RECEIVED: bytes of `control`.
-    pub control_length: u32,
-    /// 0.
-    pub reserved: u32,
     /// ZL_KIND_OPEN: the key; zeros otherwise.
     pub region: zl_key,
     /// ZL_KIND_MESSAGE_RECEIVED: the message's control.
@@ -74,12 +72,11 @@ impl zl_completion {
         kind: zl_kind::ZL_KIND_OTHER as u32,
         status: zl_status::ZL_OK,
         delivery: 0,
+        control_length: 0,
         context: 0,
         tag: 0,
         length: 0,
         value: 0,
-        control_length: 0,
-        reserved: 0,
         region: NO_KEY,
         control: [0; ZL_CONTROL_LENGTH],
     };
@@ -92,16 +89,15 @@ impl zl_completion {
         let mut control = [0; ZL_CONTROL_LENGTH];
         control[..completion.control.len()].copy_from_slice(&completion.control);
         zl_completion {
-            id: completion.id,
+            id: completion.id.to_u64(),
             kind: kind(completion.kind) as u32,
             status,
             delivery: zl_delivery::from(completion.delivery) as u32,
+            control_length: completion.control.len() as u32,
             context: completion.context,
             tag,
             length,
             value: completion.value,
-            control_length: completion.control.len() as u32,
-            reserved: 0,
             region: completion.region.map_or(NO_KEY, zl_key::from),
             control,
         }

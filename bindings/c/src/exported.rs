@@ -9,6 +9,7 @@ use std::ffi::{c_char, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use zerolane::request::OpenRegion;
 use zerolane::{Error, ExportedRegion, Process, Region, RegionKey, Rights};
 
 /// Memory that peers may read and write while this program uses it. Use C11's stdatomic.h for
@@ -305,7 +306,7 @@ pub unsafe extern "C" fn zl_open_region(
 }
 
 /// Posts a zl_open_region. Its completion, of kind ZL_KIND_OPEN, has the key in `region`. `how`
-/// may be null; only its context applies.
+/// may be null, or have a context.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -314,14 +315,15 @@ pub unsafe extern "C" fn zl_post_open_region(
     name: *const c_char,
     rights: u32,
     how: *const zl_work,
-    id: *mut u32,
+    id: *mut u64,
 ) -> zl_status {
     // SAFETY: C's promises about handles, texts and outputs.
     unsafe {
         with(connection, |connection| {
             let output = Output::new(id, "id")?;
             let (name, rights) = (text(name, "name")?, self::rights(rights)?);
-            output.set(connection.post_open_region(name, rights, work(how)?)?);
+            let open = OpenRegion::new(name, rights).context(work(how, 0)?.context);
+            output.set(connection.post(open)?.to_u64());
             Ok(zl_status::ZL_OK)
         })
     }

@@ -10,10 +10,13 @@ use crate::region::{gathered, zl_part, zl_region};
 use crate::remote::{fetch_op, pieces, zl_piece};
 use crate::security;
 use crate::status::{Failure, guard, zl_status};
-use crate::work::{work, zl_work};
+use crate::work::{DELIVERY, PUT, ZL_WORK_FENCE, ZL_WORK_UNSIGNALLED, message, work, zl_work};
 use std::ffi::{c_char, c_void};
 use zerolane::Completion;
 use zerolane::memory::Memory;
+use zerolane::request::{
+    Fetch, Get, GetPieces, Message, OpenRegion, Put, PutPieces, ReceiveMessage,
+};
 use zerolane::worker::{ConnectionHandle, Pending};
 
 /// A connection of a worker's thread. Any thread posts requests; those of one thread start in
@@ -97,7 +100,7 @@ pub unsafe extern "C" fn zl_handle_send(
     unsafe {
         post(connection, pending, |connection| {
             let part = handle(region, "region")?.part(offset, len)?.share();
-            Ok(connection.send_with(part, work(how)?))
+            Ok(connection.post(work(how, DELIVERY)?.transfer(part)))
         })
     }
 }
@@ -117,7 +120,8 @@ pub unsafe extern "C" fn zl_handle_send_vectored(
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
         post(connection, pending, |connection| {
-            Ok(connection.send_with(gathered(parts, count)?, work(how)?))
+            let how = work(how, DELIVERY)?;
+            Ok(connection.post(how.transfer(gathered(parts, count)?)))
         })
     }
 }
@@ -161,7 +165,7 @@ pub unsafe extern "C" fn zl_handle_send_message(
         post(connection, pending, |connection| {
             let control = bytes(control.cast(), control_len, "control")?;
             let payload = payload(region, offset, len)?.map(|it| Memory::from(it.share()));
-            Ok(connection.send_message(control, payload))
+            Ok(connection.post(message(control.to_vec(), payload)))
         })
     }
 }
@@ -182,7 +186,8 @@ pub unsafe extern "C" fn zl_handle_send_message_vectored(
     unsafe {
         post(connection, pending, |connection| {
             let control = bytes(control.cast(), control_len, "control")?;
-            Ok(connection.send_message(control, Some(gathered(parts, count)?)))
+            let message = Message::new(control.to_vec());
+            Ok(connection.post(message.payload(gathered(parts, count)?)))
         })
     }
 }
@@ -202,7 +207,8 @@ pub unsafe extern "C" fn zl_handle_recv_message(
     // SAFETY: C's promises about handles and outputs.
     unsafe {
         post(connection, pending, |connection| {
-            Ok(connection.recv_message(payload(region, offset, len)?))
+            let receive = ReceiveMessage::new();
+            Ok(connection.post(receive.payload(payload(region, offset, len)?)))
         })
     }
 }
@@ -227,7 +233,9 @@ pub unsafe extern "C" fn zl_handle_put(
         post(connection, pending, |connection| {
             let to = handle(to, "to")?.read()?;
             let part = handle(region, "region")?.part(region_offset, len)?.share();
-            Ok(connection.put(&to, offset, part, work(how)?))
+            let how = work(how, PUT & !ZL_WORK_UNSIGNALLED)?;
+            let put = Put::new(&to, offset, part).context(how.context);
+            Ok(connection.post(put.fence(how.fence).immediate(how.immediate)))
         })
     }
 }
@@ -252,7 +260,9 @@ pub unsafe extern "C" fn zl_handle_get(
         post(connection, pending, |connection| {
             let from = handle(from, "from")?.read()?;
             let part = handle(region, "region")?.part(region_offset, len)?;
-            Ok(connection.get(&from, offset, part, work(how)?))
+            let how = work(how, ZL_WORK_FENCE)?;
+            let get = Get::new(&from, offset, part).context(how.context);
+            Ok(connection.post(get.fence(how.fence)))
         })
     }
 }
@@ -275,7 +285,9 @@ pub unsafe extern "C" fn zl_handle_put_vectored(
         post(connection, pending, |connection| {
             let to = handle(to, "to")?.read()?;
             let pieces = self::pieces(pieces, count, |part| part.share().into())?;
-            Ok(connection.put_vectored(&to, pieces, work(how)?))
+            let how = work(how, PUT & !ZL_WORK_UNSIGNALLED)?;
+            let put = PutPieces::new(&to, pieces).context(how.context);
+            Ok(connection.post(put.fence(how.fence).immediate(how.immediate)))
         })
     }
 }
@@ -298,7 +310,9 @@ pub unsafe extern "C" fn zl_handle_get_vectored(
         post(connection, pending, |connection| {
             let from = handle(from, "from")?.read()?;
             let pieces = self::pieces(pieces, count, |part| part)?;
-            Ok(connection.get_vectored(&from, pieces, work(how)?))
+            let how = work(how, ZL_WORK_FENCE)?;
+            let get = GetPieces::new(&from, pieces).context(how.context);
+            Ok(connection.post(get.fence(how.fence)))
         })
     }
 }
@@ -320,7 +334,8 @@ pub unsafe extern "C" fn zl_handle_fetch_op(
     unsafe {
         post(connection, pending, |connection| {
             let on = handle(on, "on")?.read()?;
-            Ok(connection.fetch_op(&on, offset, fetch_op(op, operand, expected)?))
+            let op = fetch_op(op, operand, expected)?;
+            Ok(connection.post(Fetch::new(&on, offset, op)))
         })
     }
 }
@@ -339,7 +354,8 @@ pub unsafe extern "C" fn zl_handle_open_region(
     // SAFETY: C's promises about handles, texts and outputs.
     unsafe {
         post(connection, pending, |connection| {
-            Ok(connection.open_region(text(name, "name")?, self::rights(rights)?))
+            let (name, rights) = (text(name, "name")?, self::rights(rights)?);
+            Ok(connection.post(OpenRegion::new(name.to_owned(), rights)))
         })
     }
 }

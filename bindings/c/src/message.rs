@@ -5,10 +5,11 @@ use crate::connection::{drive, with, zl_connection};
 use crate::pointer::{Output, bytes, bytes_mut, handle};
 use crate::region::{gathered, zl_part, zl_region};
 use crate::status::{Failure, zl_status};
-use crate::work::{work, zl_work};
+use crate::work::{ZL_WORK_FENCE, ZL_WORK_UNSIGNALLED, work, zl_work};
 use std::ffi::c_void;
 use zerolane::Region;
 use zerolane::memory::Memory;
+use zerolane::request::ReceiveMessage;
 
 /// The payload in `region`; none if it is null.
 ///
@@ -99,7 +100,7 @@ pub unsafe extern "C" fn zl_post_message(
     offset: usize,
     len: usize,
     how: *const zl_work,
-    id: *mut u32,
+    id: *mut u64,
 ) -> zl_status {
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
@@ -107,7 +108,9 @@ pub unsafe extern "C" fn zl_post_message(
             let output = Output::new(id, "id")?;
             let control = bytes(control.cast(), control_len, "control")?;
             let payload = payload(region, offset, len)?.map(|it| Memory::from(it.share()));
-            output.set(connection.post_message(control, payload, work(how)?)?);
+            let how = work(how, ZL_WORK_UNSIGNALLED | ZL_WORK_FENCE)?;
+            let id = connection.post(how.message(control, payload))?;
+            output.set(id.to_u64());
             Ok(zl_status::ZL_OK)
         })
     }
@@ -126,7 +129,7 @@ pub unsafe extern "C" fn zl_post_message_vectored(
     parts: *const zl_part,
     count: usize,
     how: *const zl_work,
-    id: *mut u32,
+    id: *mut u64,
 ) -> zl_status {
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
@@ -134,7 +137,9 @@ pub unsafe extern "C" fn zl_post_message_vectored(
             let output = Output::new(id, "id")?;
             let control = bytes(control.cast(), control_len, "control")?;
             let payload = Some(gathered(parts, count)?);
-            output.set(connection.post_message(control, payload, work(how)?)?);
+            let how = work(how, ZL_WORK_UNSIGNALLED | ZL_WORK_FENCE)?;
+            let id = connection.post(how.message(control, payload))?;
+            output.set(id.to_u64());
             Ok(zl_status::ZL_OK)
         })
     }
@@ -142,7 +147,7 @@ pub unsafe extern "C" fn zl_post_message_vectored(
 
 /// Posts a receive of a message, with its payload into `len` bytes of `region` from `offset`;
 /// null if no payload is expected. The n-th receive gets the peer's n-th message. Its
-/// completion has the control. `how` may be null; only its context applies.
+/// completion has the control. `how` may be null, or have a context.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -152,14 +157,16 @@ pub unsafe extern "C" fn zl_post_message_recv(
     offset: usize,
     len: usize,
     how: *const zl_work,
-    id: *mut u32,
+    id: *mut u64,
 ) -> zl_status {
     // SAFETY: C's promises about handles and outputs.
     unsafe {
         with(connection, |connection| {
             let output = Output::new(id, "id")?;
             let payload = payload(region, offset, len)?;
-            output.set(connection.post_message_recv_with(payload, work(how)?)?);
+            let receive = ReceiveMessage::new().payload(payload);
+            let id = connection.post(receive.context(work(how, 0)?.context))?;
+            output.set(id.to_u64());
             Ok(zl_status::ZL_OK)
         })
     }

@@ -5,7 +5,8 @@ use crate::owned::Owned;
 use crate::pointer::{Output, free, give, handle, timeout};
 use crate::status::{Failure, guard, zl_status};
 use zerolane::Completion;
-use zerolane::worker::{Pending, Refused, RequestId};
+use zerolane::RequestId;
+use zerolane::worker::{Outcome, Pending};
 
 /// A request of a zl_handle, to wait for.
 pub struct zl_pending {
@@ -30,7 +31,7 @@ impl zl_pending {
 pub(crate) fn waited<T>(
     mut pending: Pending<T>,
     timeout_ms: i64,
-) -> Result<Result<T, Refused>, Pending<T>> {
+) -> Result<Outcome<T>, Pending<T>> {
     match timeout(timeout_ms) {
         None => Ok(pending.wait()),
         Some(timeout) => pending.wait_for(timeout).ok_or(pending),

@@ -5,10 +5,11 @@ use crate::exported::zl_key;
 use crate::pointer::{Output, bytes, bytes_mut, handle, slice};
 use crate::region::zl_region;
 use crate::status::{Failure, zl_status};
-use crate::work::{work, zl_work};
+use crate::work::{GET, How, PUT, work, zl_work};
 use std::ffi::c_void;
 use zerolane::memory::Memory;
-use zerolane::{Connection, FetchOp, Region, RegionKey, TransferId, Work};
+use zerolane::request::{Fetch, Get, GetPieces, Put, PutInline, PutPieces};
+use zerolane::{Connection, FetchOp, Region, RegionKey, RequestId};
 
 /// An operation on a word of the peer's memory, done atomically and exactly once.
 #[repr(u32)]
@@ -147,16 +148,16 @@ pub unsafe extern "C" fn zl_fetch_op(
 unsafe fn post(
     connection: *mut zl_connection,
     key: *const zl_key,
-    how: *const zl_work,
-    id: *mut u32,
-    post: impl FnOnce(&mut Connection, RegionKey, Work) -> Result<TransferId, Failure>,
+    (how, meant): (*const zl_work, u32),
+    id: *mut u64,
+    post: impl FnOnce(&mut Connection, RegionKey, How) -> Result<RequestId, Failure>,
 ) -> zl_status {
     // SAFETY: the caller's promises.
     unsafe {
         with(connection, |connection| {
             let output = Output::new(id, "id")?;
             let key = handle(key, "key")?.read()?;
-            output.set(post(connection, key, work(how)?)?);
+            output.set(post(connection, key, work(how, meant)?)?.to_u64());
             Ok(zl_status::ZL_OK)
         })
     }
@@ -176,13 +177,15 @@ pub unsafe extern "C" fn zl_post_put(
     region_offset: usize,
     len: usize,
     how: *const zl_work,
-    id: *mut u32,
+    id: *mut u64,
 ) -> zl_status {
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
-        post(connection, to, how, id, |connection, to, work| {
+        post(connection, to, (how, PUT), id, |connection, to, how| {
             let part = handle(region, "region")?.part(region_offset, len)?.share();
-            Ok(connection.post_put(&to, offset, part, work)?)
+            let put = Put::new(&to, offset, part).context(how.context);
+            let put = put.signalled(how.signalled).fence(how.fence);
+            Ok(connection.post(put.immediate(how.immediate))?)
         })
     }
 }
@@ -202,13 +205,15 @@ pub unsafe extern "C" fn zl_post_put_inline(
     data: *const c_void,
     len: usize,
     how: *const zl_work,
-    id: *mut u32,
+    id: *mut u64,
 ) -> zl_status {
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
-        post(connection, to, how, id, |connection, to, work| {
+        post(connection, to, (how, PUT), id, |connection, to, how| {
             let data = bytes(data.cast(), len, "data")?;
-            Ok(connection.post_put_inline(&to, offset, data, work)?)
+            let put = PutInline::new(&to, offset, data).context(how.context);
+            let put = put.signalled(how.signalled).fence(how.fence);
+            Ok(connection.post(put.immediate(how.immediate))?)
         })
     }
 }
@@ -226,13 +231,14 @@ pub unsafe extern "C" fn zl_post_get(
     region_offset: usize,
     len: usize,
     how: *const zl_work,
-    id: *mut u32,
+    id: *mut u64,
 ) -> zl_status {
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
-        post(connection, from, how, id, |connection, from, work| {
+        post(connection, from, (how, GET), id, |connection, from, how| {
             let part = handle(region, "region")?.part(region_offset, len)?;
-            Ok(connection.post_get(&from, offset, part, work)?)
+            let get = Get::new(&from, offset, part).context(how.context);
+            Ok(connection.post(get.signalled(how.signalled).fence(how.fence))?)
         })
     }
 }
@@ -281,13 +287,15 @@ pub unsafe extern "C" fn zl_post_put_vectored(
     pieces: *const zl_piece,
     count: usize,
     how: *const zl_work,
-    id: *mut u32,
+    id: *mut u64,
 ) -> zl_status {
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
-        post(connection, to, how, id, |connection, to, work| {
+        post(connection, to, (how, PUT), id, |connection, to, how| {
             let pieces = self::pieces(pieces, count, |part| Memory::from(part.share()))?;
-            Ok(connection.post_put_vectored(&to, pieces, work)?)
+            let put = PutPieces::new(&to, pieces).context(how.context);
+            let put = put.signalled(how.signalled).fence(how.fence);
+            Ok(connection.post(put.immediate(how.immediate))?)
         })
     }
 }
@@ -302,13 +310,14 @@ pub unsafe extern "C" fn zl_post_get_vectored(
     pieces: *const zl_piece,
     count: usize,
     how: *const zl_work,
-    id: *mut u32,
+    id: *mut u64,
 ) -> zl_status {
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
-        post(connection, from, how, id, |connection, from, work| {
+        post(connection, from, (how, GET), id, |connection, from, how| {
             let pieces = self::pieces(pieces, count, |part| part)?;
-            Ok(connection.post_get_vectored(&from, pieces, work)?)
+            let get = GetPieces::new(&from, pieces).context(how.context);
+            Ok(connection.post(get.signalled(how.signalled).fence(how.fence))?)
         })
     }
 }
@@ -326,13 +335,14 @@ pub unsafe extern "C" fn zl_post_fetch_op(
     operand: u64,
     expected: u64,
     how: *const zl_work,
-    id: *mut u32,
+    id: *mut u64,
 ) -> zl_status {
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
-        post(connection, on, how, id, |connection, on, work| {
+        post(connection, on, (how, GET), id, |connection, on, how| {
             let op = fetch_op(op, operand, expected)?;
-            Ok(connection.post_fetch_op(&on, offset, op, work)?)
+            let fetch = Fetch::new(&on, offset, op).context(how.context);
+            Ok(connection.post(fetch.signalled(how.signalled).fence(how.fence))?)
         })
     }
 }

@@ -37,7 +37,7 @@ pub unsafe extern "C" fn zl_post_receive(
     region: *const zl_region,
     offset: usize,
     len: usize,
-    id: *mut u32,
+    id: *mut u64,
 ) -> zl_status {
     // SAFETY: C's promises for the old name.
     unsafe { transfer::zl_post_recv(connection, region, offset, len, null(), id) }
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn zl_post_send_with(
     offset: usize,
     len: usize,
     delivery: u32,
-    id: *mut u32,
+    id: *mut u64,
 ) -> zl_status {
     let how = zl_work {
         flags: 0,
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn zl_post_message_receive(
     region: *const zl_region,
     offset: usize,
     len: usize,
-    id: *mut u32,
+    id: *mut u64,
 ) -> zl_status {
     // SAFETY: C's promises for the old name.
     unsafe { message::zl_post_message_recv(connection, region, offset, len, null(), id) }
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn zl_post_fetch(
     operand: u64,
     expected: u64,
     how: *const zl_work,
-    id: *mut u32,
+    id: *mut u64,
 ) -> zl_status {
     // SAFETY: C's promises for the old name.
     unsafe { remote::zl_post_fetch_op(connection, on, offset, op, operand, expected, how, id) }
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn zl_post_put_pieces(
     pieces: *const zl_piece,
     count: usize,
     how: *const zl_work,
-    id: *mut u32,
+    id: *mut u64,
 ) -> zl_status {
     // SAFETY: C's promises for the old name.
     unsafe { remote::zl_post_put_vectored(connection, to, pieces, count, how, id) }
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn zl_post_get_pieces(
     pieces: *const zl_piece,
     count: usize,
     how: *const zl_work,
-    id: *mut u32,
+    id: *mut u64,
 ) -> zl_status {
     // SAFETY: C's promises for the old name.
     unsafe { remote::zl_post_get_vectored(connection, from, pieces, count, how, id) }

@@ -6,8 +6,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::TryLockError;
 use zerolane::Error;
-use zerolane::failure::{CloseReason, NotPosted, PostError, Reason, TransferError};
-use zerolane::worker::Refused;
+use zerolane::failure::{CloseReason, PostError, Reason, Refused, TransferError};
 
 /// The result of a function or a request. Negative values are failures; zl_last_error has the
 /// details. The connection survives ZL_ERROR_ARGUMENT, ZL_ERROR_BUSY, ZL_ERROR_TOO_MANY and the
@@ -18,10 +17,12 @@ use zerolane::worker::Refused;
 pub enum zl_status {
     /// Success.
     ZL_OK = 0,
-    /// Nothing happened in the given time, or zl_wake was called. Not a failure.
+    /// Nothing happened in the given time. Not a failure.
     ZL_TIMEOUT = 1,
     /// There is more to do: do not sleep. Not a failure.
     ZL_READY = 2,
+    /// The wait was ended by zl_wake or zl_worker_wake. Not a failure.
+    ZL_WOKEN = 3,
     /// A null pointer, a value out of range, or a text that is not UTF-8.
     ZL_ERROR_ARGUMENT = -1,
     /// Another thread uses the handle, or its requests are not over (zl_handle_release).
@@ -83,6 +84,7 @@ impl zl_status {
             ZL_OK => c"done",
             ZL_TIMEOUT => c"nothing happened in time",
             ZL_READY => c"there is something to do",
+            ZL_WOKEN => c"woken",
             ZL_ERROR_ARGUMENT => c"bad argument",
             ZL_ERROR_BUSY => c"in use",
             ZL_ERROR_SYSTEM => c"the operating system refused",
@@ -114,6 +116,7 @@ impl zl_status {
         ZL_OK,
         ZL_TIMEOUT,
         ZL_READY,
+        ZL_WOKEN,
         ZL_ERROR_ARGUMENT,
         ZL_ERROR_BUSY,
         ZL_ERROR_SYSTEM,
@@ -188,17 +191,10 @@ impl From<Error> for Failure {
     }
 }
 
-/// The error of a request that a worker refused.
-impl From<Refused> for Failure {
-    fn from(refused: Refused) -> Failure {
-        refused.error.into()
-    }
-}
-
 /// Drops the refused memory: C only names memory, and keeps it.
-impl<M> From<NotPosted<M>> for Failure {
-    fn from(refused: NotPosted<M>) -> Failure {
-        Error::from(refused).into()
+impl<M> From<Refused<M>> for Failure {
+    fn from(refused: Refused<M>) -> Failure {
+        refused.error.into()
     }
 }
 

@@ -5,9 +5,10 @@ use crate::connection::{drive, with, zl_connection};
 use crate::pointer::{Output, Outputs, bytes, bytes_mut, handle, timeout};
 use crate::region::{gathered, zl_part, zl_region};
 use crate::status::{Failure, zl_status};
-use crate::work::{work, zl_work};
+use crate::work::{SEND, ZL_WORK_UNSIGNALLED, work, zl_work};
 use std::ffi::c_void;
-use zerolane::{Completion, Connection};
+use zerolane::request::Receive;
+use zerolane::{Completion, Connection, RequestId, Waited};
 
 /// Sends `len` bytes at `data` as one Transfer; returns when the peer has received all of it.
 /// ZL_ERROR_TOO_LARGE if the peer's receive was smaller.
@@ -67,8 +68,9 @@ pub unsafe extern "C" fn zl_announced(
         drive(connection, |connection| {
             let output = Output::new(len, "len")?;
             match connection.announced(timeout(timeout_ms))? {
-                Some(length) => output.set(length),
-                None => return Ok(zl_status::ZL_TIMEOUT),
+                Waited::Got(length) => output.set(length),
+                Waited::TimedOut => return Ok(zl_status::ZL_TIMEOUT),
+                Waited::Woken => return Ok(zl_status::ZL_WOKEN),
             }
             Ok(zl_status::ZL_OK)
         })
@@ -88,14 +90,16 @@ pub unsafe extern "C" fn zl_post_send(
     offset: usize,
     len: usize,
     how: *const zl_work,
-    id: *mut u32,
+    id: *mut u64,
 ) -> zl_status {
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
         with(connection, |connection| {
             let output = Output::new(id, "id")?;
             let part = handle(region, "region")?.part(offset, len)?.share();
-            output.set(connection.post_send_with(part, work(how)?)?);
+            let how = work(how, SEND)?;
+            let id = connection.post(how.transfer(part))?;
+            output.set(id.to_u64());
             Ok(zl_status::ZL_OK)
         })
     }
@@ -112,14 +116,16 @@ pub unsafe extern "C" fn zl_post_send_vectored(
     parts: *const zl_part,
     count: usize,
     how: *const zl_work,
-    id: *mut u32,
+    id: *mut u64,
 ) -> zl_status {
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
         with(connection, |connection| {
             let output = Output::new(id, "id")?;
             let parts = gathered(parts, count)?;
-            output.set(connection.post_send_with(parts, work(how)?)?);
+            let how = work(how, SEND)?;
+            let id = connection.post(how.transfer(parts))?;
+            output.set(id.to_u64());
             Ok(zl_status::ZL_OK)
         })
     }
@@ -127,8 +133,8 @@ pub unsafe extern "C" fn zl_post_send_vectored(
 
 /// Posts a receive into `len` bytes of `region` from `offset`. The n-th receive gets the peer's
 /// n-th Transfer, if it fits. Receives complete when their Transfers do: after a lost datagram,
-/// a later one may complete first. `how` may be null; only ZL_WORK_UNSIGNALLED and the context
-/// apply. `id` gets the request's number.
+/// a later one may complete first. `how` may be null, or have a context and
+/// ZL_WORK_UNSIGNALLED. `id` gets the request's number.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -138,14 +144,17 @@ pub unsafe extern "C" fn zl_post_recv(
     offset: usize,
     len: usize,
     how: *const zl_work,
-    id: *mut u32,
+    id: *mut u64,
 ) -> zl_status {
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
         with(connection, |connection| {
             let output = Output::new(id, "id")?;
             let part = handle(region, "region")?.part(offset, len)?;
-            output.set(connection.post_recv_with(part, work(how)?)?);
+            let how = work(how, ZL_WORK_UNSIGNALLED)?;
+            let receive = Receive::new(part).context(how.context);
+            let id = connection.post(receive.signalled(how.signalled))?;
+            output.set(id.to_u64());
             Ok(zl_status::ZL_OK)
         })
     }
@@ -161,7 +170,11 @@ pub unsafe extern "C" fn zl_poll(
     completion: *mut zl_completion,
 ) -> zl_status {
     // SAFETY: C's promises about handles and outputs.
-    unsafe { take(connection, completion, Connection::poll) }
+    unsafe {
+        take(connection, completion, |connection| {
+            Ok(connection.poll()?.map_or(Waited::TimedOut, Waited::Got))
+        })
+    }
 }
 
 /// Like zl_poll, for up to `capacity` completions, at least 1, after one round of progress.
@@ -186,9 +199,9 @@ pub unsafe extern "C" fn zl_poll_batch(
     }
 }
 
-/// Waits `timeout_ms` milliseconds (negative: no limit) for a completion that wakes (enum
-/// zl_delivery) and returns the first completion there is. 0 polls, as zl_poll does. ZL_TIMEOUT
-/// if none came.
+/// Waits `timeout_ms` milliseconds (negative: no limit) for a completion, or for one that wakes
+/// (zl_honour_delivery), and returns the first completion there is. 0 polls, as zl_poll does.
+/// ZL_TIMEOUT if none came, ZL_WOKEN after zl_wake, or if completions went to a queue.
 ///
 /// Threads: one at a time; zl_wake of another ends it.
 #[unsafe(no_mangle)]
@@ -208,16 +221,40 @@ pub unsafe extern "C" fn zl_wait(
 unsafe fn take(
     connection: *mut zl_connection,
     completion: *mut zl_completion,
-    take: impl FnOnce(&mut Connection) -> zerolane::Result<Option<Completion>>,
+    take: impl FnOnce(&mut Connection) -> zerolane::Result<Waited<Completion>>,
 ) -> zl_status {
     // SAFETY: the caller's promises.
     unsafe {
         drive(connection, |connection| {
             let output = Output::new(completion, "completion")?;
             match take(connection)? {
-                Some(completion) => output.set(zl_completion::new(0, completion)),
-                None => return Ok(zl_status::ZL_TIMEOUT),
+                Waited::Got(completion) => output.set(zl_completion::new(0, completion)),
+                Waited::TimedOut => return Ok(zl_status::ZL_TIMEOUT),
+                Waited::Woken => return Ok(zl_status::ZL_WOKEN),
             }
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// Sets whether the delivery that senders ask for counts: 1, or 0 as unless set. If not, every
+/// completion ends a zl_wait and makes a queue's descriptor readable.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_honour_delivery(
+    connection: *mut zl_connection,
+    honours: u32,
+) -> zl_status {
+    // SAFETY: C's promise about handles.
+    unsafe {
+        with(connection, |connection| {
+            let honours = match honours {
+                0 => false,
+                1 => true,
+                _ => return Err(Failure::argument("honours must be 0 or 1")),
+            };
+            connection.honour_delivery(honours);
             Ok(zl_status::ZL_OK)
         })
     }
@@ -229,11 +266,11 @@ unsafe fn take(
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_notify(connection: *mut zl_connection, id: u32) -> zl_status {
+pub unsafe extern "C" fn zl_notify(connection: *mut zl_connection, id: u64) -> zl_status {
     // SAFETY: C's promise about handles.
     unsafe {
         with(connection, |connection| {
-            if !connection.notify(id) {
+            if !connection.notify(RequestId::from_u64(id)) {
                 return Err(Failure::argument(format!(
                     "no request {id} is in flight or waiting to be taken"
                 )));
@@ -270,14 +307,18 @@ pub unsafe extern "C" fn zl_finish(connection: *mut zl_connection) -> zl_status 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zl_arrived(
     connection: *const zl_connection,
-    id: u32,
+    id: u64,
     bytes: *mut u64,
 ) -> zl_status {
     // SAFETY: C's promises about handles and outputs.
     unsafe {
         with(connection, |connection| {
             let output = Output::new(bytes, "bytes")?;
-            output.set(connection.arrived(id).ok_or_else(|| not_in_progress(id))?);
+            output.set(
+                connection
+                    .arrived(RequestId::from_u64(id))
+                    .ok_or_else(|| not_in_progress(id))?,
+            );
             Ok(zl_status::ZL_OK)
         })
     }
@@ -291,7 +332,7 @@ pub unsafe extern "C" fn zl_arrived(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zl_wait_arrived(
     connection: *mut zl_connection,
-    id: u32,
+    id: u64,
     beyond: u64,
     timeout_ms: i64,
     bytes: *mut u64,
@@ -300,17 +341,19 @@ pub unsafe extern "C" fn zl_wait_arrived(
     unsafe {
         drive(connection, |connection| {
             let output = Output::new(bytes, "bytes")?;
-            match connection.wait_arrived(id, beyond, timeout(timeout_ms))? {
-                Some(arrived) => output.set(arrived),
-                None if connection.arrived(id).is_some() => return Ok(zl_status::ZL_TIMEOUT),
-                None => return Err(not_in_progress(id)),
+            let request = RequestId::from_u64(id);
+            match connection.wait_arrived(request, beyond, timeout(timeout_ms))? {
+                Waited::Got(Some(arrived)) => output.set(arrived),
+                Waited::Got(None) => return Err(not_in_progress(id)),
+                Waited::TimedOut => return Ok(zl_status::ZL_TIMEOUT),
+                Waited::Woken => return Ok(zl_status::ZL_WOKEN),
             }
             Ok(zl_status::ZL_OK)
         })
     }
 }
 
-fn not_in_progress(id: u32) -> Failure {
+fn not_in_progress(id: u64) -> Failure {
     Failure::argument(format!("nothing is being received by request {id}"))
 }
 
@@ -319,11 +362,11 @@ fn not_in_progress(id: u32) -> Failure {
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_cancel(connection: *mut zl_connection, id: u32) -> zl_status {
+pub unsafe extern "C" fn zl_cancel(connection: *mut zl_connection, id: u64) -> zl_status {
     // SAFETY: C's promise about handles.
     unsafe {
         with(connection, |connection| {
-            if !connection.cancel(id) {
+            if !connection.cancel(RequestId::from_u64(id)) {
                 return Err(Failure::argument(format!("no request {id} is in flight")));
             }
             Ok(zl_status::ZL_OK)

@@ -1,7 +1,10 @@
 //! Defines the options of a request.
 
 use crate::status::Failure;
-use zerolane::{Delivery, Work};
+use std::borrow::Cow;
+use zerolane::Delivery;
+use zerolane::memory::Memory;
+use zerolane::request::{Message, Transfer};
 
 /// The request completes only if it fails.
 pub const ZL_WORK_UNSIGNALLED: u32 = 1;
@@ -11,14 +14,15 @@ pub const ZL_WORK_FENCE: u32 = 2;
 /// The peer gets a completion of kind ZL_KIND_IMMEDIATE with the number `immediate`. For puts.
 pub const ZL_WORK_IMMEDIATE: u32 = 4;
 
-/// Options of a request. Where a pointer to it may be null, null means 0 in all fields.
+/// Options of a request. Where a pointer to it may be null, null means 0 in all fields. An
+/// option that has no meaning for the request is ZL_ERROR_ARGUMENT.
 #[repr(C)]
 pub struct zl_work {
     /// ZL_WORK_... flags, joined by |.
     pub flags: u32,
     /// With ZL_WORK_IMMEDIATE: the number.
     pub immediate: u32,
-    /// A value of enum zl_delivery. Affects only sends of Transfers.
+    /// A value of enum zl_delivery, for sends of Transfers; otherwise 0.
     pub delivery: u32,
     /// Must be 0.
     pub reserved: u32,
@@ -26,10 +30,11 @@ pub struct zl_work {
     pub context: u64,
 }
 
-/// How the sender wants the arrival of a Transfer delivered. In all modes completions come in
-/// order, and a call that waits for one particular request (zl_recv_into) returns at its end.
-/// Four events wake in all modes: a failure, the end of the connection, a Transfer that matches
-/// no posted receive, and one of no bytes.
+/// How the sender wants the arrival of a Transfer delivered; it counts for a receiver that chose
+/// so (zl_honour_delivery). In all modes completions come in order, and a call that waits for one
+/// particular request (zl_recv_into) returns at its end. Four events wake in all modes: a
+/// failure, the end of the connection, a Transfer that matches no posted receive, and one of no
+/// bytes.
 #[repr(u32)]
 pub enum zl_delivery {
     /// Delivered, and wakes a waiting receiver.
@@ -61,30 +66,90 @@ fn delivery(number: u32) -> Result<Delivery, Failure> {
     meant.ok_or_else(|| Failure::argument(format!("{number} is not a value of enum zl_delivery")))
 }
 
+/// The options of a send: see [`work`].
+pub(crate) const SEND: u32 = ZL_WORK_UNSIGNALLED | DELIVERY;
+/// The options of a put.
+pub(crate) const PUT: u32 = ZL_WORK_UNSIGNALLED | ZL_WORK_FENCE | ZL_WORK_IMMEDIATE;
+/// The options of a get, and of an atomic operation.
+pub(crate) const GET: u32 = ZL_WORK_UNSIGNALLED | ZL_WORK_FENCE;
+/// Marks a request that has a delivery; no flag of C's.
+pub(crate) const DELIVERY: u32 = 1 << 31;
+
+/// The options of a request.
+pub(crate) struct How {
+    pub(crate) signalled: bool,
+    pub(crate) fence: bool,
+    pub(crate) immediate: Option<u32>,
+    pub(crate) context: u64,
+    delivery: Delivery,
+}
+
+impl How {
+    pub(crate) fn transfer(&self, memory: impl Into<Memory>) -> Transfer {
+        let transfer = Transfer::new(memory).context(self.context);
+        transfer.signalled(self.signalled).delivery(self.delivery)
+    }
+
+    pub(crate) fn message<'a>(&self, control: &'a [u8], payload: Option<Memory>) -> Message<'a> {
+        let message = message(control, payload).context(self.context);
+        message.signalled(self.signalled).fence(self.fence)
+    }
+}
+
+/// A message with or without payload.
+pub(crate) fn message<'a>(
+    control: impl Into<Cow<'a, [u8]>>,
+    payload: Option<Memory>,
+) -> Message<'a> {
+    let message = Message::new(control);
+    match payload {
+        Some(payload) => message.payload(payload),
+        None => message,
+    }
+}
+
 /// Converts C's options of a request; the defaults if null.
+///
+/// # Errors
+/// `work` has an option that is not `meant`: it has no meaning for the request.
 ///
 /// # Safety
 /// `work` is null, or points to a zl_work.
-pub(crate) unsafe fn work(work: *const zl_work) -> Result<Work, Failure> {
+pub(crate) unsafe fn work(work: *const zl_work, meant: u32) -> Result<How, Failure> {
     // SAFETY: the caller's promise.
     let Some(work) = (unsafe { work.as_ref() }) else {
-        return Ok(Work::default());
+        return Ok(How {
+            signalled: true,
+            fence: false,
+            immediate: None,
+            context: 0,
+            delivery: Delivery::Interrupt,
+        });
     };
-    if work.flags & !(ZL_WORK_UNSIGNALLED | ZL_WORK_FENCE | ZL_WORK_IMMEDIATE) != 0 {
-        return Err(Failure::argument(format!(
-            "unknown flags {:#x}",
-            work.flags
-        )));
+    let known = ZL_WORK_UNSIGNALLED | ZL_WORK_FENCE | ZL_WORK_IMMEDIATE;
+    if work.flags & !known != 0 {
+        let unknown = format!("unknown flags {:#x}", work.flags);
+        return Err(Failure::argument(unknown));
+    }
+    if work.flags & !meant != 0 {
+        let flags = work.flags & !meant;
+        let useless = format!("flags {flags:#x} of zl_work have no meaning for this request");
+        return Err(Failure::argument(useless));
+    }
+    let delivery = delivery(work.delivery)?;
+    if meant & DELIVERY == 0 && delivery != Delivery::Interrupt {
+        return Err(Failure::argument(
+            "only a send of a Transfer has a delivery",
+        ));
     }
     if work.reserved != 0 {
         return Err(Failure::argument("reserved of zl_work must be 0"));
     }
-    Ok(Work {
+    Ok(How {
         signalled: work.flags & ZL_WORK_UNSIGNALLED == 0,
         fence: work.flags & ZL_WORK_FENCE != 0,
         immediate: (work.flags & ZL_WORK_IMMEDIATE != 0).then_some(work.immediate),
-        delivery: delivery(work.delivery)?,
         context: work.context,
-        ..Work::default()
+        delivery,
     })
 }

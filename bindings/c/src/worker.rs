@@ -13,8 +13,8 @@ use std::ffi::{c_char, c_int};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use zerolane::Waker;
 use zerolane::worker::{ConnectionId, EndpointId, Event, Worker};
+use zerolane::{Waited, Waker};
 
 /// Owns endpoints and connections and advances all of them, with one descriptor and one timer.
 /// They make progress in zl_worker_progress and zl_worker_wait, or, after zl_worker_spawn, in a
@@ -381,7 +381,7 @@ pub unsafe extern "C" fn zl_worker_progress(worker: *mut zl_worker) -> zl_status
     }
 }
 
-/// Makes progress until there is an event (ZL_OK), or until zl_worker_wake was called or
+/// Makes progress until there is an event (ZL_OK), zl_worker_wake was called (ZL_WOKEN), or
 /// `timeout_ms` milliseconds (negative: no limit) passed (ZL_TIMEOUT).
 ///
 /// Threads: one at a time; zl_worker_wake of another ends it.
@@ -390,8 +390,9 @@ pub unsafe extern "C" fn zl_worker_wait(worker: *mut zl_worker, timeout_ms: i64)
     // SAFETY: C's promise about handles.
     unsafe {
         with(worker, |worker| match worker.wait(timeout(timeout_ms))? {
-            true => Ok(zl_status::ZL_OK),
-            false => Ok(zl_status::ZL_TIMEOUT),
+            Waited::Got(()) => Ok(zl_status::ZL_OK),
+            Waited::TimedOut => Ok(zl_status::ZL_TIMEOUT),
+            Waited::Woken => Ok(zl_status::ZL_WOKEN),
         })
     }
 }

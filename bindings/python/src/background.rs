@@ -11,11 +11,14 @@ use crate::fetch::FetchOp;
 use crate::options::{self, Options};
 use crate::pending::Pending;
 use crate::pinned::{Use, pin, pin_source};
-use crate::requests::{payload, pieces, place, work};
+use crate::requests::{message, payload, pieces, place};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use std::sync::{Mutex, PoisonError};
 use zerolane::failure::{CloseReason, Reason, TransferError};
+use zerolane::request::{
+    Fetch, Get, GetPieces, OpenRegion, Put, PutPieces, ReceiveMessage, Transfer,
+};
 use zerolane::worker::WorkerHandle;
 
 /// The completion, or the exception of a failed request.
@@ -233,9 +236,9 @@ impl ConnectionHandle {
         delivery: &str,
         context: u64,
     ) -> PyResult<Pending> {
-        let work = work(true, false, None, context).delivered(read_delivery(delivery)?);
-        let memory = pin_source(buffer)?;
-        let sending = self.handle(py)?.send_with(memory, work);
+        let delivery = read_delivery(delivery)?;
+        let send = Transfer::new(pin_source(buffer)?).delivery(delivery);
+        let sending = self.handle(py)?.post(send.context(context));
         Ok(Pending::outgoing(sending, completed))
     }
 
@@ -256,7 +259,7 @@ impl ConnectionHandle {
         payload: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Pending> {
         let payload = self::payload(payload)?;
-        let sending = self.handle(py)?.send_message(control, payload);
+        let sending = self.handle(py)?.post(message(control.to_vec(), payload));
         Ok(Pending::outgoing(sending, completed))
     }
 
@@ -267,7 +270,8 @@ impl ConnectionHandle {
         py: Python<'_>,
         payload: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Pending> {
-        let receiving = self.handle(py)?.recv_message(place(payload)?);
+        let receive = ReceiveMessage::new().payload(place(payload)?);
+        let receiving = self.handle(py)?.post(receive);
         Ok(Pending::incoming(receiving, completed))
     }
 
@@ -285,8 +289,8 @@ impl ConnectionHandle {
         context: u64,
     ) -> PyResult<Pending> {
         let (key, memory) = (key.get().region(), pin_source(buffer)?);
-        let work = work(true, fence, immediate, context);
-        let putting = self.handle(py)?.put(&key, offset, memory, work);
+        let put = Put::new(&key, offset, memory).immediate(immediate);
+        let putting = self.handle(py)?.post(put.fence(fence).context(context));
         Ok(Pending::outgoing(putting, completed))
     }
 
@@ -302,8 +306,8 @@ impl ConnectionHandle {
         context: u64,
     ) -> PyResult<Pending> {
         let (key, region) = (key.get().region(), pin(buffer, Use::Write)?);
-        let work = work(true, fence, None, context);
-        let getting = self.handle(py)?.get(&key, offset, region, work);
+        let get = Get::new(&key, offset, region).fence(fence).context(context);
+        let getting = self.handle(py)?.post(get);
         Ok(Pending::incoming(getting, completed))
     }
 
@@ -319,10 +323,8 @@ impl ConnectionHandle {
         context: u64,
     ) -> PyResult<Pending> {
         let pieces = self::pieces(&pieces, Use::Read, |it| it.share().into())?;
-        let work = work(true, fence, immediate, context);
-        let putting = self
-            .handle(py)?
-            .put_vectored(&key.get().region(), pieces, work);
+        let put = PutPieces::new(&key.get().region(), pieces).immediate(immediate);
+        let putting = self.handle(py)?.post(put.fence(fence).context(context));
         Ok(Pending::outgoing(putting, completed))
     }
 
@@ -338,10 +340,8 @@ impl ConnectionHandle {
         context: u64,
     ) -> PyResult<Pending> {
         let pieces = self::pieces(&pieces, Use::Write, |it| it)?;
-        let work = work(true, fence, None, context);
-        let getting = self
-            .handle(py)?
-            .get_vectored(&key.get().region(), pieces, work);
+        let get = GetPieces::new(&key.get().region(), pieces).fence(fence);
+        let getting = self.handle(py)?.post(get.context(context));
         Ok(Pending::incoming(getting, completed))
     }
 
@@ -354,14 +354,15 @@ impl ConnectionHandle {
         op: &Bound<'_, FetchOp>,
     ) -> PyResult<Pending> {
         let key = key.get().region();
-        let fetching = self.handle(py)?.fetch_op(&key, offset, op.get().0);
+        let fetching = self.handle(py)?.post(Fetch::new(&key, offset, op.get().0));
         Ok(Pending::outgoing(fetching, completed))
     }
 
     /// Asks the peer for the memory that it exports as `name`, with `rights`. Returns a Pending of its Key.
     fn open_region(&self, py: Python<'_>, name: &str, rights: u8) -> PyResult<Pending> {
         let rights = exported::rights(rights)?;
-        let opening = self.handle(py)?.open_region(name, rights);
+        let open = OpenRegion::new(name.to_owned(), rights);
+        let opening = self.handle(py)?.post(open);
         Ok(Pending::new(opening, opened))
     }
 

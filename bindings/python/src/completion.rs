@@ -15,7 +15,7 @@ use zerolane::request::WorkKind;
 pub(crate) struct Completion {
     /// The request's number, returned by the call that posted it.
     #[pyo3(get)]
-    id: u32,
+    id: u64,
     /// The kind: "send", "receive", "put", "get", "fetch_op", "message", "message_received", "immediate" (a put of the
     /// peer's, not posted here), "open_region", or "other".
     #[pyo3(get)]
@@ -44,7 +44,7 @@ pub(crate) struct Completion {
 impl Completion {
     pub(crate) fn new(py: Python<'_>, completion: zerolane::Completion) -> Completion {
         Completion {
-            id: completion.id,
+            id: completion.id.to_u64(),
             kind: kind(completion.kind),
             context: completion.context,
             region: completion.region.map(Key::new),

@@ -15,7 +15,8 @@ use pyo3::prelude::*;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
-use zerolane::Work;
+use zerolane::RequestId;
+use zerolane::request::Transfer;
 
 /// A connection, from `connect` or `Endpoint.accept`. As a context manager it closes on exit, at once on an exception.
 ///
@@ -97,14 +98,14 @@ impl Connection {
     }
 
     /// Sends the bytes of `buffer`, or of a list or tuple of buffers, as one message; returns when the peer has
-    /// received all of them. `delivery` sets how the peer's receive is delivered: "interrupt" wakes a waiting peer,
-    /// "polled" is found by a peer that polls, "silent" comes with the next completion that is not silent.
+    /// received all of them. `delivery` sets how the receive is delivered to a peer that honours it: "interrupt" wakes
+    /// a waiting peer, "polled" is found by a peer that polls, "silent" comes with the next completion that is not silent.
     #[pyo3(signature = (buffer, *, delivery="interrupt"))]
     fn send(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, delivery: &str) -> PyResult<()> {
-        let work = Work::default().delivered(read_delivery(delivery)?);
-        let memory = pin_source(buffer)?;
+        let delivery = read_delivery(delivery)?;
+        let send = Transfer::new(pin_source(buffer)?).delivery(delivery);
         self.driven
-            .complete(py, |connection| connection.post_send_with(memory, work))?;
+            .complete(py, |connection| connection.post(send))?;
         Ok(())
     }
 
@@ -124,7 +125,7 @@ impl Connection {
     fn announced(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<u64>> {
         Patience::new(timeout)?.wait(py, |time| {
             let mut state = self.driven.enter_to_wait()?;
-            state.connection()?.announced(Some(time))
+            Ok(state.connection()?.announced(Some(time))?.got())
         })
     }
 
@@ -159,13 +160,13 @@ impl Connection {
     fn wait_arrived(
         &self,
         py: Python<'_>,
-        id: u32,
+        id: u64,
         beyond: u64,
         timeout: Option<f64>,
     ) -> PyResult<Option<u64>> {
         let outcome = Patience::new(timeout)?.wait(py, |time| {
             let mut state = self.driven.enter_to_wait()?;
-            let arrived = state.wait_arrived(id, beyond, time)?;
+            let arrived = state.wait_arrived(RequestId::from_u64(id), beyond, time)?;
             let ends = arrived != Arrived::NotYet || self.driven.take_wake();
             Ok(ends.then_some(arrived))
         })?;

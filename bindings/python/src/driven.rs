@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use zerolane::failure::CloseReason;
-use zerolane::{Completion, Error, TransferId};
+use zerolane::{Completion, Error, RequestId, Waited};
 
 /// The state that one thread at a time uses.
 pub(crate) struct State {
     /// `None` once closed.
     connection: Option<zerolane::Connection>,
     /// Requests for which a blocking call waits, with the completion if another thread received it.
-    claimed: HashMap<TransferId, Option<Completion>>,
+    claimed: HashMap<RequestId, Option<Completion>>,
     /// Completions of other requests and immediates that a blocking call received. They count as unread.
     kept: VecDeque<Completion>,
 }
@@ -72,7 +72,7 @@ impl State {
     /// The next completion that no call claims, if there is one or it comes in time. May return early without one.
     pub(crate) fn take(&mut self, time: Duration) -> zerolane::Result<Option<Completion>> {
         if self.kept.is_empty()
-            && let Some(completion) = self.connection()?.wait(Some(time))?
+            && let Waited::Got(completion) = self.connection()?.wait(Some(time))?
         {
             self.sort(completion);
         }
@@ -106,28 +106,28 @@ impl State {
     /// Waits until more than `beyond` bytes of request `id` have arrived. May return early.
     pub(crate) fn wait_arrived(
         &mut self,
-        id: TransferId,
+        id: RequestId,
         beyond: u64,
         time: Duration,
     ) -> zerolane::Result<Arrived> {
         let connection = self.connection()?;
         match connection.wait_arrived(id, beyond, Some(time))? {
-            Some(arrived) => Ok(Arrived::More(arrived)),
-            None if connection.arrived(id).is_some() => Ok(Arrived::NotYet),
-            None => Ok(Arrived::Over),
+            Waited::Got(Some(arrived)) => Ok(Arrived::More(arrived)),
+            Waited::Got(None) => Ok(Arrived::Over),
+            Waited::TimedOut | Waited::Woken => Ok(Arrived::NotYet),
         }
     }
 
     /// The completion of the claimed request `id`, if there is one or it comes in time. May return early without one.
     fn take_claimed(
         &mut self,
-        id: TransferId,
+        id: RequestId,
         time: Duration,
     ) -> zerolane::Result<Option<Completion>> {
         if let Some(Some(_)) = self.claimed.get(&id) {
             return Ok(self.claimed.remove(&id).flatten());
         }
-        if let Some(completion) = self.connection()?.wait(Some(time))? {
+        if let Waited::Got(completion) = self.connection()?.wait(Some(time))? {
             self.sort(completion);
         }
         match self.claimed.get(&id) {
@@ -137,7 +137,7 @@ impl State {
     }
 
     /// Gives up the claimed request `id`. Returns its completion if it had come.
-    fn forget(&mut self, id: TransferId) -> Option<Completion> {
+    fn forget(&mut self, id: RequestId) -> Option<Completion> {
         let connection = self.connection.as_mut()?;
         let over = !connection.cancel(id);
         // A failure is the connection's, and another call reports it.
@@ -222,7 +222,7 @@ impl Driven {
     }
 
     /// As for [`State::forget`].
-    fn forget(&self, id: TransferId) -> Option<Completion> {
+    fn forget(&self, id: RequestId) -> Option<Completion> {
         self.enter().ok()?.forget(id)
     }
 
@@ -234,7 +234,7 @@ impl Driven {
     pub(crate) fn complete<E: Into<Error>>(
         &self,
         py: Python<'_>,
-        post: impl FnOnce(&mut zerolane::Connection) -> Result<TransferId, E> + Send,
+        post: impl FnOnce(&mut zerolane::Connection) -> Result<RequestId, E> + Send,
     ) -> PyResult<Completion> {
         if self.queued.load(Ordering::SeqCst) {
             return Err(PyRuntimeError::new_err(

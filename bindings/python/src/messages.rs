@@ -1,11 +1,11 @@
 //! Sends and receives messages, and waits: up to 128 bytes of control, with or without payload.
 
 use crate::connection::Connection;
-use crate::requests::{payload, place};
+use crate::requests::{message, payload, place};
 use crate::view::view;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
-use zerolane::Work;
+use zerolane::request::ReceiveMessage;
 
 #[pymethods]
 impl Connection {
@@ -19,9 +19,8 @@ impl Connection {
         payload: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let payload = self::payload(payload)?;
-        self.driven.complete(py, |connection| {
-            connection.post_message(control, payload, Work::default())
-        })?;
+        self.driven
+            .complete(py, |connection| connection.post(message(control, payload)))?;
         Ok(())
     }
 
@@ -34,9 +33,9 @@ impl Connection {
         payload: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<(Bound<'py, PyBytes>, Option<Bound<'py, PyMemoryView>>)> {
         let region = place(payload)?;
-        let completion = self
-            .driven
-            .complete(py, |connection| connection.post_message_recv(region))?;
+        let completion = self.driven.complete(py, |connection| {
+            connection.post(ReceiveMessage::new().payload(region))
+        })?;
         let length = completion.result.unwrap_or(0);
         let memory = payload.map(|it| view(it, length)).transpose()?;
         Ok((PyBytes::new(py, &completion.control), memory))

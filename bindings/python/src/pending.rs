@@ -11,7 +11,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
-use zerolane::worker::{Refused, RequestId};
+use zerolane::RequestId;
+use zerolane::worker::Outcome;
 use zerolane::{Completion, Error, Process};
 
 /// An answer, to convert for Python.
@@ -34,7 +35,7 @@ struct Of<T> {
 }
 
 impl<T: Send + 'static> Of<T> {
-    fn answer(&self, outcome: Result<T, Refused>) -> Answer {
+    fn answer(&self, outcome: Outcome<T>) -> Answer {
         let make = self.make;
         Box::new(move |py| match outcome {
             Ok(value) => make(py, value),

@@ -5,12 +5,11 @@ use crate::errors;
 use crate::exported::{self, Key, Word};
 use crate::fetch::FetchOp;
 use crate::pinned::{Use, pin, pin_source};
-use crate::requests::work;
 use crate::view::view;
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
-use zerolane::Work;
 use zerolane::failure::{Reason, TransferError};
+use zerolane::request::{Fetch, Get, OpenRegion, Put};
 
 impl Connection {
     fn fetch(
@@ -22,7 +21,7 @@ impl Connection {
     ) -> PyResult<u64> {
         let key = key.region();
         let completion = self.driven.complete(py, |connection| {
-            connection.post_fetch_op(&key, offset, op, Work::default())
+            connection.post(Fetch::new(&key, offset, op))
         })?;
         Ok(completion.value)
     }
@@ -35,7 +34,7 @@ impl Connection {
     fn open_region(&self, py: Python<'_>, name: &str, rights: u8) -> PyResult<Key> {
         let rights = exported::rights(rights)?;
         let completion = self.driven.complete(py, |connection| {
-            connection.post_open_region(name, rights, Work::default())
+            connection.post(OpenRegion::new(name, rights))
         })?;
         let unknown = || errors::of_request(py, TransferError::Refused(Reason::Unknown));
         completion.region.map(Key::new).ok_or_else(unknown)
@@ -55,7 +54,7 @@ impl Connection {
     ) -> PyResult<()> {
         let (key, memory) = (key.get().region(), pin_source(buffer)?);
         self.driven.complete(py, |connection| {
-            connection.post_put(&key, offset, memory, work(true, false, immediate, 0))
+            connection.post(Put::new(&key, offset, memory).immediate(immediate))
         })?;
         Ok(())
     }
@@ -70,7 +69,7 @@ impl Connection {
     ) -> PyResult<Bound<'py, PyMemoryView>> {
         let (key, region) = (key.get().region(), pin(buffer, Use::Write)?);
         let completion = self.driven.complete(py, |connection| {
-            connection.post_get(&key, offset, region, Work::default())
+            connection.post(Get::new(&key, offset, region))
         })?;
         view(buffer, completion.result.unwrap_or(0))
     }

@@ -14,13 +14,17 @@ use crate::view::view;
 use pyo3::exceptions::{PyDeprecationWarning, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use zerolane::failure::CloseReason;
 use zerolane::memory::Memory;
+use zerolane::request::{
+    Fetch, Get, GetPieces, Message, OpenRegion, Put, PutPieces, Receive, ReceiveMessage, Transfer,
+};
 use zerolane::security::PublicKey;
 use zerolane::worker::ConnectionId;
-use zerolane::{Error, Region, TransferId, Work};
+use zerolane::{Error, Region, RequestId};
 
 /// The owner of the connection.
 enum Place {
@@ -89,9 +93,10 @@ impl Requests {
     fn post<E: Into<Error>>(
         &self,
         py: Python<'_>,
-        post: impl FnOnce(&mut zerolane::Connection) -> Result<TransferId, E> + Send,
-    ) -> PyResult<TransferId> {
-        self.with(py, |connection| post(connection).map_err(Into::into))
+        post: impl FnOnce(&mut zerolane::Connection) -> Result<RequestId, E> + Send,
+    ) -> PyResult<u64> {
+        let id = self.with(py, |connection| post(connection).map_err(Into::into))?;
+        Ok(id.to_u64())
     }
 }
 
@@ -115,14 +120,15 @@ pub(crate) fn pieces<M>(
     pieces.iter().map(piece).collect()
 }
 
-/// The options of a request on the peer's memory.
-pub(crate) fn work(signalled: bool, fence: bool, immediate: Option<u32>, context: u64) -> Work {
-    Work {
-        signalled,
-        fence,
-        immediate,
-        context,
-        ..Work::default()
+/// A message with or without payload.
+pub(crate) fn message<'a>(
+    control: impl Into<Cow<'a, [u8]>>,
+    payload: Option<Memory>,
+) -> Message<'a> {
+    let message = Message::new(control);
+    match payload {
+        Some(payload) => message.payload(payload),
+        None => message,
     }
 }
 
@@ -165,19 +171,20 @@ impl Requests {
         delivery: &str,
         signalled: bool,
         context: u64,
-    ) -> PyResult<u32> {
-        let work = work(signalled, false, None, context).delivered(read_delivery(delivery)?);
-        let memory = pin_source(buffer)?;
-        self.post(py, |connection| connection.post_send_with(memory, work))
+    ) -> PyResult<u64> {
+        let delivery = read_delivery(delivery)?;
+        let send = Transfer::new(pin_source(buffer)?).delivery(delivery);
+        let send = send.signalled(signalled).context(context);
+        self.post(py, |connection| connection.post(send))
     }
 
     /// Posts a receive into `buffer`: the n-th receive gets the peer's n-th message, if it fits. Receives complete when
     /// their messages do: after a lost datagram, a later one may complete first. The buffer's content is undefined, and
     /// it cannot be resized, until the request is done.
     #[pyo3(signature = (buffer, *, context=0))]
-    fn post_recv(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, context: u64) -> PyResult<u32> {
-        let region = pin(buffer, Use::Write)?;
-        self.post(py, |connection| connection.post_recv_with(region, context))
+    fn post_recv(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, context: u64) -> PyResult<u64> {
+        let receive = Receive::new(pin(buffer, Use::Write)?).context(context);
+        self.post(py, |connection| connection.post(receive))
     }
 
     /// Posts a message of at most 128 bytes, with a payload: a buffer, or a list or tuple of buffers.
@@ -190,12 +197,10 @@ impl Requests {
         fence: bool,
         signalled: bool,
         context: u64,
-    ) -> PyResult<u32> {
-        let payload = self::payload(payload)?;
-        let work = work(signalled, fence, None, context);
-        self.post(py, |connection| {
-            connection.post_message(control, payload, work)
-        })
+    ) -> PyResult<u64> {
+        let message = message(control, self::payload(payload)?);
+        let message = message.fence(fence).signalled(signalled).context(context);
+        self.post(py, |connection| connection.post(message))
     }
 
     /// Posts a receive of a message: its completion has the message in `control`, and the payload in `memory`.
@@ -205,17 +210,26 @@ impl Requests {
         py: Python<'_>,
         payload: Option<&Bound<'_, PyAny>>,
         context: u64,
-    ) -> PyResult<u32> {
-        let payload = place(payload)?;
-        self.post(py, |connection| {
-            connection.post_message_recv_with(payload, context)
+    ) -> PyResult<u64> {
+        let receive = ReceiveMessage::new().payload(place(payload)?);
+        self.post(py, |connection| connection.post(receive.context(context)))
+    }
+
+    /// Sets whether the delivery that senders ask for counts: see `Connection.send`. Unless set, every completion ends
+    /// a wait.
+    fn honour_delivery(&self, py: Python<'_>, honours: bool) -> PyResult<()> {
+        self.with(py, |connection| {
+            connection.honour_delivery(honours);
+            Ok(())
         })
     }
 
     /// Makes the completion of request `id` end a wait, whatever delivery its sender chose, also if it is already held
     /// back. False if there is no such request, or its completion was taken.
-    fn notify(&self, py: Python<'_>, id: u32) -> PyResult<bool> {
-        self.with(py, |connection| Ok(connection.notify(id)))
+    fn notify(&self, py: Python<'_>, id: u64) -> PyResult<bool> {
+        self.with(py, |connection| {
+            Ok(connection.notify(RequestId::from_u64(id)))
+        })
     }
 
     /// Finishes sending. Requests posted before are delivered; later sends and messages raise Finished, and so do the
@@ -227,13 +241,17 @@ impl Requests {
 
     /// Bytes at the start of the memory of receive or get `id` that are verified and in place; they may be read before
     /// the request completes. Bytes after them are undefined. None if no such request is in progress.
-    fn arrived(&self, py: Python<'_>, id: u32) -> PyResult<Option<u64>> {
-        self.with(py, |connection| Ok(connection.arrived(id)))
+    fn arrived(&self, py: Python<'_>, id: u64) -> PyResult<Option<u64>> {
+        self.with(py, |connection| {
+            Ok(connection.arrived(RequestId::from_u64(id)))
+        })
     }
 
     /// Cancels a request: it completes with the error Cancelled. False if it is already over.
-    fn cancel(&self, py: Python<'_>, id: u32) -> PyResult<bool> {
-        self.with(py, |connection| Ok(connection.cancel(id)))
+    fn cancel(&self, py: Python<'_>, id: u64) -> PyResult<bool> {
+        self.with(py, |connection| {
+            Ok(connection.cancel(RequestId::from_u64(id)))
+        })
     }
 
     /// Returns the connection's counters so far.
@@ -339,11 +357,10 @@ impl Requests {
         name: &str,
         rights: u8,
         context: u64,
-    ) -> PyResult<u32> {
+    ) -> PyResult<u64> {
         let rights = exported::rights(rights)?;
-        self.post(py, |connection| {
-            connection.post_open_region(name, rights, context)
-        })
+        let open = OpenRegion::new(name, rights).context(context);
+        self.post(py, |connection| connection.post(open))
     }
 
     /// Posts a put: see `Connection.put`. With `fence` it starts when all earlier requests of the connection are
@@ -360,12 +377,11 @@ impl Requests {
         fence: bool,
         signalled: bool,
         context: u64,
-    ) -> PyResult<u32> {
+    ) -> PyResult<u64> {
         let (key, memory) = (key.get().region(), pin_source(buffer)?);
-        let work = work(signalled, fence, immediate, context);
-        self.post(py, |connection| {
-            connection.post_put(&key, offset, memory, work)
-        })
+        let put = Put::new(&key, offset, memory).immediate(immediate);
+        let put = put.fence(fence).signalled(signalled).context(context);
+        self.post(py, |connection| connection.post(put))
     }
 
     /// Posts one put of 1 to 4096 pieces, each an offset and a buffer, gathered here and scattered there.
@@ -380,13 +396,12 @@ impl Requests {
         fence: bool,
         signalled: bool,
         context: u64,
-    ) -> PyResult<u32> {
+    ) -> PyResult<u64> {
         let key = key.get().region();
         let pieces: Vec<(u64, Memory)> = self::pieces(&pieces, Use::Read, |it| it.share().into())?;
-        let work = work(signalled, fence, immediate, context);
-        self.post(py, |connection| {
-            connection.post_put_vectored(&key, pieces, work)
-        })
+        let put = PutPieces::new(&key, pieces).immediate(immediate);
+        let put = put.fence(fence).signalled(signalled).context(context);
+        self.post(py, |connection| connection.post(put))
     }
 
     /// Posts a get: see `Connection.get`. The buffer's content is undefined until it is done.
@@ -399,12 +414,10 @@ impl Requests {
         buffer: &Bound<'_, PyAny>,
         fence: bool,
         context: u64,
-    ) -> PyResult<u32> {
+    ) -> PyResult<u64> {
         let (key, region) = (key.get().region(), pin(buffer, Use::Write)?);
-        let work = work(true, fence, None, context);
-        self.post(py, |connection| {
-            connection.post_get(&key, offset, region, work)
-        })
+        let get = Get::new(&key, offset, region).fence(fence).context(context);
+        self.post(py, |connection| connection.post(get))
     }
 
     /// Posts one get of 1 to 4096 pieces, each an offset and a buffer, gathered there and scattered here.
@@ -416,13 +429,11 @@ impl Requests {
         pieces: Vec<(u64, Bound<'_, PyAny>)>,
         fence: bool,
         context: u64,
-    ) -> PyResult<u32> {
+    ) -> PyResult<u64> {
         let key = key.get().region();
         let pieces = self::pieces(&pieces, Use::Write, |it| it)?;
-        let work = work(true, fence, None, context);
-        self.post(py, |connection| {
-            connection.post_get_vectored(&key, pieces, work)
-        })
+        let get = GetPieces::new(&key, pieces).fence(fence).context(context);
+        self.post(py, |connection| connection.post(get))
     }
 
     /// Posts an atomic operation on the word at `offset`; the `value` of its completion is the word's previous value.
@@ -437,12 +448,11 @@ impl Requests {
         fence: bool,
         signalled: bool,
         context: u64,
-    ) -> PyResult<u32> {
+    ) -> PyResult<u64> {
         let (key, op) = (key.get().region(), op.get().0);
-        let work = work(signalled, fence, None, context);
-        self.post(py, |connection| {
-            connection.post_fetch_op(&key, offset, op, work)
-        })
+        let fetch = Fetch::new(&key, offset, op).fence(fence);
+        let fetch = fetch.signalled(signalled).context(context);
+        self.post(py, |connection| connection.post(fetch))
     }
 
     fn __repr__(&self) -> String {

@@ -18,9 +18,9 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use zerolane::Error;
 use zerolane::failure::CloseReason;
 use zerolane::worker::{ConnectionId, EndpointId};
+use zerolane::{Error, Waited};
 
 /// The error of a worker that is over.
 fn gone() -> Error {
@@ -306,7 +306,7 @@ impl Worker {
         let outcome = Patience::new(timeout)?.wait(py, |time| {
             let there = {
                 let mut worker = self.shared.enter_to_wait()?;
-                worker.as_mut().ok_or_else(gone)?.wait(Some(time))?
+                worker.as_mut().ok_or_else(gone)?.wait(Some(time))? == Waited::Got(())
             };
             let woken = !there && self.woken.swap(false, Ordering::SeqCst);
             Ok((there || woken).then_some(there))

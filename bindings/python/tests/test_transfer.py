@@ -479,6 +479,7 @@ def test_post__refused_leaves_the_buffer_free(pair: Pair, call: str) -> None:
 
 def test_delivery__wakes_as_the_sender_asks(pair: Pair, executor: ThreadPoolExecutor) -> None:
     ours, peers = pair
+    peers.honour_delivery(True)
     places = [bytearray(10_000) for _ in range(3)]
     ids = [peers.post_recv(place) for place in places]
 
@@ -516,10 +517,22 @@ def test_delivery__a_call_that_waits_for_its_own_returns(
         assert place == pattern(10_000).tobytes()
 
 
+def test_delivery__silent_wakes_a_receiver_that_did_not_choose_otherwise(
+    pair: Pair, executor: ThreadPoolExecutor
+) -> None:
+    ours, peers = pair
+    id = peers.post_recv(bytearray(10_000))
+    sending = executor.submit(ours.send, pattern(10_000), delivery="silent")
+    completion = peers.wait(timeout=20)
+    assert completion is not None and completion.id == id
+    sending.result()
+
+
 def test_delivery__silent_is_deferred_until_asked_for(
     pair: Pair, executor: ThreadPoolExecutor
 ) -> None:
     ours, peers = pair
+    peers.honour_delivery(True)
     place = bytearray(10_000)
     id = peers.post_recv(place)
     sending = executor.submit(ours.send, pattern(10_000), delivery="silent")

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use zerolane::failure::TransferError;
-use zerolane::request::WorkKind;
+use zerolane::request::{Transfer, WorkKind};
 use zerolane::worker::{ConnectionId, EndpointId, Event as Happened, Worker};
-use zerolane::{Completion, Region, Work};
+use zerolane::{Completion, Region};
 use zerolane_cast::limits::MESSAGE_BYTES;
 use zerolane_cast::{
     Action, Contact, Event, Fault, Header, Manifest, Message, Node, NodeId, Options, window_for,
@@ -498,8 +498,8 @@ impl Drive {
         self.post_slots(connection)?;
         if let Some(there) = self.worker.connection(connection) {
             // A connection that is over tells so by itself.
-            let work = Work::default().with_context(bytes.len() as u64);
-            let _ = there.post_send_with(Region::from_vec(bytes), work);
+            let context = bytes.len() as u64;
+            let _ = there.post(Transfer::new(Region::from_vec(bytes)).context(context));
         }
         if floods {
             // It takes nothing.

@@ -16,10 +16,10 @@
 //! Each message is one Transfer: magic and version at fixed positions, then postcard, at most [`WORD_BYTES`].
 
 use serde::{Deserialize, Serialize};
-use zerolane::request::WorkKind;
+use zerolane::request::{Transfer, WorkKind};
 use zerolane::security::PublicKey;
 use zerolane::worker::{ConnectionId, Worker};
-use zerolane::{Completion, Region, Result, Work};
+use zerolane::{Completion, Region, Result};
 
 use crate::limits::WORD_BYTES;
 use crate::meta::Meta;
@@ -99,12 +99,12 @@ pub(crate) fn is_word(bytes: &[u8]) -> bool {
 
 /// Says a word; none hears it if the connection is over.
 pub(crate) fn say(worker: &mut Worker, connection: ConnectionId, word: &impl Serialize) {
-    post(worker, connection, word, Work::default());
+    post(worker, connection, word, 0);
 }
 
 /// The same of the last word, whose confirmation [`confirms_last`] knows.
 pub(crate) fn say_last(worker: &mut Worker, connection: ConnectionId, word: &Word) {
-    post(worker, connection, word, Work::default().with_context(LAST));
+    post(worker, connection, word, LAST);
 }
 
 /// Whether a completion is that of a last word.
@@ -112,12 +112,12 @@ pub(crate) fn confirms_last(completion: &Completion) -> bool {
     completion.kind == WorkKind::Send && completion.context == LAST
 }
 
-fn post(worker: &mut Worker, connection: ConnectionId, word: &impl Serialize, work: Work) {
+fn post(worker: &mut Worker, connection: ConnectionId, word: &impl Serialize, context: u64) {
     let bytes =
         postcard::to_extend(word, MAGIC.to_vec()).expect("a word in memory has a form on the wire");
     if let Some(connection) = worker.connection(connection) {
         // A connection that is over tells so by itself.
-        let _ = connection.post_send_with(Region::from_vec(bytes), work);
+        let _ = connection.post(Transfer::new(Region::from_vec(bytes)).context(context));
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use zerolane::failure::TransferError;
 use zerolane::request::InOrder;
 use zerolane::worker::ConnectionId;
-use zerolane::{Region, TransferId};
+use zerolane::{Region, RequestId};
 use zerolane_cast::NodeId;
 
 use crate::pool::Chunk;
@@ -22,7 +22,7 @@ pub(crate) struct Link {
     /// Receives posted for its messages, in the order in which it sends them.
     pub(crate) messages: InOrder<Received>,
     /// Receives posted for the chunks.
-    pub(crate) slots: Vec<TransferId>,
+    pub(crate) slots: Vec<RequestId>,
     /// Number and bytes of messages that the peer has not received.
     pub(crate) unsent: usize,
     pub(crate) unsent_bytes: usize,
@@ -38,7 +38,7 @@ pub(crate) type Received = Result<(Region, usize), TransferError>;
 /// A chunk on its way.
 #[derive(Debug)]
 pub(crate) struct Sending {
-    pub(crate) id: TransferId,
+    pub(crate) id: RequestId,
     pub(crate) content: Chunk,
     /// It is in memory only for this send.
     pub(crate) from_store: bool,

@@ -6,7 +6,7 @@ use crate::message::{decode_opening, encode_opening};
 use crate::stop::Stop;
 use serde::{Serialize, de::DeserializeOwned};
 use std::time::{Duration, Instant};
-use zerolane::{Completion, Connection, Region, TransferId};
+use zerolane::{Completion, Connection, Region, RequestId};
 
 /// How often a wait checks whether it must stop.
 const LOOK: Duration = Duration::from_millis(50);
@@ -26,7 +26,7 @@ pub(crate) fn say(
 pub(crate) fn post(
     connection: &mut Connection,
     message: &impl Serialize,
-) -> Result<TransferId, Error> {
+) -> Result<RequestId, Error> {
     let bytes = encode_opening(message).ok_or(Error::TooLong)?;
     let posted = connection.post_send(Region::from_vec(bytes));
     Ok(posted.map_err(zerolane::Error::from)?)
@@ -89,7 +89,7 @@ fn complete(
 ) -> Result<Completion, Error> {
     let (started, before) = (Instant::now(), payload(connection));
     loop {
-        if let Some(completion) = connection.wait(Some(LOOK))? {
+        if let Some(completion) = connection.wait(Some(LOOK))?.got() {
             if let Err(error) = &completion.result {
                 return Err(zerolane::Error::Transfer(*error).into());
             }

@@ -13,7 +13,7 @@ use std::sync::mpsc::TryRecvError;
 use std::thread;
 use std::time::{Duration, Instant};
 use zerolane::request::InOrder;
-use zerolane::{Completion, Connection, Region, TransferId};
+use zerolane::{Completion, Connection, Region, RequestId};
 
 /// The number and size of buffers.
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +104,7 @@ pub(crate) fn run_watched<T: Send>(
 /// Like [`run`], counted by `counters`, and with earlier sends still in flight.
 pub(crate) fn run_counted<T: Send>(
     connection: &mut Connection,
-    said: Vec<TransferId>,
+    said: Vec<RequestId>,
     rings: (Ring, Ring),
     (stop, counters): (&Stop, Arc<PortCounters>),
     work: impl FnOnce(Port) -> Result<T, Error> + Send,
@@ -114,7 +114,7 @@ pub(crate) fn run_counted<T: Send>(
 
 fn drive<T: Send>(
     connection: &mut Connection,
-    said: Vec<TransferId>,
+    said: Vec<RequestId>,
     (outgoing, incoming): (Ring, Ring),
     (stop, watch, counters): (&Stop, &mut dyn Watch, Arc<PortCounters>),
     work: impl FnOnce(Port) -> Result<T, Error> + Send,
@@ -165,19 +165,19 @@ struct Pump<'a> {
 
 /// A send in flight.
 struct Sending {
-    id: TransferId,
+    id: RequestId,
     /// The rest of its buffer; `None` if the buffer is not the file side's.
     rest: Option<Region>,
 }
 
-fn said_before(id: TransferId) -> Sending {
+fn said_before(id: RequestId) -> Sending {
     Sending { id, rest: None }
 }
 
 impl<'a> Pump<'a> {
     fn new(
         connection: &'a mut Connection,
-        said: Vec<TransferId>,
+        said: Vec<RequestId>,
         end: PumpEnd,
         rings: Rings,
         (stop, watch): (&'a Stop, &'a mut dyn Watch),
@@ -215,7 +215,7 @@ impl<'a> Pump<'a> {
             if !working && self.sending.is_empty() {
                 return Ok(());
             }
-            match self.connection.wait(Some(longest))? {
+            match self.connection.wait(Some(longest))?.got() {
                 Some(completion) => {
                     self.complete(completion)?;
                     self.grow()?;
@@ -313,7 +313,7 @@ impl<'a> Pump<'a> {
     }
 
     /// Passes on received Transfers, in the order in which they were sent.
-    fn arrived(&mut self, id: TransferId, filled: Filled) {
+    fn arrived(&mut self, id: RequestId, filled: Filled) {
         self.receiving.completed(id, filled);
         while let Some(filled) = self.receiving.pop() {
             self.end.events.arrived(filled);

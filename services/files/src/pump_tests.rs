@@ -79,7 +79,7 @@ fn run_counted__ends_when_what_was_said_before_was_sent() {
     thread::sleep(Duration::from_millis(200));
     assert!(!pumping.is_finished());
     hears.post_recv(Region::from_vec(vec![0; SAID])).unwrap();
-    let heard = hears.wait(Some(LONG)).unwrap().unwrap();
+    let heard = hears.wait(Some(LONG)).unwrap().got().unwrap();
     assert_eq!(heard.result, Ok(SAID));
     assert!(heard.into_region().iter().all(|&byte| byte == 7));
     pumping.join().unwrap().unwrap();
@@ -103,7 +103,10 @@ fn check__a_peer_that_takes_nothing_is_not_stuck_while_it_says_something() {
     other.post_send(Region::from_vec(vec![1])).unwrap();
     let came = loop {
         other.wait(Some(Duration::from_millis(1))).unwrap();
-        let came = pump.connection.wait(Some(Duration::from_millis(1)));
+        let came = pump
+            .connection
+            .wait(Some(Duration::from_millis(1)))
+            .map(zerolane::Waited::got);
         if let Some(came) = came.unwrap() {
             break came;
         }

@@ -257,6 +257,7 @@ fn open_with(lab: &Lab, bytes: &[u8]) -> Result<Reply, Error> {
     while connection
         .wait(Some(Duration::from_secs(5)))
         .unwrap()
+        .got()
         .is_none()
     {}
     hear(&mut connection, &lab.stop, Duration::from_secs(60))
@@ -377,7 +378,10 @@ fn serve__a_key_that_is_taken_off_the_list_has_its_connections_ended() {
         };
         let request = encode_opening(&request).unwrap();
         connection.post_send(Region::from_vec(request)).unwrap();
-        let sent = connection.wait(Some(Duration::from_secs(60))).unwrap();
+        let sent = connection
+            .wait(Some(Duration::from_secs(60)))
+            .unwrap()
+            .got();
         assert!(sent.is_some());
         let reply = hear::<Reply>(&mut connection, &Stop::default(), Duration::from_secs(60));
         assert!(matches!(reply, Ok(Reply::Accepted { .. })));

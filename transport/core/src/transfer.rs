@@ -12,10 +12,10 @@ pub fn is_older(id: TransferId, other: TransferId) -> bool {
 
 /// How the sender asks for the arrival of a Transfer to be delivered (thesis, 4.1: Silent and Interrupt bits).
 ///
-/// Completions come in order in all modes, and a call that waits for one particular request returns at its end in all
-/// modes. Four events wake the receiver in all modes: a failure, the end of the connection, a Transfer that matches no
-/// posted receive (a held-back completion may cover the memory for one), and a Transfer of no bytes, which is a control
-/// operation alone.
+/// A receiver honours it if it chose so; otherwise every completion wakes. Completions come in order in all modes, and a
+/// call that waits for one particular request returns at its end in all modes. Four events wake the receiver in all
+/// modes: a failure, the end of the connection, a Transfer that matches no posted receive (a held-back completion may
+/// cover the memory for one), and a Transfer of no bytes, which is a control operation alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Delivery {
     /// No event and no wake-up of its own. The completion is held back until the connection's next completion that is

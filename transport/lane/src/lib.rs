@@ -66,7 +66,7 @@ pub use shm::{Reach, ShmLane, probe_shared_memory};
 pub use socket::{Ports, passed_sockets};
 pub use threads::{Process, Scheduler, Submissions};
 pub use unavailable::{NoBypass, NoEthernet, NoIp118, NoPath, NoSharedMemory, NoXdp, RingFault};
-pub use wait::{Waker, spin};
+pub use wait::{Waited, Waker, spin};
 pub use zerolane_core::{
     Atomic, CloseReason, Config, Control, Counters, Delivery, DropReason, FastAnswer, Life,
     PathLife, PathState, PostError, RegionName, RemotePlace, RemoteRegion, Schedule, SendingMark,

@@ -11,8 +11,9 @@
 use std::net::SocketAddr;
 use std::process::{Child, Command};
 use std::time::Duration;
+use zerolane::request::{GetPieces, Message, PutPieces};
 use zerolane::worker::{Pending, Worker};
-use zerolane::{Connection, ExportedRegion, Options, Region, Rights, TransferId, Work};
+use zerolane::{Connection, ExportedRegion, Options, Region, RequestId, Rights};
 
 /// Room for the counter of claimed blocks at the start, bytes.
 const WORDS: u64 = 64;
@@ -93,9 +94,9 @@ fn store(layout: &Layout) -> Outcome<()> {
     let decode = within(endpoint.accept())?;
     for _ in 0..layout.requests {
         let request = within(prefill.immediate())?;
-        within(decode.send_message(&request.to_le_bytes(), None))?.result?;
+        within(decode.post(Message::new(request.to_le_bytes().to_vec())))?.result?;
     }
-    within(prefill.send_message(b"done", None))?.result?;
+    within(prefill.post(Message::new(b"done")))?.result?;
     if !filling.wait()?.success() || !reading.wait()?.success() {
         return Err("a process failed".into());
     }
@@ -118,8 +119,8 @@ fn within<T: Send + 'static>(mut pending: Pending<T>) -> Outcome<T> {
 }
 
 /// Waits for the end of the one request in flight.
-fn complete(connection: &mut Connection, id: TransferId) -> Outcome<Vec<zerolane::memory::Memory>> {
-    let completion = connection.wait(Some(PATIENCE))?;
+fn complete(connection: &mut Connection, id: RequestId) -> Outcome<Vec<zerolane::memory::Memory>> {
+    let completion = connection.wait(Some(PATIENCE))?.got();
     let completion = completion.filter(|it| it.id == id);
     let completion = completion.ok_or("not the request's end")?;
     completion.result?;
@@ -140,8 +141,7 @@ fn prefill(address: SocketAddr, layout: &Layout) -> Outcome<()> {
             pieces.push((layout.block(number), content.into()));
         }
         // The immediate is delivered when all pieces are in place.
-        let work = Work::default().with_immediate(request as u32);
-        let id = connection.post_put_vectored(&cache, pieces, work)?;
+        let id = connection.post(PutPieces::new(&cache, pieces).immediate(request as u32))?;
         complete(&mut connection, id)?;
     }
     // Immediates that the store has not taken are lost with the connection, so wait until it has all of them.
@@ -164,7 +164,7 @@ fn decode(address: SocketAddr, layout: &Layout) -> Outcome<()> {
             let place = Region::anonymous(layout.size as usize)?;
             pieces.push((layout.block(u64::from_le_bytes(*number)), place));
         }
-        let id = connection.post_get_vectored(&cache, pieces, Work::default())?;
+        let id = connection.post(GetPieces::new(&cache, pieces))?;
         for (block, piece) in (0..).zip(complete(&mut connection, id)?) {
             let piece = piece.into_region().ok_or("shared")?;
             if piece[..] != layout.content(request, block) {

@@ -12,9 +12,9 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use zerolane::request::WorkKind;
+use zerolane::request::{Message, ReceiveMessage, WorkKind};
 use zerolane::worker::{ConnectionId, Event, Worker};
-use zerolane::{Completion, Options, Region, Work};
+use zerolane::{Completion, Options, Region};
 
 /// Longest arguments and results of a call, bytes.
 const LONGEST: usize = 4096;
@@ -51,7 +51,7 @@ fn server(clients: usize, calls: usize) -> Outcome<()> {
         .spawn()?;
     let (mut answered, mut left) = (0, 0);
     while left < clients {
-        if !worker.wait(Some(PATIENCE))? {
+        if worker.wait(Some(PATIENCE))?.got().is_none() {
             return Err("nothing happens".into());
         }
         while let Some(event) = worker.next_event() {
@@ -81,7 +81,7 @@ fn server(clients: usize, calls: usize) -> Outcome<()> {
 /// Posts a receive of the next message, unless the connection is over.
 fn await_message(worker: &mut Worker, id: ConnectionId, place: Region) -> Outcome<()> {
     if let Some(connection) = worker.connection(id) {
-        connection.post_message_recv(Some(place))?;
+        connection.post(ReceiveMessage::new().payload(place))?;
     }
     Ok(())
 }
@@ -97,14 +97,13 @@ fn answer(worker: &mut Worker, id: ConnectionId, call: Completion) -> Outcome<()
     };
     if let Some(connection) = worker.connection(id) {
         // Answers are unsignalled: only a failure is reported.
-        let work = Work::default().unsignalled();
         match result {
             Some(result) => {
                 let result = Region::from_vec(result.to_le_bytes().to_vec());
-                connection.post_message(b"result", Some(result.into()), work)?;
+                connection.post(Message::new(b"result").payload(result).signalled(false))?;
             }
             None => {
-                connection.post_message(b"error: no such call", None, work)?;
+                connection.post(Message::new(b"error: no such call").signalled(false))?;
             }
         }
     }
@@ -136,9 +135,8 @@ impl Client {
         let arguments = arguments.iter().flat_map(|it| it.to_le_bytes()).collect();
         let arguments = Region::from_vec(arguments);
         let connection = worker.connection(id).ok_or("the server is gone")?;
-        connection.post_message_recv(Some(place))?;
-        let work = Work::default().unsignalled();
-        connection.post_message(b"sum", Some(arguments.into()), work)?;
+        connection.post(ReceiveMessage::new().payload(place))?;
+        connection.post(Message::new(b"sum").payload(arguments).signalled(false))?;
         Ok(())
     }
 }
@@ -160,7 +158,7 @@ fn all_clients(address: SocketAddr, clients: usize, calls: usize) -> Outcome<()>
         connect(&mut worker, &mut all)?;
     }
     while !all.is_empty() {
-        if !worker.wait(Some(PATIENCE))? {
+        if worker.wait(Some(PATIENCE))?.got().is_none() {
             return Err("nothing happens".into());
         }
         while let Some(event) = worker.next_event() {

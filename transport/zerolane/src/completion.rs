@@ -1,18 +1,17 @@
 //! Defines the completion of a request: its result, and the memory it gives back.
 
 use crate::key::RegionKey;
-use zerolane_lane::{
-    Delivery, Memory, MessageControl, Region, TransferError, TransferId, WorkKind,
-};
+use crate::request::{Poster, RequestId};
+use zerolane_lane::{Delivery, Memory, MessageControl, Region, TransferError, WorkKind};
 
 /// A completed request and its memory, or an immediate from the peer.
 #[derive(Debug)]
 pub struct Completion {
-    /// The request's identifier; 0 for an immediate from the peer.
-    pub id: TransferId,
+    /// The request's identifier; that of no request for an immediate from the peer.
+    pub id: RequestId,
     /// Kind of the request.
     pub kind: WorkKind,
-    /// The context that the request was posted with: see [`Work::with_context`](crate::Work::with_context).
+    /// The context that the request was posted with: see [`Put::context`](crate::request::Put::context).
     pub context: u64,
     /// Bytes moved, or why the request failed.
     pub result: Result<usize, TransferError>,
@@ -37,14 +36,6 @@ pub(crate) fn nothing() -> Memory {
 }
 
 impl Completion {
-    /// The posted memory, in one piece or several.
-    pub(crate) fn take_memory(&mut self) -> Memory {
-        if self.pieces.is_empty() {
-            return std::mem::replace(&mut self.memory, nothing());
-        }
-        Memory::Gathered(std::mem::take(&mut self.pieces))
-    }
-
     /// Bytes at the start of the memory of a receive, get or message that are verified and in place: all of them, or,
     /// if the request failed or was cancelled, those that had arrived by then. The bytes after them are undefined.
     pub fn arrived(&self) -> usize {
@@ -59,8 +50,9 @@ impl Completion {
     }
 }
 
-impl From<zerolane_lane::Completion> for Completion {
-    fn from(it: zerolane_lane::Completion) -> Completion {
+impl Completion {
+    /// The completion of a request of `poster`.
+    pub(crate) fn new(it: zerolane_lane::Completion, poster: Poster) -> Completion {
         let (memory, pieces) = match it.memory {
             Some(Memory::Gathered(pieces)) => (nothing(), pieces),
             memory => (memory.unwrap_or_else(nothing), Vec::new()),
@@ -75,7 +67,10 @@ impl From<zerolane_lane::Completion> for Completion {
             Err(_) => (it.value, 0),
         };
         Completion {
-            id: it.id,
+            id: match it.kind {
+                WorkKind::Immediate => RequestId::NONE,
+                _ => poster.request(it.id),
+            },
             result: it.result.map(|bytes| bytes as usize),
             arrived: arrived as usize,
             kind: it.kind,

@@ -3,16 +3,16 @@
 use crate::completion::Completion;
 use crate::error::{Error, Posted, Result};
 use crate::queue::CompletionQueue;
+use crate::request::{Poster, Receive, RequestId, Transfer};
 use crate::vectored::Vectored;
-use crate::work::Work;
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use zerolane_lane::AnyLane;
 use zerolane_lane::{
-    Account, CloseReason, Delivery, Driver, FastAnswer, Memory, Options, PathAddresses, PathState,
-    PublicKey, Region, TransferError, TransferId, Waker, WorkRequest, limits,
+    Account, CloseReason, Delivery, Driver, Memory, Options, PathAddresses, PathState, PublicKey,
+    Region, TransferError, Waited, Waker, WorkRequest, limits,
 };
 
 /// How long [`Connection::close`] waits without progress of posted sends, in idle timeouts.
@@ -46,6 +46,8 @@ const LINGER_IDLE_TIMEOUTS: u32 = 1;
 pub struct Connection {
     pub(crate) driver: Driver<AnyLane>,
     idle_timeout: Duration,
+    /// Marks the identifiers of its requests.
+    pub(crate) poster: Poster,
     /// Requests of several pieces.
     pub(crate) vectored: Vectored,
     /// The queue that receives the completions, and this connection's tag in it.
@@ -90,6 +92,7 @@ impl Connection {
         Connection {
             driver,
             idle_timeout: options.idle_timeout,
+            poster: Poster::next(),
             vectored: Vectored::default(),
             queue: None,
             unread_external: 0,
@@ -191,21 +194,22 @@ impl Connection {
     }
 
     /// Waits until the peer announces a Transfer that no posted receive matches. Returns its length in bytes, so that
-    /// the caller can allocate a buffer of that size. `None` on timeout, or when a [`Waker`] was used.
+    /// the caller can allocate a buffer of that size.
     ///
     /// # Errors
     /// The connection ended.
-    pub fn announced(&mut self, timeout: Option<Duration>) -> Result<Option<u64>> {
-        self.driver
+    pub fn announced(&mut self, timeout: Option<Duration>) -> Result<Waited<u64>> {
+        let waited = self
+            .driver
             .wait(timeout, |driver| driver.announced().is_some())?;
         match (self.driver.announced(), self.driver.closed()) {
+            (Some(length), _) => Ok(Waited::Got(length)),
             (None, Some(reason)) => Err(Error::Closed(reason)),
-            (length, _) => Ok(length),
+            (None, None) => Ok(waited.in_vain()),
         }
     }
 
-    /// Posts a send; many may be in flight. Its memory comes back with the [`Completion`]. A `Vec` of [`Memory`] is
-    /// sent as one Transfer, gathered from its pieces.
+    /// Posts a [`Transfer`] without options; many may be in flight. Its memory comes back with the [`Completion`].
     ///
     /// ```
     /// use zerolane::{Connection, Endpoint, Options, Region};
@@ -218,7 +222,7 @@ impl Connection {
     ///     }
     ///     let mut total = 0;
     ///     for _ in 0..4 {
-    ///         let completion = connection.wait(None)?.expect("no timeout");
+    ///         let completion = connection.wait(None)?.got().expect("no timeout");
     ///         total += completion.result? as u64;
     ///     }
     ///     connection.close()?;
@@ -235,95 +239,32 @@ impl Connection {
     /// ```
     ///
     /// # Errors
-    /// The connection is closed, or too many requests are posted. The memory comes back.
+    /// As for [`Connection::post`].
     pub fn post_send(&mut self, memory: impl Into<Memory>) -> Posted<Memory> {
-        self.post_send_with(memory, Work::default())
+        self.post(Transfer::new(memory))
     }
 
-    /// Like [`Connection::post_send`], with options: how the Transfer is delivered to the receiver, whether success is
-    /// signalled, the context. A bare [`Delivery`] or context also converts into [`Work`].
+    /// Posts a [`Receive`].
     ///
     /// # Errors
-    /// The connection is closed, or too many requests are posted. The memory comes back.
-    pub fn post_send_with(
-        &mut self,
-        memory: impl Into<Memory>,
-        work: impl Into<Work>,
-    ) -> Posted<Memory> {
-        let work = work.into();
-        let send = WorkRequest::Send {
-            delivery: work.delivery,
-        };
-        self.driver.post_source(send, work.report(), memory.into())
-    }
-
-    /// Posts a receive: the n-th posted receive gets the n-th Transfer sent, if it fits. Receives complete when their
-    /// Transfers do: after a lost datagram, a later one may complete first. ([`InOrder`](crate::request::InOrder)
-    /// returns them in order, as verbs does.)
-    ///
-    /// # Errors
-    /// The connection is closed, or too many requests are posted. The region comes back.
+    /// As for [`Connection::post`].
     pub fn post_recv(&mut self, region: Region) -> Posted<Region> {
-        self.post_recv_with(region, Work::default())
+        self.post(Receive::new(region))
     }
 
-    /// Like [`Connection::post_recv`], with a context, or unsignalled (the region is then freed on success). Receives
-    /// ignore the other fields of `work`.
-    ///
-    /// # Errors
-    /// As for [`Connection::post_recv`].
-    pub fn post_recv_with(&mut self, region: Region, work: impl Into<Work>) -> Posted<Region> {
-        let report = work.into().report();
-        self.driver
-            .post_target(WorkRequest::Receive, report, region)
-    }
-
-    /// Offers memory to the peer's next [`Connection::post_read`].
-    ///
-    /// # Errors
-    /// The connection is closed, or too many requests are posted. The memory comes back.
-    pub fn post_offer(&mut self, memory: impl Into<Memory>) -> Posted<Memory> {
-        self.post_offer_with(memory, Work::default())
-    }
-
-    /// Like [`Connection::post_offer`], with the options of [`Connection::post_send_with`].
-    ///
-    /// # Errors
-    /// As for [`Connection::post_offer`].
-    pub fn post_offer_with(
-        &mut self,
-        memory: impl Into<Memory>,
-        work: impl Into<Work>,
-    ) -> Posted<Memory> {
-        let work = work.into();
-        let offer = WorkRequest::Offer {
-            delivery: work.delivery,
-        };
-        self.driver.post_source(offer, work.report(), memory.into())
-    }
-
-    /// Reads the memory that the peer offers, as soon as it does (the Read sequence).
-    ///
-    /// # Errors
-    /// The connection is closed, or too many requests are posted. The region comes back.
-    pub fn post_read(&mut self, region: Region) -> Posted<Region> {
-        self.post_read_with(region, Work::default())
-    }
-
-    /// Like [`Connection::post_read`], with the options of [`Connection::post_recv_with`].
-    ///
-    /// # Errors
-    /// As for [`Connection::post_read`].
-    pub fn post_read_with(&mut self, region: Region, work: impl Into<Work>) -> Posted<Region> {
-        let report = work.into().report();
-        self.driver.post_target(WorkRequest::Read, report, region)
+    /// Whether the delivery that a sender asks for counts ([`Delivery`]): if so, a [`Connection::wait`] does not return
+    /// for a Transfer sent to be polled for, and one sent silently is held back. Unless set, everything that completes
+    /// ends a wait, whoever chose its delivery.
+    pub fn honour_delivery(&mut self, honours: bool) {
+        self.driver.honour_delivery(honours);
     }
 
     /// Makes the completion of request `id` end a [`Connection::wait`], whatever delivery mode its sender chose, also
     /// if the request has already completed without a wake-up. False if there is no such request, or its completion was
     /// taken. For programs that wait for one particular request; blocking calls do this by themselves.
-    pub fn notify(&mut self, id: TransferId) -> bool {
-        self.driver.notify(id)
+    pub fn notify(&mut self, id: RequestId) -> bool {
+        let own = self.poster.number_of(id);
+        own.is_some_and(|id| self.driver.notify(id))
     }
 
     /// Returns a completion if there is one. Otherwise makes progress without sleeping, and checks again. It returns
@@ -365,13 +306,15 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits for the next completion that wakes ([`Delivery::Interrupt`], and every failure); earlier ones are returned
-    /// first. `None` on timeout, or when a [`Waker`] was used, even on a busy connection. A timeout of zero makes
-    /// progress once and polls, as [`Connection::poll`] does.
+    /// Waits for the next completion. With [`Connection::honour_delivery`] it waits for one that wakes
+    /// ([`Delivery::Interrupt`], and every failure), and earlier ones are returned first. A [`Waker`] ends it even on a
+    /// busy connection. A timeout of zero makes progress once and polls, as [`Connection::poll`] does.
+    ///
+    /// Completions that go to a queue ([`Connection::set_completion_queue`]) end it as a [`Waker`] does.
     ///
     /// # Errors
     /// The connection ended and all completions were taken.
-    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<Completion>> {
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Waited<Completion>> {
         self.check_process()?;
         // A deadline that overflows the clock counts as no limit.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
@@ -379,45 +322,50 @@ impl Connection {
         loop {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
             if let Some((queue, tag)) = self.queue.clone() {
-                if self.wait_to_hand_over(&queue, tag, left)? {
-                    return self.end().map_or(Ok(None), Err);
+                if let Some(ended) = self.wait_to_hand_over(&queue, tag, left)? {
+                    return self.end().map_or(Ok(ended), Err);
                 }
                 continue;
             }
+            let mut waited = Waited::TimedOut;
             if !self.driver.has_notice() {
-                self.driver.wait(left, Driver::has_notice)?;
+                waited = self.driver.wait(left, Driver::has_notice)?;
             }
             let told = self.driver.has_notice();
-            if !told && !looks {
-                return self.end().map_or(Ok(None), Err);
+            if told || looks {
+                match self.take()? {
+                    Some(completion) => return Ok(Waited::Got(completion)),
+                    // The end of one piece of a request is not reported.
+                    None if told => continue,
+                    None => {}
+                }
             }
-            match self.take()? {
-                // The end of one piece of a request is not reported.
-                None if told => {}
-                completion => return Ok(completion),
-            }
+            return self.end().map_or(Ok(waited.in_vain()), Err);
         }
     }
 
-    /// Waits for completions and for room in `queue`, and moves them there. Returns whether the wait is over: one of
-    /// them wakes, or none came in time.
+    /// Waits for completions and for room in `queue`, and moves them there. Returns how the wait ended; `None` if it
+    /// continues, because none of them wakes.
     fn wait_to_hand_over(
         &mut self,
         queue: &CompletionQueue,
         tag: u64,
         left: Option<Duration>,
-    ) -> Result<bool> {
-        if self.driver.has_completion() {
+    ) -> Result<Option<Waited<Completion>>> {
+        let waited = if self.driver.has_completion() {
             // The connection makes progress while the queue is full, so that the peer does not take this end for dead.
             let waker = self.driver.waker();
             self.driver
-                .wait(left, |_| queue.has_room_or_wakes(&waker))?;
+                .wait(left, |_| queue.has_room_or_wakes(&waker))?
         } else {
-            self.driver.wait(left, Driver::has_completion)?;
-        }
+            self.driver.wait(left, Driver::has_completion)?
+        };
         let (count, told) = self.hand_over(queue, tag);
-        let over = count == 0 || told || left == Some(Duration::ZERO);
-        Ok(over || self.driver.closed().is_some() || self.driver.take_wake())
+        if told || waited == Waited::Woken || self.driver.take_wake() {
+            return Ok(Some(Waited::Woken));
+        }
+        let over = count == 0 || left == Some(Duration::ZERO) || self.driver.closed().is_some();
+        Ok(over.then_some(Waited::TimedOut))
     }
 
     /// Moves as many completions to `queue` as fit. Returns how many, and whether one of them wakes.
@@ -459,9 +407,8 @@ impl Connection {
     /// The next completion of a whole request, not of a piece.
     pub(crate) fn next_whole(&mut self) -> Option<Completion> {
         while let Some(completion) = self.driver.next_completion() {
-            let whole = self.vectored.absorb(completion.into());
-            if whole.is_some() {
-                return whole;
+            if let Some(whole) = self.vectored.absorb(completion) {
+                return Some(Completion::new(whole, self.poster));
             }
         }
         None
@@ -475,8 +422,8 @@ impl Connection {
     ///
     /// ```
     /// use std::collections::VecDeque;
-    /// use zerolane::request::WorkKind;
-    /// use zerolane::{Connection, Endpoint, ExportedRegion, Options, Region, Rights, Work};
+    /// use zerolane::request::{Put, WorkKind};
+    /// use zerolane::{Connection, Endpoint, ExportedRegion, Options, Region, Rights};
     /// let memory = ExportedRegion::new(Region::anonymous(4096)?).expect("page-aligned");
     /// let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
     /// let address = endpoint.local_addr();
@@ -485,8 +432,7 @@ impl Connection {
     ///     connection.recv_into(&mut [0; 8])?;
     ///     let key = connection.open_region("board", Rights::ALL)?;
     ///     for number in 0..3 {
-    ///         let work = Work::default().with_immediate(number);
-    ///         connection.post_put(&key, 0, Region::anonymous(8)?, work)?;
+    ///         connection.post(Put::new(&key, 0, Region::anonymous(8)?).immediate(number))?;
     ///     }
     ///     connection.send(b"put")?;
     ///     connection.close()
@@ -497,7 +443,7 @@ impl Connection {
     /// connection.post_recv(Region::anonymous(8)?)?;
     /// let mut kept = VecDeque::new();
     /// loop {
-    ///     let completion = connection.wait(None)?.expect("no timeout");
+    ///     let completion = connection.wait(None)?.got().expect("no timeout");
     ///     if completion.kind == WorkKind::Receive {
     ///         break;
     ///     }
@@ -533,8 +479,9 @@ impl Connection {
     /// Cancels a posted Transfer: it completes with [`TransferError::Cancelled`], and its memory is no longer accessed.
     /// The part of a receive that had arrived is valid ([`Completion::arrived`]). False if the request is already over,
     /// or belongs to the parent process.
-    pub fn cancel(&mut self, id: TransferId) -> bool {
-        self.driver.cancel(id)
+    pub fn cancel(&mut self, id: RequestId) -> bool {
+        let own = self.poster.number_of(id);
+        own.is_some_and(|id| self.driver.cancel(id))
     }
 
     /// Closes the sending direction, as TCP's half-close does. Requests posted before are delivered; later sends and
@@ -581,44 +528,6 @@ impl Connection {
     /// [`PostError::Finished`]: crate::failure::PostError::Finished
     pub fn finish(&mut self) -> Result<()> {
         Ok(self.driver.finish()?)
-    }
-
-    /// Asks for fast mode: this connection receives at full speed, and the other connections of its [`Scheduler`] at a
-    /// trickle. Granted for the payload announced so far, for a tenth of a second at most, if no other connection has
-    /// it; ask again for more. Always granted to a connection without a scheduler, or in shared memory, which competes
-    /// with no other.
-    ///
-    /// ```
-    /// use zerolane::options::FastAnswer;
-    /// use zerolane::{Connection, Endpoint, Options};
-    /// let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
-    /// let address = endpoint.local_addr();
-    /// let sender = std::thread::spawn(move || -> zerolane::Result<()> {
-    ///     let mut connection = Connection::connect(address, &Options::default())?;
-    ///     connection.send(&[7; 1 << 20])?;
-    ///     connection.close()
-    /// });
-    /// let mut connection = endpoint.accept(None)?.expect("no timeout");
-    /// let length = connection.announced(None)?.expect("no timeout");
-    /// if length > 64 << 10 {
-    ///     assert_eq!(connection.request_fast(), FastAnswer::Granted);
-    /// }
-    /// let mut buffer = vec![0; length as usize];
-    /// assert_eq!(connection.recv_into(&mut buffer)?, 1 << 20);
-    /// connection.close()?;
-    /// sender.join().unwrap()?;
-    /// # Ok::<(), zerolane::Error>(())
-    /// ```
-    ///
-    /// [`Scheduler`]: crate::options::Scheduler
-    pub fn request_fast(&mut self) -> FastAnswer {
-        self.driver.request_fast()
-    }
-
-    /// Sets this connection's share of the link while other connections of its scheduler receive too, relative to
-    /// theirs. 1 unless set; 0 counts as 1. No effect on a connection without a scheduler, or in shared memory.
-    pub fn set_weight(&mut self, weight: u32) {
-        self.driver.set_weight(weight);
     }
 
     /// Limits the payload rate at which this end sends from now on, in bytes per second, instead of

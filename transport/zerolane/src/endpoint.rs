@@ -226,7 +226,7 @@ mod tests {
             .post_recv(Region::from_vec(vec![0; 5]))
             .expect("posted");
         let received = accepted.wait(Some(Duration::MAX)).expect("no error");
-        assert_eq!(received.expect("no timeout").result, Ok(5));
+        assert_eq!(received.got().expect("no timeout").result, Ok(5));
         assert!(matches!(
             accepted.announced(Some(Duration::MAX)),
             Err(Error::Closed(_))

@@ -1,11 +1,9 @@
 //! Defines the errors of this library, with messages that a user can act on.
 
-use std::io;
+use crate::request::RequestId;
 use std::time::Duration;
-use zerolane_lane::{
-    CloseReason, DriverError, MAX_INLINE, NotPosted, PostError, PublicKey, TransferError,
-    TransferId,
-};
+use std::{fmt, io};
+use zerolane_lane::{CloseReason, DriverError, MAX_INLINE, PostError, PublicKey, TransferError};
 
 /// Why a call failed. The connection stays open after [`Error::Transfer`], [`Error::Post`] and invalid arguments.
 #[derive(Debug, thiserror::Error)]
@@ -29,11 +27,11 @@ pub enum Error {
     /// The connection ended.
     #[error("connection: {}", in_words(*.0))]
     Closed(CloseReason),
-    /// This Transfer failed; the connection stays open.
-    #[error("transfer: {0}")]
+    /// This request failed; the connection stays open.
+    #[error("request failed: {0}")]
     Transfer(#[from] TransferError),
-    /// The Transfer could not be posted.
-    #[error("transfer: {0}")]
+    /// The request was refused before anything of it was done.
+    #[error("request refused: {0}")]
     Post(PostError),
     /// The call took longer than [`Connection::set_timeout`](crate::Connection::set_timeout) allows. Its request was
     /// cancelled; the peer may or may not have seen it.
@@ -122,22 +120,46 @@ impl From<Error> for io::Error {
     }
 }
 
+/// A request that was not posted: the reason, and its memory, unchanged.
+///
+/// [`PostError::Full`] is normal: the connection has as many requests as it takes. Make progress, and post the same
+/// memory again.
+#[derive(Debug)]
+pub struct Refused<M> {
+    /// The reason.
+    pub error: Error,
+    /// The memory of the request.
+    pub memory: M,
+}
+
+impl<M> fmt::Display for Refused<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<M: fmt::Debug> std::error::Error for Refused<M> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
 /// Drops the memory.
-impl<M> From<NotPosted<M>> for Error {
-    fn from(refused: NotPosted<M>) -> Error {
-        refused.reason.into()
+impl<M> From<Refused<M>> for Error {
+    fn from(refused: Refused<M>) -> Error {
+        refused.error
     }
 }
 
 /// The result of calls into this library.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The result of posting memory: the request's identifier, or the memory and the reason for the refusal. With `?` the
-/// refusal becomes an [`Error::Post`].
+/// The result of posting a request: its identifier, or the reason for the refusal and the memory. With `?` the refusal
+/// becomes an [`Error`].
 ///
 /// ```
-/// # use zerolane::failure::{NotPosted, PostError};
-/// # use zerolane::{Connection, Endpoint, Options, Region};
+/// # use zerolane::failure::{PostError, Refused};
+/// # use zerolane::{Connection, Endpoint, Error, Options, Region};
 /// # let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
 /// # let address = endpoint.local_addr();
 /// # let peer = std::thread::spawn(move || -> zerolane::Result<()> {
@@ -153,7 +175,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 ///     match connection.post_send(region) {
 ///         Ok(_) => {}
 ///         // Enough is in flight: the memory comes back, to be posted when something is done.
-///         Err(NotPosted { reason: PostError::Full, memory }) => {
+///         Err(Refused { error: Error::Post(PostError::Full), memory }) => {
 ///             waiting.extend(memory.into_region());
 ///             connection.wait(None)?;
 ///         }
@@ -164,7 +186,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// # peer.join().unwrap()?;
 /// # Ok::<(), zerolane::Error>(())
 /// ```
-pub type Posted<M> = std::result::Result<TransferId, NotPosted<M>>;
+pub type Posted<M> = std::result::Result<RequestId, Refused<M>>;
 
 /// Adds "network" to errors of the system; errors of this library are complete.
 fn of_system(error: &io::Error) -> String {

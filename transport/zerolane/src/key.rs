@@ -44,13 +44,8 @@ impl RegionKey {
     }
 
     /// The handle: region and generation.
-    pub fn handle(&self) -> u32 {
+    pub(crate) fn handle(&self) -> u32 {
         self.region.start.handle
-    }
-
-    /// The memory index.
-    pub fn mx(&self) -> u16 {
-        self.region.start.mx
     }
 
     /// Encodes the key, big-endian, for transmission to the peer.

@@ -2,7 +2,7 @@
 //!
 //! An [`Endpoint`] accepts [`Connection`]s. One send is one Transfer and fills one receive (as with SOCK_SEQPACKET):
 //! blocking with borrowed memory ([`Connection::send`], [`Connection::recv_into`]), or many in flight with owned memory
-//! ([`Connection::post_send`], [`Connection::post_recv`], [`Connection::wait`]). The receiver grants its memory in
+//! ([`Connection::post`], [`Connection::wait`]). The receiver grants its memory in
 //! advance, so payload goes to its final place; an [`Account`](counters::Account) counts the bytes that had to be
 //! copied.
 //!
@@ -24,6 +24,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod advanced;
 mod arrived;
 mod completion;
 mod connection;
@@ -34,9 +35,8 @@ mod key;
 pub mod keys;
 mod queue;
 mod remote;
-pub mod st;
+pub mod request;
 mod vectored;
-mod work;
 pub mod worker;
 
 pub use completion::Completion;
@@ -45,10 +45,10 @@ pub use endpoint::Endpoint;
 pub use error::{Error, Result};
 pub use key::RegionKey;
 pub use queue::CompletionQueue;
-pub use remote::{FetchOp, Message};
-pub use work::Work;
+pub use remote::{FetchOp, ReceivedMessage};
+pub use request::RequestId;
 pub use zerolane_lane::{
-    Delivery, ExportedRegion, Options, Process, Region, Security, SharedRegion, TransferId, Waker,
+    Delivery, ExportedRegion, Options, Process, Region, Security, SharedRegion, Waited, Waker,
 };
 pub use zerolane_wire::Rights;
 
@@ -63,8 +63,7 @@ pub mod options {
     pub use zerolane_lane::Ports;
     pub use zerolane_lane::{
         BadPath, BadRendezvousName, Control, DeviceOptions, EthernetAddress, EthernetDevice,
-        FastAnswer, LaneChoice, NeighbourName, PathAddresses, PathThreads, RendezvousName,
-        Schedule, Scheduler, XdpCounters,
+        LaneChoice, NeighbourName, PathAddresses, PathThreads, RendezvousName, Schedule, Scheduler,
     };
     pub use zerolane_wire::{MAX_PATHS, Profile, Profiles};
 }
@@ -84,21 +83,10 @@ pub mod memory {
     pub use zerolane_lane::{Access, Memory, Owner};
 }
 
-/// The contents of requests and of their completions.
-pub mod request {
-    pub use crate::in_order::InOrder;
-    pub use zerolane_lane::{MAX_INLINE, MessageControl, WorkKind};
-
-    /// Longest control of a message, bytes.
-    pub const MAX_CONTROL: usize = zerolane_lane::limits::MAX_CONTROL as usize;
-}
-
 /// The details of an [`Error`]: why a request was refused or failed, why a connection ended.
 pub mod failure {
-    pub use crate::error::Posted;
-    pub use zerolane_lane::{
-        CloseReason, NoEthernet, NoIp118, NoXdp, NotPosted, PostError, TransferError,
-    };
+    pub use crate::error::{Posted, Refused};
+    pub use zerolane_lane::{CloseReason, NoEthernet, NoIp118, NoXdp, PostError, TransferError};
     pub use zerolane_wire::Reason;
 }
 

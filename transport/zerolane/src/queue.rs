@@ -30,7 +30,8 @@ use zerolane_lane::{Process, Waker};
 /// | has a thread for each connection, and one more that handles completions | a `CompletionQueue` |
 ///
 /// ```
-/// use zerolane::{CompletionQueue, Connection, Endpoint, Options, Region, Work};
+/// use zerolane::request::ReceiveMessage;
+/// use zerolane::{CompletionQueue, Connection, Endpoint, Options};
 /// let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
 /// let address = endpoint.local_addr();
 /// let peer = std::thread::spawn(move || -> zerolane::Result<()> {
@@ -41,7 +42,7 @@ use zerolane_lane::{Process, Waker};
 /// let queue = CompletionQueue::new(64)?;
 /// let mut connection = Connection::connect(address, &Options::default())?;
 /// connection.set_completion_queue(&queue, 7);
-/// connection.post_message_recv(None)?;
+/// connection.post(ReceiveMessage::new())?;
 /// let (tag, completion) = loop {
 ///     if let Some(completed) = queue.poll() {
 ///         break completed;
@@ -178,6 +179,7 @@ impl CompletionQueue {
     /// and wakes each connection that waits for room at most once. Returns how many.
     ///
     /// ```
+    /// use zerolane::request::ReceiveMessage;
     /// use zerolane::{CompletionQueue, Connection, Endpoint, Options};
     /// let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
     /// let address = endpoint.local_addr();
@@ -185,7 +187,7 @@ impl CompletionQueue {
     /// let queue = CompletionQueue::new(64)?;
     /// let mut connection = Connection::connect(address, &Options::default())?;
     /// connection.set_completion_queue(&queue, 7);
-    /// let posted: Vec<_> = (0..3).map(|_| connection.post_message_recv(None)).collect::<Result<_, _>>()?;
+    /// let posted: Vec<_> = (0..3).map(|_| connection.post(ReceiveMessage::new())).collect::<Result<_, _>>()?;
     /// posted.iter().for_each(|&id| assert!(connection.cancel(id)));
     /// connection.poll()?;
     /// let mut batch = vec![];
@@ -330,12 +332,13 @@ mod tests {
     #![allow(non_snake_case)]
     use super::*;
     use crate::completion::nothing;
+    use crate::request::RequestId;
     use std::sync::mpsc;
     use zerolane_lane::{Delivery, WorkKind};
 
     fn completion() -> Completion {
         Completion {
-            id: 1,
+            id: RequestId::from_u64(1),
             kind: WorkKind::Put,
             context: 0,
             result: Ok(0),

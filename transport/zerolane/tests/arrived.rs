@@ -9,8 +9,9 @@ use netsim::link::{LinkConfig, Loss, Reorder};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use zerolane::failure::TransferError;
+use zerolane::request::{Get, Put, ReceiveMessage};
 use zerolane::{
-    Completion, Connection, Endpoint, ExportedRegion, Options, Region, Rights, Security, Work,
+    Completion, Connection, Endpoint, ExportedRegion, Options, Region, Rights, Security,
 };
 
 /// Bounds how long a failure takes to show; otherwise never reached.
@@ -52,7 +53,7 @@ fn source(mut connection: Connection) -> JoinHandle<(Connection, Completion)> {
         connection
             .post_send(Region::from_vec(content(LEN)))
             .expect("posted");
-        let done = connection.wait(Some(PATIENCE)).expect("connected");
+        let done = connection.wait(Some(PATIENCE)).expect("connected").got();
         (connection, done.expect("in time"))
     })
 }
@@ -89,12 +90,14 @@ fn share_arrived__is_passed_on_while_the_rest_arrives() {
                 news[..] == expected[from..part.len()],
                 "seed {seed}: from {from}"
             );
-            next.post_put(&key, from as u64, news, Work::default())
+            next.post(Put::new(&key, from as u64, news))
                 .expect("posted");
         };
         while let Some(arrived) = here
             .wait_arrived(id, passed_on, Some(PATIENCE))
             .expect("connected")
+            .got()
+            .flatten()
         {
             let part = here.share_arrived(id).expect("in progress");
             assert_eq!(part.len() as u64, arrived);
@@ -110,7 +113,11 @@ fn share_arrived__is_passed_on_while_the_rest_arrives() {
             }
         }
         assert!(parts >= 10, "seed {seed}: {parts} parts before the end");
-        let received = here.wait(Some(PATIENCE)).expect("connected").expect("over");
+        let received = here
+            .wait(Some(PATIENCE))
+            .expect("connected")
+            .got()
+            .expect("over");
         assert_eq!((received.result, received.arrived()), (Ok(LEN), LEN));
         let zerolane::memory::Memory::Shared(whole) = received.memory else {
             panic!("it was shared");
@@ -123,6 +130,7 @@ fn share_arrived__is_passed_on_while_the_rest_arrives() {
             let put = next
                 .wait(Some(PATIENCE))
                 .expect("connected")
+                .got()
                 .expect("in time");
             put.result.expect("put");
             done += 1;
@@ -148,10 +156,16 @@ fn cancel__keeps_what_has_arrived() {
         let wanted = LEN as u64 / 4;
         let arrived = here
             .wait_arrived(id, wanted, Some(PATIENCE))
-            .expect("connected");
+            .expect("connected")
+            .got()
+            .flatten();
         let arrived = arrived.expect("in time") as usize;
         assert!(here.cancel(id) && here.arrived(id).is_none());
-        let done = here.wait(Some(PATIENCE)).expect("connected").expect("over");
+        let done = here
+            .wait(Some(PATIENCE))
+            .expect("connected")
+            .got()
+            .expect("over");
         assert_eq!(done.result, Err(TransferError::Cancelled));
         let good = done.arrived();
         assert!(
@@ -162,7 +176,7 @@ fn cancel__keeps_what_has_arrived() {
         assert!(kept[..good] == content(LEN)[..good], "seed {seed}: cut off");
         // The connection stays open, and late payload is not written.
         let after = kept.to_vec();
-        here.post_message_recv(None).expect("posted");
+        here.post(ReceiveMessage::new()).expect("posted");
         let end = Instant::now() + PATIENCE;
         while !sending.is_finished() {
             assert!(Instant::now() < end, "the sender was not told");
@@ -178,6 +192,7 @@ fn cancel__keeps_what_has_arrived() {
         let message = here
             .wait(Some(PATIENCE))
             .expect("connected")
+            .got()
             .expect("in time");
         assert_eq!(&message.control[..], b"on");
         on.join().expect("no panic").expect("sent");
@@ -192,13 +207,13 @@ fn arrived__of_a_get_and_of_what_is_none() {
     let key = there.export(&memory, Rights::READ).expect("exported");
     let serving = std::thread::spawn(move || while there.wait(None).is_ok() {});
     let into = Region::anonymous(LEN).expect("memory");
-    let id = here
-        .post_get(&key, 0, into, Work::default())
-        .expect("posted");
+    let id = here.post(Get::new(&key, 0, into)).expect("posted");
     let (mut last, mut parts) = (0, 0);
     while let Some(arrived) = here
         .wait_arrived(id, last, Some(PATIENCE))
         .expect("connected")
+        .got()
+        .flatten()
     {
         let mut copy = vec![0; (arrived - last) as usize];
         assert_eq!(here.read_arrived(id, last, &mut copy), copy.len());
@@ -211,7 +226,11 @@ fn arrived__of_a_get_and_of_what_is_none() {
         (last, parts) = (arrived, parts + 1);
     }
     assert!(parts >= 10, "{parts} parts");
-    let done = here.wait(Some(PATIENCE)).expect("connected").expect("over");
+    let done = here
+        .wait(Some(PATIENCE))
+        .expect("connected")
+        .got()
+        .expect("over");
     assert!(done.result == Ok(LEN) && done.into_region()[..] == content(LEN));
     assert!(here.arrived(id).is_none() && here.share_arrived(id).is_none());
     let put = here

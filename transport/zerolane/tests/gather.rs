@@ -6,8 +6,9 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 use zerolane::failure::{Reason, TransferError};
 use zerolane::memory::{Access, Memory};
+use zerolane::request::{Message, Put, PutPieces, ReceiveMessage};
 use zerolane::{
-    Completion, Connection, Endpoint, ExportedRegion, Options, Region, Rights, Security, Work,
+    Completion, Connection, Endpoint, ExportedRegion, Options, Region, Rights, Security,
 };
 
 /// Bounds how long a failure takes to show; otherwise never reached.
@@ -132,9 +133,11 @@ fn all_posts(options: &Options) {
         assert!(buffer[..whole.len()] == whole, "sent: {what}");
         buffer.fill(0);
 
-        there.post_message_recv(Some(buffer)).expect("posted");
+        there
+            .post(ReceiveMessage::new().payload(buffer))
+            .expect("posted");
         let pieces = Memory::from(cut(&whole, &lens));
-        here.post_message(b"gathered", Some(pieces), Work::default())
+        here.post(Message::new(b"gathered").payload(pieces))
             .expect("posted");
         let (sent, received) = complete(&mut here, &mut there);
         assert_back(&sent, &whole, &lens);
@@ -145,8 +148,7 @@ fn all_posts(options: &Options) {
         buffer.fill(0);
 
         target.write(0, &vec![0; longest + 8]);
-        let work = Work::default().with_immediate(7);
-        here.post_put(&key, 5, cut(&whole, &lens), work)
+        here.post(Put::new(&key, 5, cut(&whole, &lens)).immediate(7))
             .expect("posted");
         let (put, immediate) = complete(&mut here, &mut there);
         assert_back(&put, &whole, &lens);
@@ -260,8 +262,7 @@ fn put_vectored__of_gathered_pieces() {
         (0, Memory::from(cut(&whole[..2000], &[1000, 1000]))),
         (4000, piece(0, &whole[2000..])),
     ];
-    let work = Work::default().with_immediate(1);
-    here.post_put_vectored(&key, scattered, work)
+    here.post(PutPieces::new(&key, scattered).immediate(1))
         .expect("posted");
     let (put, _) = complete(&mut here, &mut there);
     assert_eq!((put.result, put.pieces.len()), (Ok(6000), 2));

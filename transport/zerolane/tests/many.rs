@@ -9,8 +9,9 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 use zerolane::options::LaneChoice;
+use zerolane::request::Put;
 use zerolane::worker::Worker;
-use zerolane::{Connection, ExportedRegion, Options, Region, Rights, Work};
+use zerolane::{Connection, ExportedRegion, Options, Region, Rights};
 
 const CONNECTIONS: usize = 1000;
 /// Processes that share the connections.
@@ -181,12 +182,13 @@ fn client__puts_over_its_part() {
         for (index, connection, key) in &mut connections {
             let data = Region::from_vec(content(*index, round).to_vec());
             let offset = (*index * SLOT) as u64;
-            connection
-                .post_put(key, offset, data, Work::default())
-                .unwrap();
+            connection.post(Put::new(key, offset, data)).unwrap();
         }
         for (index, connection, _) in &mut connections {
-            let completion = connection.wait(Some(Duration::from_secs(60))).unwrap();
+            let completion = connection
+                .wait(Some(Duration::from_secs(60)))
+                .unwrap()
+                .got();
             let completion = completion.unwrap_or_else(|| panic!("{index}: nothing in time"));
             assert_eq!(completion.result.unwrap(), SLOT, "{index}");
         }

@@ -17,7 +17,8 @@ use stream::{
     PATIENCE, PIECE, accept, bytes_sent, content, options, receive, send, until_usable, usable,
 };
 use zerolane::options::{PathAddresses, PathThreads};
-use zerolane::{Connection, Endpoint, Options, Region, Security, Work};
+use zerolane::request::{Receive, Transfer};
+use zerolane::{Connection, Endpoint, Options, Region, Security};
 
 /// One test at a time: they count this process's threads of paths.
 static COUNTED: Mutex<()> = Mutex::new(());
@@ -106,7 +107,7 @@ fn cancel__memory_is_written_by_no_thread_once_it_came_back() {
     }
     for round in 0..8 {
         let into = Region::anonymous(LEN).expect("memory");
-        let id = b.post_recv_with(into, Work::from(1)).expect("posted");
+        let id = b.post(Receive::new(into).context(1)).expect("posted");
         let came = |b: &Connection| b.account().protocol.bytes_received;
         let before = came(&b);
         // Some of it came, and more is in flight.
@@ -114,7 +115,11 @@ fn cancel__memory_is_written_by_no_thread_once_it_came_back() {
             assert!(b.poll().expect("alive").is_none(), "too soon");
         }
         assert!(b.cancel(id), "it is over");
-        let done = b.wait(Some(PATIENCE)).expect("alive").expect("in time");
+        let done = b
+            .wait(Some(PATIENCE))
+            .expect("alive")
+            .got()
+            .expect("in time");
         assert!(done.result.is_err());
         let mut back = done.into_region();
         back.fill(0x55);
@@ -151,7 +156,7 @@ fn drop__amid_ends_the_threads() {
         assert!(a.add_path(second()));
         send(&mut a, |a, _| usable(a) == 2);
         let big = Region::anonymous(32 << 20).expect("memory");
-        a.post_send_with(big, Work::from(1)).expect("posted");
+        a.post(Transfer::new(big).context(1)).expect("posted");
         for _ in 0..dropped * 50 {
             // The peer has no room for that much, and may be gone by now.
             let _ = a.poll();

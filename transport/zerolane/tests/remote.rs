@@ -7,13 +7,15 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::TryRecvError;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use zerolane::failure::{CloseReason, NotPosted, PostError, Reason, TransferError};
+use zerolane::failure::{CloseReason, PostError, Reason, Refused, TransferError};
 use zerolane::memory::Memory;
 use zerolane::options::{LaneChoice, Profiles};
-use zerolane::request::{MAX_INLINE, WorkKind};
+use zerolane::request::{
+    Fetch, Get, GetPieces, MAX_INLINE, Message, Put, PutInline, PutPieces, ReceiveMessage, WorkKind,
+};
 use zerolane::{
     Completion, CompletionQueue, Connection, Endpoint, Error, ExportedRegion, FetchOp, Options,
-    Region, RegionKey, Rights, Security, Work,
+    Region, RegionKey, Rights, Security,
 };
 
 fn content(seed: u8, len: usize) -> Vec<u8> {
@@ -92,7 +94,10 @@ impl Owner {
 }
 
 fn next(connection: &mut Connection) -> Completion {
-    let completion = connection.wait(Some(Duration::from_secs(20))).unwrap();
+    let completion = connection
+        .wait(Some(Duration::from_secs(20)))
+        .unwrap()
+        .got();
     completion.expect("a completion in time")
 }
 
@@ -215,8 +220,8 @@ fn fetch_ops(options: &Options) {
     assert_eq!(connection.swap(&key, 8, 5).unwrap(), 0);
     assert_eq!(connection.compare_and_swap(&key, 8, 4, 9).unwrap(), 5);
     assert_eq!(connection.compare_and_swap(&key, 8, 5, 9).unwrap(), 5);
-    assert_eq!(connection.fetch_dec(&key, 8).unwrap(), 9);
-    assert_eq!(connection.fetch_inc(&key, 8).unwrap(), 8);
+    assert_eq!(connection.fetch_op(&key, 8, FetchOp::Decrement).unwrap(), 9);
+    assert_eq!(connection.fetch_op(&key, 8, FetchOp::Increment).unwrap(), 8);
     assert_eq!(owner.memory.word(8).load(Ordering::Acquire), 9);
     owner.done(connection);
 }
@@ -240,7 +245,7 @@ fn fetch_add(options: &Options) {
                 let mut connection = Connection::connect(address, &options).unwrap();
                 let key = connection.open_region("m", Rights::ATOMIC).unwrap();
                 let ids: Vec<_> = (0..200)
-                    .map(|_| connection.post_fetch_op(&key, 0, FetchOp::Increment, Work::default()))
+                    .map(|_| connection.post(Fetch::new(&key, 0, FetchOp::Increment)))
                     .collect();
                 let seen: Vec<u64> = ids
                     .into_iter()
@@ -291,21 +296,20 @@ fn post__signalled_or_not_inline_or_owned() {
 fn post(options: &Options) {
     let (mut connection, owner, key) = pair(100_000, Rights::ALL, options);
     let first = connection
-        .post_put_inline(&key, 0, &content(1, 64), Work::default())
-        .unwrap();
-    let quiet = Work::default().unsignalled();
-    connection
-        .post_put_inline(&key, 64, &content(2, 64), quiet)
+        .post(PutInline::new(&key, 0, &content(1, 64)))
         .unwrap();
     connection
-        .post_put(&key, 128, region(&content(3, 500)), quiet)
+        .post(PutInline::new(&key, 64, &content(2, 64)).signalled(false))
+        .unwrap();
+    connection
+        .post(Put::new(&key, 128, region(&content(3, 500))).signalled(false))
         .unwrap();
     let shared = region(&content(4, 70_000)).share();
     let long = connection
-        .post_put(&key, 1_000, shared.clone(), Work::default())
+        .post(Put::new(&key, 1_000, shared.clone()))
         .unwrap();
     let last = connection
-        .post_put(&key, 90_000, region(&content(5, 8)), Work::default())
+        .post(Put::new(&key, 90_000, region(&content(5, 8))))
         .unwrap();
     let completions: Vec<Completion> = (0..3).map(|_| next(&mut connection)).collect();
     let ids: Vec<_> = completions.iter().map(|it| it.id).collect();
@@ -329,8 +333,9 @@ fn post(options: &Options) {
         assert!(owner.holds(offset, &content(seed, len)), "at {offset}");
     }
     assert_eq!(connection.in_flight(), 0);
-    let too_long = connection.post_put_inline(&key, 0, &[0; MAX_INLINE + 1], quiet);
-    assert!(matches!(too_long, Err(Error::NotInline { len: 257 })));
+    let too_long = connection.post(PutInline::new(&key, 0, &[0; MAX_INLINE + 1]).signalled(false));
+    let too_long = too_long.expect_err("refused").error;
+    assert!(matches!(too_long, Error::NotInline { len: 257 }));
     owner.done(connection);
 }
 
@@ -347,15 +352,16 @@ fn post_put_inline(options: &Options) {
     let mut posted = 0u64;
     while posted < 5_000 {
         let bytes = content(posted as u8, 64);
-        let work = if posted == 4_999 {
-            Work::default()
-        } else {
-            Work::default().unsignalled()
-        };
-        match connection.post_put_inline(&key, 64 * posted, &bytes, work) {
+        let put = PutInline::new(&key, 64 * posted, &bytes).signalled(posted == 4_999);
+        match connection.post(put) {
             Ok(_) => posted += 1,
-            Err(Error::Post(PostError::Full)) => assert!(connection.poll().unwrap().is_none()),
-            Err(error) => panic!("{error}"),
+            Err(refused) => {
+                assert!(
+                    matches!(refused.error, Error::Post(PostError::Full)),
+                    "{refused}"
+                );
+                assert!(connection.poll().unwrap().is_none());
+            }
         }
     }
     assert_eq!(next(&mut connection).result, Ok(0));
@@ -398,12 +404,10 @@ fn small_operations__of_all_kinds_share_datagrams() {
             let bytes = content(n as u8, len);
             if n % 20 == 19 {
                 connection
-                    .post_fetch_op(&key, 0, FetchOp::Add(1), Work::default())
+                    .post(Fetch::new(&key, 0, FetchOp::Add(1)))
                     .unwrap();
             }
-            connection
-                .post_put(&key, at, region(&bytes), Work::default())
-                .unwrap();
+            connection.post(Put::new(&key, at, region(&bytes))).unwrap();
             places.push((at as usize, bytes));
             at += len as u64 + n % 3;
         }
@@ -435,9 +439,7 @@ fn vectored(options: &Options) {
         (1_000, region(&content(2, 50_000)).into()),
         (60_000, region(&content(3, 900)).share().into()),
     ];
-    let id = connection
-        .post_put_vectored(&key, pieces, Work::default())
-        .unwrap();
+    let id = connection.post(PutPieces::new(&key, pieces)).unwrap();
     let completion = next(&mut connection);
     assert_eq!((completion.id, completion.result), (id, Ok(50_910)));
     assert_eq!(completion.pieces.len(), 3);
@@ -447,36 +449,30 @@ fn vectored(options: &Options) {
         assert!(completion.pieces[index][..] == content(seed, len));
     }
     let into = places.map(|(offset, _, len)| (offset as u64, Region::anonymous(len).unwrap()));
-    let id = connection
-        .post_get_vectored(&key, into.into(), Work::default())
-        .unwrap();
+    let id = connection.post(GetPieces::new(&key, into.into())).unwrap();
     let completion = next(&mut connection);
     assert_eq!((completion.id, completion.result), (id, Ok(50_910)));
     for (piece, (_, seed, len)) in completion.pieces.iter().zip(places) {
         assert!(piece[..] == content(seed, len));
     }
-    let outside = connection.post_put_vectored(
-        &key,
-        vec![(99_999, region(&[1, 2]).into())],
-        Work::default(),
-    );
+    let outside = connection.post(PutPieces::new(&key, vec![(99_999, region(&[1, 2]).into())]));
     let outside = outside.expect_err("refused");
-    assert_eq!(outside.reason, PostError::OutOfBounds);
+    assert!(matches!(outside.error, Error::Post(PostError::OutOfBounds)));
     assert_eq!(outside.memory.len(), 1, "all pieces come back");
-    let none = connection.post_get_vectored(&key, vec![], Work::default());
-    assert_eq!(none.expect_err("refused").reason, PostError::NoPieces);
+    let none = connection.post(GetPieces::new(&key, vec![]));
+    let none = none.expect_err("refused").error;
+    assert!(matches!(none, Error::Post(PostError::NoPieces)));
     let many = |count: u64| (0..count).map(|n| (n % 64 * 8, region(&[3; 8])));
     let most = many(4096).map(|(at, it)| (at, it.into())).collect();
-    let id = connection.post_put_vectored(&key, most, Work::default());
+    let id = connection.post(PutPieces::new(&key, most));
     let id = id.expect("posted");
     assert_eq!(next(&mut connection).id, id);
-    let refused = connection.post_get_vectored(&key, many(4097).collect(), Work::default());
+    let refused = connection.post(GetPieces::new(&key, many(4097).collect()));
     let refused = refused.expect_err("never room for it");
-    assert_eq!(
-        (refused.reason, refused.memory.len()),
-        (PostError::TooManyPieces, 4097)
-    );
-    assert!(refused.reason.to_string().contains("4096"));
+    let why = refused.error;
+    assert!(matches!(why, Error::Post(PostError::TooManyPieces)));
+    assert!(why.to_string().contains("4096"));
+    assert_eq!(refused.memory.len(), 4097);
     owner.done(connection);
 }
 
@@ -541,10 +537,13 @@ fn message(options: &Options) {
                 .unwrap();
         }
         for (n, len) in lengths.into_iter().enumerate() {
-            let memory = (len > 0).then(|| region(&content(n as u8, len)).into());
-            connection
-                .post_message(&content(n as u8, 5), memory, Work::default())
-                .unwrap();
+            let control = content(n as u8, 5);
+            let message = Message::new(&control);
+            let posted = connection.post(match len {
+                0 => message,
+                _ => message.payload(region(&content(n as u8, len))),
+            });
+            posted.unwrap();
         }
         for _ in lengths {
             let completion = next(&mut connection);
@@ -553,11 +552,11 @@ fn message(options: &Options) {
                 (WorkKind::Message, true)
             );
         }
-        let too_long = connection.post_message(&[0; 129], None, Work::default());
+        let too_long = connection.post(Message::new(&[0; 129]));
         assert!(matches!(
             too_long,
-            Err(NotPosted {
-                reason: PostError::ControlTooLong,
+            Err(Refused {
+                error: Error::Post(PostError::ControlTooLong),
                 ..
             })
         ));
@@ -573,7 +572,9 @@ fn message(options: &Options) {
     }
     for len in lengths {
         let room = (len > 0).then(|| Region::anonymous(len).unwrap());
-        connection.post_message_recv(room).unwrap();
+        connection
+            .post(ReceiveMessage::new().payload(room))
+            .unwrap();
     }
     let mut seen: Vec<Completion> = lengths.iter().map(|_| next(&mut connection)).collect();
     seen.sort_by_key(|it| it.id);
@@ -608,7 +609,10 @@ fn message__without_a_receive_waits_and_too_large_fails_both() {
     });
     let mut connection = endpoint.accept(None).unwrap().unwrap();
     // The owner is busy.
-    let nothing = connection.wait(Some(Duration::from_millis(150))).unwrap();
+    let nothing = connection
+        .wait(Some(Duration::from_millis(150)))
+        .unwrap()
+        .got();
     assert!(nothing.is_none());
     assert_eq!(
         &connection.recv_message(None).unwrap().control[..],
@@ -639,7 +643,7 @@ fn refusals(options: &Options) {
         connection.put(&key, 0, &[1]),
         connection.put(&key, 4_096, &[1]),
         connection.get(&key, u64::MAX, &mut [0; 2]),
-        connection.fetch_inc(&key, 4).map(drop),
+        connection.fetch_op(&key, 4, FetchOp::Increment).map(drop),
     ];
     let errors = wrong.map(|result| match result {
         Err(Error::Post(error)) => error,
@@ -657,7 +661,10 @@ fn refusals(options: &Options) {
         refused(connection.put(&forged, 0, &[1; 5_000])),
         Reason::Denied
     );
-    assert_eq!(refused(connection.fetch_inc(&forged, 0)), Reason::Denied);
+    assert_eq!(
+        refused(connection.fetch_op(&forged, 0, FetchOp::Increment)),
+        Reason::Denied
+    );
     assert_eq!(
         refused(connection.get(&forged, 4_096, &mut [0])),
         Reason::OutOfBounds
@@ -841,9 +848,7 @@ fn queue__of_many_connections_full_and_waited_for() {
             std::thread::spawn(move || {
                 let mut connection = Connection::connect(address, &Options::default()).unwrap();
                 for n in 0..count {
-                    connection
-                        .post_message(&n.to_be_bytes(), None, Work::default())
-                        .unwrap();
+                    connection.post(Message::new(&n.to_be_bytes())).unwrap();
                 }
                 (0..count).for_each(|_| assert!(next(&mut connection).result.is_ok()));
                 connection.close().unwrap();
@@ -859,7 +864,7 @@ fn queue__of_many_connections_full_and_waited_for() {
             std::thread::spawn(move || {
                 connection.set_completion_queue(&queue, tag);
                 for _ in 0..count {
-                    connection.post_message_recv(None).unwrap();
+                    connection.post(ReceiveMessage::new()).unwrap();
                 }
                 while connection.wait(Some(Duration::from_millis(1))).is_ok() {}
             })
@@ -920,33 +925,31 @@ fn peer__that_dies_ends_everything_once() {
     drop(tell);
     let silent = peer.join().unwrap();
     let mut ids = vec![
+        connection.post(PutInline::new(&key, 0, &[1; 8])).unwrap(),
         connection
-            .post_put_inline(&key, 0, &[1; 8], Work::default())
+            .post(PutInline::new(&key, 0, &[1; 8]).signalled(false))
             .unwrap(),
         connection
-            .post_put_inline(&key, 0, &[1; 8], Work::default().unsignalled())
+            .post(Put::new(&key, 0, region(&[1; 500_000])))
             .unwrap(),
         connection
-            .post_put(&key, 0, region(&[1; 500_000]), Work::default())
+            .post(Get::new(&key, 0, Region::anonymous(8).unwrap()))
             .unwrap(),
         connection
-            .post_get(&key, 0, Region::anonymous(8).unwrap(), Work::default())
+            .post(Get::new(&key, 0, Region::anonymous(50_000).unwrap()))
             .unwrap(),
         connection
-            .post_get(&key, 0, Region::anonymous(50_000).unwrap(), Work::default())
+            .post(Fetch::new(&key, 0, FetchOp::Clear))
             .unwrap(),
         connection
-            .post_fetch_op(&key, 0, FetchOp::Clear, Work::default())
+            .post(Message::new(b"x").payload(region(&[1; 9_000])))
             .unwrap(),
         connection
-            .post_message(b"x", Some(region(&[1; 9_000]).into()), Work::default())
-            .unwrap(),
-        connection
-            .post_message_recv(Some(Region::anonymous(8).unwrap()))
+            .post(ReceiveMessage::new().payload(Region::anonymous(8).unwrap()))
             .unwrap(),
     ];
     let mut over = vec![];
-    while let Ok(completion) = connection.wait(None) {
+    while let Ok(completion) = connection.wait(None).map(zerolane::Waited::got) {
         let completion = completion.unwrap();
         let dead = TransferError::Closed(CloseReason::PeerDead);
         assert_eq!(completion.result, Err(dead));
@@ -982,7 +985,7 @@ fn queue__full_holds_up_completions_not_the_connection() {
             let mut connection = endpoint.accept(None).unwrap().unwrap();
             connection.set_completion_queue(&queue, 0);
             for _ in 0..count {
-                connection.post_message_recv(None).unwrap();
+                connection.post(ReceiveMessage::new()).unwrap();
             }
             while connection.wait(None).is_ok() {}
         }

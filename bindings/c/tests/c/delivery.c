@@ -15,7 +15,7 @@ static int wakes(zl_connection *ours, zl_connection *peers, zl_region *from, uin
 {
     const zl_work how = {.delivery = delivery};
     zl_completion sent;
-    uint32_t id;
+    uint64_t id;
     int woken = 0;
 
     EXPECT(zl_post_send(ours, from, 0, LENGTH, &how, &id) == ZL_OK);
@@ -39,9 +39,11 @@ int main(void)
     zl_connection *ours, *peers;
     zl_region *from, *to;
     zl_completion completion;
-    uint32_t id[3];
+    uint64_t id[3];
 
     connect_pair(&ours, &peers);
+    EXPECT(zl_honour_delivery(peers, 2) == ZL_ERROR_ARGUMENT);
+    EXPECT(zl_honour_delivery(peers, 1) == ZL_OK);
     EXPECT(zl_region_new(LENGTH, &from) == ZL_OK && zl_region_new(3 * LENGTH, &to) == ZL_OK);
     memset(zl_region_data(from), 7, LENGTH);
     for (int n = 0; n < 3; n++)

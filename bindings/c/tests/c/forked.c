@@ -24,7 +24,7 @@ static void *wait_for_a_wake(void *connection)
 {
     zl_completion completion;
 
-    EXPECT(zl_wait(connection, -1, &completion) == ZL_TIMEOUT);
+    EXPECT(zl_wait(connection, -1, &completion) == ZL_WOKEN);
     return NULL;
 }
 
@@ -34,7 +34,7 @@ static void child(const struct all *all)
     zl_completion completion;
     zl_region *region;
     zl_key key;
-    uint32_t id;
+    uint64_t id;
     size_t count;
     uint64_t number;
     char buffer[8];

@@ -85,7 +85,7 @@ static void content(zl_connection *ours, zl_connection *peers)
     zl_region *head, *body, *to;
     zl_completion sent, received;
     zl_work how = {0};
-    uint32_t id, other;
+    uint64_t id, other;
 
     EXPECT(zl_region_new(TOTAL, &to) == ZL_OK);
     for (int which = 0; which < SHAPES; which++) {
@@ -126,7 +126,7 @@ static void refused(zl_connection *ours)
     zl_region *region, *space;
     zl_part part = {.region = NULL, .offset = 0, .length = 1}, *many;
     zl_work how = {.flags = 1u << 20};
-    uint32_t id;
+    uint64_t id;
 
     EXPECT(zl_region_new(100, &region) == ZL_OK);
     REFUSED(zl_post_send_vectored(NULL, &part, 1, NULL, &id));
@@ -173,7 +173,7 @@ static void batches(zl_connection *ours)
     zl_queue *queue;
     zl_completion completion[COUNT];
     zl_work how = {0};
-    uint32_t id[COUNT];
+    uint64_t id[COUNT];
     size_t count = 99;
 
     EXPECT(zl_queue_new(COUNT, &queue) == ZL_OK);
@@ -191,7 +191,7 @@ static void batches(zl_connection *ours)
     }
     for (int n = 0; n < COUNT; n++)
         EXPECT(zl_cancel(ours, id[n]) == ZL_OK);
-    EXPECT(zl_wait(ours, 0, completion) == ZL_TIMEOUT);
+    EXPECT(zl_wait(ours, 0, completion) == ZL_WOKEN);
     EXPECT(zl_queue_poll_batch(queue, completion, COUNT - 2, &count) == ZL_OK && count == COUNT - 2);
     EXPECT(poll(&readable, 1, 0) == 1);
     EXPECT(zl_queue_poll_batch(queue, completion + COUNT - 2, 2, &count) == ZL_OK && count == 2);

@@ -17,7 +17,7 @@ int main(void)
     zl_key key = {{0}};
     size_t length;
     uint64_t before;
-    uint32_t id;
+    uint64_t id;
 
     EXPECT(zl_endpoint_bind("127.0.0.1:0", NULL, &endpoint) == ZL_OK);
     EXPECT(zl_endpoint_address(endpoint, text, sizeof text) == ZL_OK && strchr(text, ':') != NULL);

@@ -13,10 +13,10 @@
 _Static_assert(sizeof(zl_work) == 24 && offsetof(zl_work, context) == 16, "zl_work");
 _Static_assert(sizeof(zl_key) == ZL_KEY_LENGTH, "zl_key");
 _Static_assert(sizeof(zl_completion) == 208, "zl_completion");
-_Static_assert(offsetof(zl_completion, status) == 8, "zl_completion.status");
-_Static_assert(offsetof(zl_completion, context) == 16, "zl_completion.context");
-_Static_assert(offsetof(zl_completion, length) == 32, "zl_completion.length");
-_Static_assert(offsetof(zl_completion, control_length) == 48, "zl_completion.control_length");
+_Static_assert(offsetof(zl_completion, status) == 12, "zl_completion.status");
+_Static_assert(offsetof(zl_completion, context) == 24, "zl_completion.context");
+_Static_assert(offsetof(zl_completion, length) == 40, "zl_completion.length");
+_Static_assert(offsetof(zl_completion, control_length) == 20, "zl_completion.control_length");
 _Static_assert(offsetof(zl_completion, region) == 56, "zl_completion.region");
 _Static_assert(offsetof(zl_completion, control) == 80, "zl_completion.control");
 _Static_assert(sizeof(zl_piece) == 32, "zl_piece");
@@ -45,13 +45,21 @@ static void contexts(zl_connection *ours, zl_connection *peers)
     zl_completion completion[COUNT];
     zl_work how = {.context = UINT64_MAX};
     size_t count;
-    uint32_t id;
+    uint64_t id;
 
     EXPECT(zl_region_new(LENGTH, &from) == ZL_OK && zl_region_new(COUNT * LENGTH, &to) == ZL_OK);
     memset(zl_region_data(from), 7, LENGTH);
     how.reserved = 1;
     EXPECT(zl_post_send(ours, from, 0, LENGTH, &how, &id) == ZL_ERROR_ARGUMENT);
     how.reserved = 0;
+    how.flags = ZL_WORK_FENCE;
+    EXPECT(zl_post_send(ours, from, 0, LENGTH, &how, &id) == ZL_ERROR_ARGUMENT);
+    EXPECT(strstr(zl_last_error(), "no meaning") != NULL);
+    EXPECT(zl_post_message_recv(ours, NULL, 0, 0, &how, &id) == ZL_ERROR_ARGUMENT);
+    how = (zl_work){.delivery = ZL_DELIVERY_SILENT};
+    EXPECT(zl_post_recv(peers, to, 0, LENGTH, &how, &id) == ZL_ERROR_ARGUMENT);
+    EXPECT(strstr(zl_last_error(), "delivery") != NULL);
+    how = (zl_work){.context = UINT64_MAX};
     EXPECT(zl_poll_batch(ours, completion, 0, &count) == ZL_ERROR_ARGUMENT);
     EXPECT(zl_poll_batch(ours, NULL, 1, &count) == ZL_ERROR_ARGUMENT);
     EXPECT(zl_poll_batch(ours, completion, SIZE_MAX, &count) == ZL_ERROR_ARGUMENT);
@@ -108,7 +116,7 @@ static void regions_by_name(zl_connection *ours, zl_connection *peers)
     zl_completion completion;
     zl_work how = {.context = 5};
     zl_key key;
-    uint32_t id, other;
+    uint64_t id, other;
 
     EXPECT(zl_region_new(4096, &theirs) == ZL_OK);
     EXPECT(zl_exported_new(theirs, 0, 4096, &exported) == ZL_OK);
@@ -147,7 +155,7 @@ static void arrivals(zl_connection *ours)
     zl_region *region;
     zl_completion completion;
     uint64_t bytes = 99;
-    uint32_t id;
+    uint64_t id;
 
     EXPECT(zl_region_new(100, &region) == ZL_OK);
     EXPECT(zl_post_recv(ours, region, 0, 100, NULL, &id) == ZL_OK);
@@ -166,7 +174,7 @@ static void batches(zl_connection *ours)
 {
     zl_completion completion[COUNT];
     zl_work how = {0};
-    uint32_t id[COUNT];
+    uint64_t id[COUNT];
     size_t count;
 
     for (uint64_t n = 0; n < COUNT; n++) {
@@ -190,7 +198,7 @@ static void end_of_sending(zl_connection *ours, zl_connection *peers)
 {
     zl_region *region;
     zl_completion completion;
-    uint32_t id;
+    uint64_t id;
 
     EXPECT(zl_region_new(8, &region) == ZL_OK);
     EXPECT(zl_post_recv(peers, region, 0, 8, NULL, &id) == ZL_OK);

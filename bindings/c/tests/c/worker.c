@@ -128,7 +128,7 @@ static void handles(zl_worker *worker, uint64_t client, uint64_t server)
     zl_work how = {.context = 0xfeedfacecafe};
     size_t length;
     uint64_t id;
-    uint32_t sent, received;
+    uint64_t sent, received;
 
     /* It drives itself. */
     REFUSED(zl_send(ours, "hello", 5));
@@ -176,7 +176,7 @@ static void exports(zl_worker *worker, uint64_t endpoint)
     zl_exported *exported;
     zl_event event;
     uint64_t clients[3], servers[3], *words;
-    uint32_t id;
+    uint64_t id;
 
     EXPECT(zl_region_new(4096, &memory) == ZL_OK);
     words = zl_region_data(memory);
@@ -216,7 +216,7 @@ static void release_and_adopt(zl_worker *worker, uint64_t endpoint)
     zl_connection *ours, *theirs;
     zl_completion completion;
     uint64_t client, server, adopted;
-    uint32_t id;
+    uint64_t id;
     size_t before, count;
 
     EXPECT(zl_worker_new(&other) == ZL_OK);
@@ -263,7 +263,7 @@ static void threads(zl_worker *worker, zl_connection *connection)
     zl_status second = ZL_OK;
     pthread_t thread;
     void *waited;
-    uint32_t id;
+    uint64_t id;
 
     EXPECT(pthread_create(&thread, NULL, wait_without_timeout, worker) == 0);
     for (int tries = 0; tries < 10000 && second != ZL_ERROR_BUSY; tries++) {
@@ -273,7 +273,7 @@ static void threads(zl_worker *worker, zl_connection *connection)
     EXPECT(second == ZL_ERROR_BUSY);
     EXPECT(zl_post_message_recv(connection, NULL, 0, 0, NULL, &id) == ZL_ERROR_BUSY);
     EXPECT(zl_worker_wake(worker) == ZL_OK);
-    EXPECT(pthread_join(thread, &waited) == 0 && *(zl_status *)waited == ZL_TIMEOUT);
+    EXPECT(pthread_join(thread, &waited) == 0 && *(zl_status *)waited == ZL_WOKEN);
 }
 
 /* The program's own event loop, until a message has come. */
@@ -281,7 +281,7 @@ static void event_loop(zl_worker *worker, uint64_t client, uint64_t server)
 {
     struct pollfd descriptor = {.fd = zl_worker_fd(worker), .events = POLLIN};
     zl_event events[8];
-    uint32_t id;
+    uint64_t id;
     size_t count;
     int64_t time;
     int there = 0;
@@ -311,7 +311,7 @@ static void ends(zl_worker *worker, uint64_t client, uint64_t server)
     zl_connection *ours = handle_of(worker, client), *theirs = handle_of(worker, server), *none;
     zl_region *region;
     zl_event event;
-    uint32_t id;
+    uint64_t id;
 
     /* Freed with a receive in flight, which completes before the end. */
     EXPECT(zl_region_new(16, &region) == ZL_OK);

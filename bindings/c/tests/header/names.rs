@@ -5,10 +5,12 @@ use super::{SECTIONS, crate_dir, generated};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The files of Rust's interface.
-const RUST: [&str; 14] = [
+const RUST: [&str; 16] = [
     "connection.rs",
     "arrived.rs",
     "remote.rs",
+    "request/mod.rs",
+    "advanced.rs",
     "endpoint.rs",
     "queue.rs",
     "worker/mod.rs",

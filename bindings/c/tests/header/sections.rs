@@ -80,6 +80,7 @@ pub(crate) const SECTIONS: &[Section] = &[
             "zl_poll",
             "zl_poll_batch",
             "zl_wake",
+            "zl_honour_delivery",
             "zl_notify",
             "zl_arrived",
             "zl_wait_arrived",

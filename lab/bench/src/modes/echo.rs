@@ -13,9 +13,9 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde::Serialize;
-use zerolane::request::{MAX_CONTROL, WorkKind};
+use zerolane::Options;
+use zerolane::request::{MAX_CONTROL, Message, ReceiveMessage, WorkKind};
 use zerolane::worker::{ConnectionId, Event, Worker};
-use zerolane::{Options, Work};
 use zerolane_cli::interrupt::Interrupt;
 
 use super::arguments::CoreArgs;
@@ -208,7 +208,7 @@ fn serve_zerolane(mut worker: Worker, over: &AtomicBool) -> Result<()> {
             match event {
                 Event::Accepted { connection, .. } => {
                     let connection = worker.connection(connection).context("just accepted")?;
-                    connection.post_message_recv(None)?;
+                    connection.post(ReceiveMessage::new())?;
                 }
                 Event::Completed {
                     connection,
@@ -219,9 +219,8 @@ fn serve_zerolane(mut worker: Worker, over: &AtomicBool) -> Result<()> {
                     else {
                         continue;
                     };
-                    let work = Work::default().unsignalled();
-                    connection.post_message(&completion.control, None, work)?;
-                    connection.post_message_recv(None)?;
+                    connection.post(Message::new(&completion.control[..]).signalled(false))?;
+                    connection.post(ReceiveMessage::new())?;
                 }
                 Event::EndpointFailed { error, .. } => return Err(error.into()),
                 _ => {}
@@ -289,8 +288,8 @@ fn ask_zerolane(args: &Args, to: SocketAddr) -> Result<f64> {
 fn ask(worker: &mut Worker, id: ConnectionId, number: u64, request: &mut [u8]) -> Result<()> {
     fill(request, id.to_u64(), number);
     let connection = worker.connection(id).context("the connection is closed")?;
-    connection.post_message_recv(None)?;
-    connection.post_message(request, None, Work::default().unsignalled())?;
+    connection.post(ReceiveMessage::new())?;
+    connection.post(Message::new(&*request).signalled(false))?;
     Ok(())
 }
 

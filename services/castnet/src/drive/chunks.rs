@@ -1,10 +1,11 @@
 //! Moves chunks through a node: receives them into slots, checks them, writes them, and forwards them.
 
+use zerolane::Completion;
 #[cfg(test)]
 use zerolane::Region;
 use zerolane::memory::Memory;
+use zerolane::request::ReceiveMessage;
 use zerolane::worker::ConnectionId;
-use zerolane::{Completion, Work};
 use zerolane_cast::{Fault, NodeId};
 
 use super::Drive;
@@ -47,7 +48,7 @@ impl Drive {
             return Ok(());
         };
         while link.slots.len() < link.wanted.len() {
-            match there.post_message_recv(Some(self.pool.take()?)) {
+            match there.post(ReceiveMessage::new().payload(self.pool.take()?)) {
                 Ok(id) => link.slots.push(id),
                 Err(refused) => {
                     refused.memory.into_iter().for_each(|it| self.pool.give(it));
@@ -123,8 +124,11 @@ impl Drive {
             && let Some(there) = self.worker.connection(connection)
         {
             there.set_max_rate(pace);
-            let work = Work::default().with_context(u64::from(chunk));
-            if let Ok(id) = there.post_message(&chunk.to_le_bytes(), Some(bytes), work) {
+            if let Ok(id) = there.post(
+                zerolane::request::Message::new(&chunk.to_le_bytes())
+                    .payload(bytes)
+                    .context(u64::from(chunk)),
+            ) {
                 let sending = Sending {
                     id,
                     content,

@@ -552,7 +552,7 @@ fn wait(
     longest: Duration,
     more: bool,
 ) -> Result<(), Error> {
-    if let Some(first) = link.connection.wait(Some(longest))? {
+    if let Some(first) = link.connection.wait(Some(longest))?.got() {
         batch.push(first);
         if more {
             link.connection.poll_batch(batch, BATCH)?;

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use zerolane::failure::{NotPosted, PostError};
-use zerolane::request::WorkKind;
-use zerolane::{Completion, Connection, ExportedRegion, Region, RegionKey, Rights, Work};
+use zerolane::failure::{PostError, Refused};
+use zerolane::request::{Message, Put, ReceiveMessage, WorkKind};
+use zerolane::{Completion, Connection, ExportedRegion, Region, RegionKey, Rights};
 use zerolane_block::cdb::{Cdb, Command};
 use zerolane_block::sense::Key;
 use zerolane_block::sst::{CommandUnit, Login, Outcome, Roles, STATUS_BYTES, StatusUnit};
@@ -64,11 +64,10 @@ impl Link {
             session,
         };
         connection
-            .post_message_recv(None)
+            .post(ReceiveMessage::new())
             .map_err(zerolane::Error::from)?;
-        let unsignalled = Work::default().unsignalled();
         connection
-            .post_message(&message::login(&login, &key), None, unsignalled)
+            .post(Message::new(&message::login(&login, &key)).signalled(false))
             .map_err(zerolane::Error::from)?;
         let deadline = Instant::now().checked_add(patience);
         let (target, capsules) = loop {
@@ -86,7 +85,7 @@ impl Link {
         // No message comes. While a receive is posted the connection asks a silent target whether it lives: statuses are put, and
         // once the target has confirmed a command nothing else is outstanding.
         connection
-            .post_message_recv(None)
+            .post(ReceiveMessage::new())
             .map_err(zerolane::Error::from)?;
         let slots = slots.min(target.slots);
         let capsule_bytes = target.capsule_bytes.min(CAPSULE_BYTES);
@@ -136,14 +135,14 @@ impl Link {
         }
         let mut data = vec![0; bytes as usize];
         copy(&mut data);
-        let work = Work::default().unsignalled().unawaited();
-        match self
-            .connection
-            .post_put(&region, at, Region::from_vec(data), work)
-        {
+        match self.connection.post(
+            Put::new(&region, at, Region::from_vec(data))
+                .signalled(false)
+                .awaited(false),
+        ) {
             Ok(_) => Ok(true),
-            Err(NotPosted {
-                reason: PostError::Full,
+            Err(Refused {
+                error: zerolane::Error::Post(PostError::Full),
                 ..
             }) => Ok(false),
             Err(refused) => Err(refused.into()),
@@ -167,11 +166,10 @@ impl Link {
         let mut unit = CommandUnit::new(slot, self.tag + 1, lun.encode(), cdb);
         (unit.data_in, unit.data_out) = (data_in, data_out);
         let bytes = message::command(&unit, data);
-        let work = Work::default().unsignalled();
-        match self.connection.post_message(&bytes, None, work) {
+        match self.connection.post(Message::new(&bytes).signalled(false)) {
             Ok(_) => {}
-            Err(NotPosted {
-                reason: PostError::Full,
+            Err(Refused {
+                error: zerolane::Error::Post(PostError::Full),
                 ..
             }) => return Ok(None),
             Err(refused) => return Err(refused.into()),
@@ -311,7 +309,7 @@ pub(super) fn result(outcome: &Outcome) -> Result<u64, Error> {
 fn next(connection: &mut Connection, deadline: Option<Instant>) -> Result<Completion, Error> {
     loop {
         let left = deadline.map(|it| it.saturating_duration_since(Instant::now()));
-        if let Some(completion) = connection.wait(left)? {
+        if let Some(completion) = connection.wait(left)?.got() {
             return Ok(completion);
         }
         if left.is_some_and(|it| it.is_zero()) {

@@ -1,9 +1,9 @@
 //! Receives the messages of initiators: logins, commands, task management.
 
 use zerolane::failure::TransferError;
-use zerolane::request::WorkKind;
+use zerolane::request::{PutInline, ReceiveMessage, WorkKind};
 use zerolane::worker::ConnectionId;
-use zerolane::{Completion, RegionKey, Work};
+use zerolane::{Completion, RegionKey};
 use zerolane_block::sense::{Code, Key, Sense};
 use zerolane_block::sst::{
     CommandUnit, Login, ManagementUnit, Outcome, Roles, STATUS_BYTES, StatusUnit,
@@ -33,7 +33,7 @@ impl Server {
     fn on_message(&mut self, id: ConnectionId, bytes: &[u8]) -> Result<(), Offence> {
         if let Some(connection) = self.worker.connection(id) {
             // A closed connection reports that by an event.
-            let _ = connection.post_message_recv(None);
+            let _ = connection.post(ReceiveMessage::new());
         }
         if !self.peers.contains_key(&id) {
             return Ok(());
@@ -166,8 +166,9 @@ impl Server {
             session: self.lineage,
         };
         let login = message::target_login(&own, key.as_ref());
-        let work = Work::default().unsignalled();
-        connection.post_message(&login, None, work).ok()?;
+        connection
+            .post(zerolane::request::Message::new(&login).signalled(false))
+            .ok()?;
         Some(())
     }
 
@@ -265,8 +266,11 @@ impl Server {
         };
         let bytes = StatusUnit { tag, outcome }.encode();
         let at = u64::from(slot) * STATUS_BYTES as u64;
-        let work = Work::default().unsignalled().with_immediate(slot.into());
-        let posted = connection.post_put_inline(&status, at, &bytes, work);
-        posted.map(drop).or_else(|why| not_posted(&why))
+        let posted = connection.post(
+            PutInline::new(&status, at, &bytes)
+                .signalled(false)
+                .immediate(u32::from(slot)),
+        );
+        posted.map(drop).or_else(|why| not_posted(&why.error))
     }
 }

@@ -31,6 +31,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use zerolane::keys::Access as Allowed;
+use zerolane::request::ReceiveMessage;
 use zerolane::security::PublicKey;
 use zerolane::worker::{ConnectionId, EndpointId, Event, Worker};
 use zerolane::{Options, Rights};
@@ -285,8 +286,8 @@ impl Server {
     fn turn(&mut self, timeout: Duration) -> Result<(), ServerError> {
         // Spinning would keep the threads from the work that it waits for.
         match self.pool.needs_core() {
-            true => self.worker.wait_asleep(Some(timeout))?,
-            false => self.worker.wait(Some(timeout))?,
+            true => self.worker.wait_asleep(Some(timeout))?.got().is_some(),
+            false => self.worker.wait(Some(timeout))?.got().is_some(),
         };
         // Send read data before reading more, so that the initiator can continue meanwhile.
         while self.at_once.len() < AT_ONCE_COMMANDS
@@ -330,7 +331,7 @@ impl Server {
         let (address, key) = (connection.peer_addr(), connection.peer_key());
         for _ in 0..TARGET_RECEIVES {
             // A closed connection reports that by an event.
-            if connection.post_message_recv(None).is_err() {
+            if connection.post(ReceiveMessage::new()).is_err() {
                 break;
             }
         }

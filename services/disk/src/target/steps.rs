@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
+use zerolane::Region;
+use zerolane::request::{Get, Put};
 use zerolane::worker::ConnectionId;
-use zerolane::{Region, Work as Request};
 use zerolane_block::sense::{Code, Failure, Key, Sense};
 use zerolane_block::sst::Outcome;
 use zerolane_block::{Initiator, NexusId, Payload, Response, Status, Step, Target, TaskId, Work};
@@ -92,12 +93,15 @@ impl Server {
                 return Err(Offence::Memory);
             };
             let context = peer.depart(Flight::Put { _loan });
-            // The initiator waits only for the status after it, and no request waits for the memory.
-            let work = Request::default().unawaited().with_context(context);
             let Some(connection) = self.worker.connection(id) else {
                 return Ok(());
             };
-            let posted = connection.post_put(&place.region, place.offset, data, work);
+            // The initiator waits only for the status after it, and no request waits for the memory.
+            let posted = connection.post(
+                Put::new(&place.region, place.offset, data)
+                    .awaited(false)
+                    .context(context),
+            );
             posted.map(drop).or_else(|it| not_posted(&it.into()))?;
         }
         let outcome = Outcome::Response {
@@ -167,14 +171,14 @@ impl Server {
             .and_then(|it| it.held.get(&Name::Command(tag)));
         let data = held.map(|it| it.data);
         let context = peer.depart(flight);
-        let work = Request::default().with_context(context);
         let Some(Data::At(place)) = data else {
             return Err(Offence::Memory);
         };
         let Some(connection) = self.worker.connection(id) else {
             return Ok(());
         };
-        let posted = connection.post_get(&place.region, place.offset, memory, work);
+        let posted =
+            connection.post(Get::new(&place.region, place.offset, memory).context(context));
         posted.map(drop).or_else(|it| not_posted(&it.into()))
     }
 

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use netlab::udp::Relay;
 use netsim::link::LinkConfig;
-use zerolane::{Options, Region, Work};
+use zerolane::request::Message;
+use zerolane::{Options, Region};
 use zerolane_block::cdb::Command;
 use zerolane_disk::initiator::{self, Queue, Request};
 use zerolane_disk::message::{self, Data};
@@ -101,9 +102,7 @@ fn patience__with_statuses_that_are_not_taken_ends() {
         let unit = raw.unit(&Command::TestUnitReady, 0, 0);
         let command = message::command(&unit, &Data::None);
         // There may be as many on their way as there can be.
-        let _ = raw
-            .connection
-            .post_message(&command, None, Work::default().unsignalled());
+        let _ = raw.connection.post(Message::new(&command).signalled(false));
         if raw.connection.wait(Some(Duration::ZERO)).is_err() {
             // Its end is told there, too.
             std::thread::sleep(Duration::from_millis(10));

@@ -16,7 +16,7 @@ use crate::target::Sources;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use zerolane::security::PublicKey;
-use zerolane::{Connection, TransferId};
+use zerolane::{Connection, RequestId};
 
 /// One connection and its rights.
 pub(super) struct Session<'a> {
@@ -255,7 +255,7 @@ impl Session<'_> {
         connection: &mut Connection,
         digester: &Digester,
         landing: Landing,
-    ) -> Result<Vec<TransferId>, Error> {
+    ) -> Result<Vec<RequestId>, Error> {
         let mut replies = Vec::new();
         if let Some(max_rate) = self.max_rate {
             replies.push(post(connection, &Reply::Limit { max_rate })?);
@@ -273,7 +273,7 @@ impl Session<'_> {
     pub(super) fn sent(
         &self,
         connection: &mut Connection,
-        replies: &[TransferId],
+        replies: &[RequestId],
     ) -> Result<(), Error> {
         let patience = Duration::from_secs(REPLY_SECONDS);
         let mut replies = replies.iter();

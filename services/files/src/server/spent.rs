@@ -10,7 +10,7 @@ use crate::pump::{self, Ring};
 use crate::stop::Stop;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
-use zerolane::{Connection, TransferId};
+use zerolane::{Connection, RequestId};
 
 impl Session<'_> {
     fn spend(&self, note: impl FnOnce(&mut Spent)) {
@@ -45,7 +45,7 @@ impl Session<'_> {
     pub(super) fn pump<T: Send>(
         &self,
         connection: &mut Connection,
-        replies: Vec<TransferId>,
+        replies: Vec<RequestId>,
         rings: (Ring, Ring),
         stop: &Stop,
         work: impl FnOnce(Port) -> Result<T, Error> + Send,

@@ -74,7 +74,10 @@ fn carried(mut connection: Connection) -> Option<Probed> {
                 false => path.mtu.map(Probed::Passes),
             };
         }
-        connection.wait(Some(LOOK)).ok()?;
+        connection
+            .wait(Some(LOOK))
+            .map(zerolane::Waited::got)
+            .ok()?;
     }
     None
 }

@@ -228,7 +228,7 @@ fn serve(export: &Export, mut connection: Connection, stop: &Stop) -> Result<()>
     let rights = export.rights_of(connection.peer_key());
     connection.export_named(&export.name, &export.region, rights)?;
     while !stop.requested() {
-        match connection.wait(Some(LOOK)) {
+        match connection.wait(Some(LOOK)).map(zerolane::Waited::got) {
             Ok(_) => {}
             Err(Error::Closed(zerolane::failure::CloseReason::Peer(_))) => return Ok(()),
             Err(error) => return Err(error.into()),

@@ -6,7 +6,8 @@ use std::io::{Write, stdout};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use zerolane::{Region, Rights, TransferId, Work};
+use zerolane::request::Get;
+use zerolane::{Region, RequestId, Rights};
 
 use super::place::Place;
 use super::remote::{AHEAD, PIECE, Remote, parse_host};
@@ -55,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 /// Pieces in order of output: in flight, or arrived and waiting for earlier ones.
-type Pieces = VecDeque<(TransferId, Option<Region>)>;
+type Pieces = VecDeque<(RequestId, Option<Region>)>;
 
 fn copy(remote: &mut Remote, offset: u64, len: u64, output: &mut impl Write) -> Result<()> {
     let mut pieces = Pieces::new();
@@ -66,10 +67,9 @@ fn copy(remote: &mut Remote, offset: u64, len: u64, output: &mut impl Write) -> 
             let piece = usize::try_from(len - asked).map_or(PIECE, |left| left.min(PIECE));
             let region = spare.pop().map_or_else(|| Region::anonymous(PIECE), Ok)?;
             let region = first(region, piece);
-            let work = Work::default();
             let posted = remote
                 .connection
-                .post_get(&remote.key, offset + asked, region, work);
+                .post(Get::new(&remote.key, offset + asked, region));
             pieces.push_back((
                 posted.map_err(|refused| remote.explain(refused.into()))?,
                 None,

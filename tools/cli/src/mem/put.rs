@@ -5,7 +5,8 @@ use std::io::{Read, stdin};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use zerolane::{Region, Rights, Work};
+use zerolane::request::Put;
+use zerolane::{Region, Rights};
 
 use super::place::Place;
 use super::remote::{AHEAD, PIECE, Remote, parse_host};
@@ -63,7 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             let offset = place.offset + put;
             let posted = remote
                 .connection
-                .post_put(&remote.key, offset, region, Work::default());
+                .post(Put::new(&remote.key, offset, region));
             posted.map_err(|refused| remote.explain(refused.into()))?;
             put += len as u64;
         }

@@ -83,7 +83,11 @@ impl Remote {
 
     /// The next completion, which must be a success.
     pub(crate) fn next(&mut self) -> Result<Completion> {
-        let completion = self.connection.wait(None)?.context("woken for nothing")?;
+        let completion = self
+            .connection
+            .wait(None)?
+            .got()
+            .context("woken for nothing")?;
         self.expect_success(completion)
     }
 

@@ -196,6 +196,13 @@ impl<L: Lane> Driver<L> {
         Some(next)
     }
 
+    /// Sets whether the delivery that a sender requests counts. If not, as unless set, every completion ends a
+    /// [`Driver::wait`].
+    pub fn honour_delivery(&mut self, honours: bool) {
+        self.completions.honour(honours);
+        self.report_unread();
+    }
+
     /// Makes the end of request `id` end a [`Driver::wait`], whatever delivery its sender requested, even if the
     /// request is over and its completion deferred. False if there is no such request, or its completion was taken.
     pub fn notify(&mut self, id: TransferId) -> bool {

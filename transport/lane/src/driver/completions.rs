@@ -4,8 +4,8 @@
 //!  front  | notified: a wait returns | visible: taken by a poll | deferred  |  back
 //! ```
 //!
-//! A completion that wakes makes itself and all before it notified. A polled one makes them visible. A silent one is
-//! deferred until one after it is visible.
+//! A completion that wakes makes itself and all before it notified. If the user honours what senders ask for, a polled
+//! one makes them visible, and a silent one is deferred until one after it is visible; otherwise every completion wakes.
 
 use super::Completion;
 use std::collections::VecDeque;
@@ -21,6 +21,8 @@ pub(super) struct Completions {
     visible: usize,
     /// The connection is over: no later completion can make deferred ones visible.
     ended: bool,
+    /// Whether the delivery that a sender asked for counts.
+    honours: bool,
 }
 
 impl Completions {
@@ -29,7 +31,7 @@ impl Completions {
         let wakes = completion.delivery == Delivery::Interrupt || completion.result.is_err();
         let polled = completion.delivery == Delivery::Polled;
         self.list.push_back(completion);
-        if wakes || self.ended {
+        if wakes || self.ended || !self.honours {
             self.notify_all();
         } else if polled {
             self.visible = self.list.len();
@@ -64,6 +66,14 @@ impl Completions {
     pub(super) fn notify_all(&mut self) {
         self.notified = self.list.len();
         self.visible = self.notified;
+    }
+
+    /// Sets whether the delivery that a sender asked for counts.
+    pub(super) fn honour(&mut self, honours: bool) {
+        self.honours = honours;
+        if !honours {
+            self.notify_all();
+        }
     }
 
     /// Ends the connection: later completions are notified at once.

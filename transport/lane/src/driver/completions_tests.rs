@@ -20,6 +20,7 @@ fn completion(id: TransferId, delivery: Delivery) -> Completion {
 
 fn queue(deliveries: &[Delivery]) -> Completions {
     let mut queue = Completions::default();
+    queue.honour(true);
     for (id, &delivery) in (1..).zip(deliveries) {
         queue.push(completion(id, delivery));
     }
@@ -31,6 +32,19 @@ fn taken(queue: &mut Completions) -> Vec<TransferId> {
 }
 
 use Delivery::{Interrupt, Polled, Silent};
+
+#[test]
+fn push__everything_notifies_unless_delivery_is_honoured() {
+    let mut queue = queue(&[Silent, Polled]);
+    assert_eq!(queue.notified(), 0);
+    queue.honour(false);
+    assert_eq!(queue.notified(), 2);
+    queue.push(completion(3, Silent));
+    assert_eq!((queue.notified(), queue.visible()), (3, 3));
+    queue.honour(true);
+    queue.push(completion(4, Silent));
+    assert_eq!((queue.notified(), queue.visible()), (3, 3));
+}
 
 #[test]
 fn push__silent_is_deferred() {

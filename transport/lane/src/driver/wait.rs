@@ -2,7 +2,7 @@
 
 use super::{Driver, DriverError, Progress};
 use crate::lane::Lane;
-use crate::wait::{Waker, spin};
+use crate::wait::{Waited, Waker, spin};
 use std::time::Duration;
 use zerolane_core::{Instant, Life};
 
@@ -52,8 +52,8 @@ impl Nap {
 }
 
 impl<L: Lane> Driver<L> {
-    /// Turns until `done`, the connection's end, a [`Waker`], or `timeout`. If there is nothing to do, it spins and
-    /// then sleeps; the spin adapts to its success. A timeout of zero is one turn.
+    /// Turns until `done` or the connection's end (got), a [`Waker`], or `timeout`. If there is nothing to do, it spins
+    /// and then sleeps; the spin adapts to its success. A timeout of zero is one turn.
     ///
     /// # Errors
     /// As [`Driver::turn`].
@@ -61,7 +61,7 @@ impl<L: Lane> Driver<L> {
         &mut self,
         timeout: Option<Duration>,
         done: impl FnMut(&Driver<L>) -> bool,
-    ) -> Result<(), DriverError> {
+    ) -> Result<Waited<()>, DriverError> {
         self.wait_unless(timeout, done, Waker::take)
     }
 
@@ -74,7 +74,7 @@ impl<L: Lane> Driver<L> {
         &mut self,
         timeout: Option<Duration>,
         done: impl FnMut(&Driver<L>) -> bool,
-    ) -> Result<(), DriverError> {
+    ) -> Result<Waited<()>, DriverError> {
         let mut woken = false;
         let waited = self.wait_unless(timeout, done, |waker| {
             // Taken, because a wake that is left prevents sleep.
@@ -92,14 +92,14 @@ impl<L: Lane> Driver<L> {
         timeout: Option<Duration>,
         mut done: impl FnMut(&Driver<L>) -> bool,
         mut woken: impl FnMut(&Waker) -> bool,
-    ) -> Result<(), DriverError> {
+    ) -> Result<Waited<()>, DriverError> {
         // Before `done` looks at completions, which belong to the parent.
         self.check_process()?;
         let mut over = |driver: &Driver<L>| {
             done(driver) || driver.closed.is_some() && driver.core.life() == Life::Closed
         };
         if over(self) {
-            return self.flush_owed();
+            return self.flush_owed().map(Waited::Got);
         }
         let deadline = timeout.map(|timeout| self.clock.now() + timeout);
         let mut idle_since = None;
@@ -107,13 +107,16 @@ impl<L: Lane> Driver<L> {
             let progress = self.turn()?;
             // Before the waker, so that a simultaneous wake ends the next wait.
             if over(self) {
-                return self.flush_owed();
+                return self.flush_owed().map(Waited::Got);
             }
             // After each turn, because a peer can prevent idle turns. Uses the turn's time: reading the clock takes a
             // fifth of the time of polling the socket.
             let now = self.turned;
-            if deadline.is_some_and(|at| at <= now) || woken(&self.waker) {
-                return Ok(());
+            if deadline.is_some_and(|at| at <= now) {
+                return Ok(Waited::TimedOut);
+            }
+            if woken(&self.waker) {
+                return Ok(Waited::Woken);
             }
             if progress == Progress::Moved {
                 if idle_since.take().is_some() {
@@ -130,7 +133,7 @@ impl<L: Lane> Driver<L> {
             self.flush_before_sleep()?;
             // Sending may fail, and end a request or the connection.
             if over(self) {
-                return self.flush_owed();
+                return self.flush_owed().map(Waited::Got);
             }
             let arrived = self.sleep(deadline)?;
             let idle = self.clock.now() - since;

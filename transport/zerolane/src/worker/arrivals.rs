@@ -3,20 +3,20 @@
 use super::pending::{Claim, again};
 use crate::connection::Connection;
 use crate::error::Error;
-use zerolane_lane::TransferId;
+use crate::request::RequestId;
 
 /// The state of a handle's request.
 pub(super) enum Standing {
     /// It waits for room.
     Waits,
-    Posted(TransferId),
+    Posted(RequestId),
     Over,
 }
 
 /// Waits for more bytes of a request.
 #[derive(Debug)]
 struct Arrival {
-    number: u64,
+    id: RequestId,
     beyond: u64,
     claim: Claim<Option<u64>>,
 }
@@ -34,7 +34,11 @@ impl Arrivals {
     }
 
     /// Answers the waits that are satisfied.
-    pub(super) fn report(&mut self, connection: &Connection, standing: impl Fn(u64) -> Standing) {
+    pub(super) fn report(
+        &mut self,
+        connection: &Connection,
+        standing: impl Fn(RequestId) -> Standing,
+    ) {
         if let Some(length) = connection.driver.announced() {
             for claim in self.announced.drain(..) {
                 claim.answer_or_drop(Ok(length));
@@ -42,7 +46,7 @@ impl Arrivals {
         }
         let mut at = 0;
         while let Some(part) = self.parts.get(at) {
-            let arrived = match standing(part.number) {
+            let arrived = match standing(part.id) {
                 Standing::Waits => Some(0),
                 Standing::Posted(id) => connection.arrived(id),
                 Standing::Over => None,
@@ -55,13 +59,9 @@ impl Arrivals {
         }
     }
 
-    /// Answers when there is more than `beyond` of request `number`.
-    pub(super) fn await_part(&mut self, number: u64, beyond: u64, claim: Claim<Option<u64>>) {
-        self.parts.push(Arrival {
-            number,
-            beyond,
-            claim,
-        });
+    /// Answers when there is more than `beyond` of request `id`.
+    pub(super) fn await_part(&mut self, id: RequestId, beyond: u64, claim: Claim<Option<u64>>) {
+        self.parts.push(Arrival { id, beyond, claim });
     }
 
     /// Answers when the peer announces a Transfer that no receive matches.

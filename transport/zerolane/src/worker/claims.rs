@@ -1,13 +1,14 @@
 //! Tracks the requests and waits of a connection's handles, and answers them.
 
 use super::arrivals::{Arrivals, Standing};
-use super::pending::{Claim, Outcome, Refused, again, gone};
+use super::pending::{Claim, Outcome, Unposted, again, gone};
 use crate::completion::Completion;
 use crate::connection::Connection;
-use crate::error::{Error, Result};
+use crate::error::{Error, Refused, Result};
+use crate::request::{Request, RequestId};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
-use zerolane_lane::{CloseReason, PostError, PublicKey, TransferError, TransferId, WorkKind};
+use zerolane_lane::{CloseReason, PostError, PublicKey, TransferError, WorkKind};
 
 /// The peer's address and key.
 #[derive(Clone, Copy, Debug)]
@@ -30,12 +31,12 @@ type OnConnected = Box<dyn FnOnce(Result<Peer>) + Send>;
 
 /// The result of an attempt to post.
 pub(super) enum Attempt {
-    Posted(TransferId),
+    Posted(RequestId),
     /// Done without a completion.
     Done,
     /// There is no room now.
     Full,
-    Refused(Refused),
+    Refused(Unposted),
 }
 
 /// Posts, or gives the memory back if there is no connection.
@@ -43,15 +44,15 @@ pub(super) type Post = Box<dyn FnMut(Option<&mut Connection>) -> Attempt + Send>
 
 /// A request that is not posted yet.
 pub(super) struct Waiting {
-    /// The number by which its handle cancels it.
-    pub(super) number: u64,
+    /// Its identifier, by which its handle cancels it.
+    pub(super) id: RequestId,
     pub(super) post: Post,
     pub(super) claim: Option<Claim<Completion>>,
 }
 
 impl std::fmt::Debug for Waiting {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Waiting").field(&self.number).finish()
+        f.debug_tuple("Waiting").field(&self.id).finish()
     }
 }
 
@@ -75,7 +76,8 @@ pub(super) enum Direction {
 
 #[derive(Debug)]
 struct Awaited {
-    number: u64,
+    /// The identifier that the handle knows it by. The connection has another.
+    id: RequestId,
     claim: Claim<Completion>,
 }
 
@@ -100,7 +102,7 @@ pub(super) struct Claims {
     over: bool,
     /// Called when the connection is established.
     connected: Option<OnConnected>,
-    requests: HashMap<TransferId, Awaited>,
+    requests: HashMap<RequestId, Awaited>,
     outgoing: VecDeque<Waiting>,
     incoming: VecDeque<Waiting>,
     /// Data received for a request that was given up.
@@ -204,10 +206,11 @@ impl Claims {
             && let Some(at) = self.kept.iter().position(|it| it.kind == kind)
             && let Some(claim) = waiting.claim.take()
         {
-            if let Some(kept) = self.kept.remove(at)
-                && let Err(Ok(kept)) = claim.answer(Ok(kept))
-            {
-                self.keep(kept);
+            if let Some(mut kept) = self.kept.remove(at) {
+                kept.id = waiting.id;
+                if let Err(Ok(kept)) = claim.answer(Ok(kept)) {
+                    self.keep(kept);
+                }
             }
             return true;
         }
@@ -223,10 +226,10 @@ impl Claims {
                         queue.push_front(waiting);
                         break;
                     }
-                    Attempt::Posted(id) => {
+                    Attempt::Posted(posted) => {
                         if let Some(claim) = waiting.claim.take() {
-                            let number = waiting.number;
-                            self.requests.insert(id, Awaited { number, claim });
+                            let id = waiting.id;
+                            self.requests.insert(posted, Awaited { id, claim });
                         }
                     }
                     Attempt::Done => {}
@@ -241,7 +244,7 @@ impl Claims {
     }
 
     /// Answers the request that a completion belongs to. Returns the completion if it belongs to the user.
-    pub(super) fn deliver(&mut self, completion: Completion) -> Option<Completion> {
+    pub(super) fn deliver(&mut self, mut completion: Completion) -> Option<Completion> {
         if let (true, Err(TransferError::Closed(reason))) =
             (completion.kind.is_outgoing(), completion.result)
         {
@@ -252,7 +255,10 @@ impl Claims {
             return None;
         }
         let given_up = match self.requests.remove(&completion.id) {
-            Some(Awaited { claim, .. }) => claim.answer(Ok(completion)).err()?.ok()?,
+            Some(Awaited { id, claim }) => {
+                completion.id = id;
+                claim.answer(Ok(completion)).err()?.ok()?
+            }
             None if self.is_handled() => completion,
             None => return Some(completion),
         };
@@ -310,13 +316,13 @@ impl Claims {
         (!self.over).then_some(&mut self.arrivals)
     }
 
-    /// The state of request `number`.
-    pub(super) fn standing(&self, number: u64) -> Standing {
-        if let Some((&id, _)) = self.requests.iter().find(|(_, it)| it.number == number) {
-            return Standing::Posted(id);
+    /// The state of request `id`.
+    pub(super) fn standing(&self, id: RequestId) -> Standing {
+        if let Some((&posted, _)) = self.requests.iter().find(|(_, it)| it.id == id) {
+            return Standing::Posted(posted);
         }
         let mut waiting = self.outgoing.iter().chain(&self.incoming);
-        match waiting.any(|it| it.number == number) {
+        match waiting.any(|it| it.id == id) {
             true => Standing::Waits,
             false => Standing::Over,
         }
@@ -328,7 +334,7 @@ impl Claims {
             return;
         }
         let mut arrivals = std::mem::take(&mut self.arrivals);
-        arrivals.report(connection, |number| self.standing(number));
+        arrivals.report(connection, |id| self.standing(id));
         self.arrivals = arrivals;
     }
 
@@ -339,11 +345,11 @@ impl Claims {
         }
     }
 
-    /// Gives up request `number`: removes it if it was not posted, or returns its identifier.
-    pub(super) fn give_up(&mut self, number: u64) -> Option<TransferId> {
-        self.outgoing.retain(|it| it.number != number);
-        self.incoming.retain(|it| it.number != number);
-        match self.standing(number) {
+    /// Gives up request `id`: removes it if it was not posted, or returns the connection's identifier of it.
+    pub(super) fn give_up(&mut self, id: RequestId) -> Option<RequestId> {
+        self.outgoing.retain(|it| it.id != id);
+        self.incoming.retain(|it| it.id != id);
+        match self.standing(id) {
             Standing::Posted(id) => Some(id),
             Standing::Waits | Standing::Over => None,
         }
@@ -371,8 +377,8 @@ impl Claims {
         for claim in self.ended.drain(..) {
             let ended: Outcome<()> = match (reason, unsent) {
                 (Error::Closed(CloseReason::Local | CloseReason::Peer(_)), None) => Ok(()),
-                (Error::Closed(_), Some(unsent)) => Err(Refused::because(Error::Closed(unsent))),
-                (reason, _) => Err(Refused::because(again(reason))),
+                (Error::Closed(_), Some(unsent)) => Err(Unposted::because(Error::Closed(unsent))),
+                (reason, _) => Err(Unposted::because(again(reason))),
             };
             let _ = claim.answer(ended);
         }
@@ -380,29 +386,27 @@ impl Claims {
     }
 }
 
-/// Makes an attempt that calls `post` with `memory`; `refuse` returns the memory if the request is refused.
-pub(super) fn attempt<M: Send + 'static>(
-    memory: M,
-    refuse: fn(Error, M) -> Refused,
-    mut post: impl FnMut(&mut Connection, M) -> std::result::Result<TransferId, (Error, M)>
-    + Send
-    + 'static,
-) -> Post {
-    let mut memory = Some(memory);
+/// Makes an attempt that posts `request`, with its success reported, because a handle waits for it.
+pub(super) fn attempt<R: Request + Send + 'static>(request: R) -> Post {
+    let mut request = Some(request.signal());
     Box::new(move |connection| {
-        let Some(taken) = memory.take() else {
-            return Attempt::Refused(Refused::gone());
+        let Some(taken) = request.take() else {
+            return Attempt::Refused(Unposted::gone());
         };
-        let Some(connection) = connection else {
-            return Attempt::Refused(refuse(gone(), taken));
+        let posted = match connection {
+            Some(connection) => connection.try_post(taken),
+            None => Err((gone(), taken)),
         };
-        match post(connection, taken) {
+        match posted {
             Ok(id) => Attempt::Posted(id),
             Err((Error::Post(PostError::Full), taken)) => {
-                memory = Some(taken);
+                request = Some(taken);
                 Attempt::Full
             }
-            Err((error, taken)) => Attempt::Refused(refuse(error, taken)),
+            Err((error, taken)) => {
+                let memory = taken.give_back();
+                Attempt::Refused(Refused { error, memory })
+            }
         }
     })
 }

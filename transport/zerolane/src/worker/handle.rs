@@ -1,19 +1,16 @@
 //! Defines the handles by which any thread or task uses a worker.
 
 use super::claims::{Attempt, Claims, Direction, Peer, Post, Waiting, attempt};
-use super::pending::{Claim, Pending, Refused, RequestId, gone};
+use super::pending::{Claim, Pending, gone};
 use super::{ConnectionId, EndpointId, Inbox, Slot, Submission, Worker};
 use crate::completion::Completion;
 use crate::connection::Connection;
-use crate::error::{Error, Posted, Result};
-use crate::work::Work;
+use crate::error::Result;
+use crate::request::{Poster, Receive, Request, RequestId, Transfer};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use zerolane_lane::{
-    Account, ExportedRegion, Memory, NotPosted, Options, Process, PublicKey, Region, Waker,
-    WorkKind,
-};
+use std::sync::atomic::{AtomicU32, Ordering};
+use zerolane_lane::{Account, ExportedRegion, Memory, Options, Process, PublicKey, Region, Waker};
 use zerolane_wire::Rights;
 
 /// Sends requests to a worker, from any thread, whichever way the worker runs. Cheap to clone.
@@ -236,8 +233,10 @@ struct ConnectionShared {
     owned: Owned,
     id: ConnectionId,
     peer: Peer,
+    /// Marks the identifiers of its requests.
+    poster: Poster,
     /// Requests made so far.
-    requests: AtomicU64,
+    requests: AtomicU32,
 }
 
 impl ConnectionHandle {
@@ -251,7 +250,8 @@ impl ConnectionHandle {
                 owned,
                 id,
                 peer,
-                requests: AtomicU64::new(0),
+                poster: Poster::next(),
+                requests: AtomicU32::new(0),
             }),
         }
     }
@@ -264,6 +264,12 @@ impl ConnectionHandle {
         WorkerHandle::new(&self.shared.owned.inbox)
     }
 
+    /// The identifier of the next request.
+    fn next_request(&self) -> RequestId {
+        let number = self.shared.requests.fetch_add(1, Ordering::Relaxed);
+        self.shared.poster.request(number)
+    }
+
     /// The peer's address at the time when the connection was made.
     pub fn peer_addr(&self) -> SocketAddr {
         self.shared.peer.address
@@ -274,49 +280,26 @@ impl ConnectionHandle {
         self.shared.peer.key
     }
 
+    /// Makes a request: see [`Connection::post`]. Its success is always reported, to the returned [`Pending`].
+    ///
+    /// A receive takes what was kept for a receive that was given up, if anything: it then answers at once, in the
+    /// memory of that receive, and its own memory is freed.
+    pub fn post<R: Request + Send + 'static>(&self, request: R) -> Pending<Completion> {
+        let direction = match R::TAKES {
+            Some(kind) => Direction::Incoming(kind),
+            None => Direction::Outgoing,
+        };
+        self.request(direction, attempt(request))
+    }
+
     /// Sends `memory` as one Transfer.
     pub fn send(&self, memory: impl Into<Memory>) -> Pending<Completion> {
-        self.send_with(memory, Work::default())
+        self.post(Transfer::new(memory))
     }
 
-    /// Like [`ConnectionHandle::send`], with the options in `work`. The request is always signalled.
-    pub fn send_with(
-        &self,
-        memory: impl Into<Memory>,
-        work: impl Into<Work>,
-    ) -> Pending<Completion> {
-        let work = signalled(work.into());
-        let post = attempt(memory.into(), refused, move |connection, memory| {
-            posted(connection.post_send_with(memory, work))
-        });
-        self.request(Direction::Outgoing, post)
-    }
-
-    /// Receives the next Transfer into `region`. If a Transfer was kept for a receive that was given up, it answers at
-    /// once, in the memory of that receive, and `region` is freed.
+    /// Receives the next Transfer into `region`.
     pub fn recv(&self, region: Region) -> Pending<Completion> {
-        let post = attempt(region, refused, |connection, region| {
-            posted(connection.post_recv(region))
-        });
-        self.request(Direction::Incoming(WorkKind::Receive), post)
-    }
-
-    /// Sends a message: see [`Connection::post_message`].
-    pub fn send_message(&self, control: &[u8], payload: Option<Memory>) -> Pending<Completion> {
-        let control = control.to_vec();
-        let post = attempt(payload, refused_some, move |connection, payload| {
-            posted(connection.post_message(&control, payload, Work::default()))
-        });
-        self.request(Direction::Outgoing, post)
-    }
-
-    /// Receives the next message, its payload into `payload`. A message that was kept answers at once, as in
-    /// [`ConnectionHandle::recv`].
-    pub fn recv_message(&self, payload: Option<Region>) -> Pending<Completion> {
-        let post = attempt(payload, refused_some, |connection, payload| {
-            posted(connection.post_message_recv(payload))
-        });
-        self.request(Direction::Incoming(WorkKind::MessageReceived), post)
+        self.post(Receive::new(region))
     }
 
     /// Finishes sending, as [`Connection::finish`] does, after all requests made before.
@@ -324,7 +307,7 @@ impl ConnectionHandle {
         let (claim, pending) = Pending::new(self.worker().process(), None);
         let mut claim = Some(claim);
         let waiting = Waiting {
-            number: self.shared.requests.fetch_add(1, Ordering::Relaxed),
+            id: self.next_request(),
             post: Box::new(move |connection| {
                 if let (Some(connection), Some(claim)) = (connection, claim.take()) {
                     claim.answer_or_drop(connection.finish());
@@ -370,16 +353,16 @@ impl ConnectionHandle {
 
     pub(super) fn request(&self, direction: Direction, post: Post) -> Pending<Completion> {
         let (id, worker) = (self.shared.id, self.worker());
-        let number = self.shared.requests.fetch_add(1, Ordering::Relaxed);
+        let request = self.next_request();
         let (claim, pending) = Pending::new(
             worker.process(),
             Some(Box::new(move |unread: Option<Completion>| {
-                worker.submit(move |worker| worker.give_up(id, number, unread));
+                worker.submit(move |worker| worker.give_up(id, request, unread));
             })),
         );
-        let pending = pending.of_request(RequestId::new(id, number));
+        let pending = pending.of_request(request);
         let waiting = Waiting {
-            number,
+            id: request,
             post,
             claim: Some(claim),
         };
@@ -403,14 +386,14 @@ impl ConnectionHandle {
 
 impl Worker {
     /// Gives up a handle's request.
-    fn give_up(&mut self, id: ConnectionId, number: u64, unread: Option<Completion>) {
+    fn give_up(&mut self, id: ConnectionId, request: RequestId, unread: Option<Completion>) {
         if let Some(unread) = unread {
             return self.claims(id).map_or((), |it| it.keep(unread));
         }
         let Some(Slot::Connection(link)) = self.slots.get_mut(id.0) else {
             return;
         };
-        if let Some(posted) = link.claims.give_up(number) {
+        if let Some(posted) = link.claims.give_up(request) {
             link.connection.cancel(posted);
             // Its completion is ready now.
             self.connection(id);
@@ -441,30 +424,4 @@ impl Worker {
             self.close(id);
         }
     }
-}
-
-/// Makes the request signalled, because a handle waits for it.
-pub(super) fn signalled(work: Work) -> Work {
-    Work {
-        signalled: true,
-        ..work
-    }
-}
-
-/// Refuses a request and returns its memory to the caller.
-pub(super) fn refused(error: Error, memory: impl Into<Memory>) -> Refused {
-    refused_some(error, Some(memory))
-}
-
-fn refused_some(error: Error, memory: Option<impl Into<Memory>>) -> Refused {
-    Refused {
-        memory: memory.map(Into::into),
-        ..Refused::because(error)
-    }
-}
-
-pub(super) fn posted<M>(
-    posted: Posted<M>,
-) -> std::result::Result<zerolane_lane::TransferId, (Error, M)> {
-    posted.map_err(|NotPosted { reason, memory }| (reason.into(), memory))
 }

@@ -81,7 +81,7 @@ mod timers;
 mod tokio;
 
 pub use handle::{ConnectionHandle, EndpointHandle, WorkerHandle};
-pub use pending::{Pending, Refused, RequestId};
+pub use pending::{Outcome, Pending};
 pub use thread::WorkerThread;
 
 use crate::completion::Completion;

@@ -3,8 +3,9 @@
 use super::Slot;
 use super::arrivals::{Arrivals, Standing};
 use super::handle::ConnectionHandle;
-use super::pending::{Claim, Pending, RequestId, gone};
+use super::pending::{Claim, Pending, gone};
 use crate::connection::Connection;
+use crate::request::RequestId;
 use zerolane_lane::SharedRegion;
 
 /// # Partial arrival
@@ -22,9 +23,10 @@ use zerolane_lane::SharedRegion;
 /// let sending = client.send(Region::from_vec(vec![7; 1 << 20]));
 /// let length = server.announced().wait()?;
 /// let receiving = server.recv(Region::anonymous(length as usize)?);
+/// let id = receiving.id();
 /// let mut seen = 0;
-/// while let Some(arrived) = server.wait_arrived(receiving.id(), seen).wait()? {
-///     if let Some(part) = server.share_arrived(receiving.id()).wait()? {
+/// while let Some(arrived) = server.wait_arrived(id, seen).wait()? {
+///     if let Some(part) = server.share_arrived(id).wait()? {
 ///         assert!(part[seen as usize..].iter().all(|&byte| byte == 7));
 ///     }
 ///     seen = arrived;
@@ -52,8 +54,7 @@ impl ConnectionHandle {
     /// Answers when more than `beyond` bytes of request `id` have arrived, with how many. `None` when the request is
     /// over, or receives nothing. Dropping the returned [`Pending`] does not affect the request.
     pub fn wait_arrived(&self, id: RequestId, beyond: u64) -> Pending<Option<u64>> {
-        let number = id.number_of(self.id());
-        self.await_arrival(move |arrivals, claim| arrivals.await_part(number, beyond, claim))
+        self.await_arrival(move |arrivals, claim| arrivals.await_part(id, beyond, claim))
     }
 
     /// Shares the part of request `id` that has arrived: see [`Connection::share_arrived`]. `None` if no such request
@@ -71,12 +72,12 @@ impl ConnectionHandle {
         id: RequestId,
         look: impl FnOnce(&mut Connection, Standing) -> T + Send + 'static,
     ) -> Pending<T> {
-        let (connection, number) = (self.id(), id.number_of(self.id()));
+        let connection = self.id();
         self.worker().call(move |worker| {
             let Some(Slot::Connection(link)) = worker.slots.get_mut(connection.0) else {
                 return Err(gone());
             };
-            let standing = link.claims.standing(number);
+            let standing = link.claims.standing(id);
             Ok(look(&mut link.connection, standing))
         })
     }

@@ -1,10 +1,9 @@
 //! Returns a worker's answer to a handle, as a future or by blocking.
 
 use super::reply::{Receiver, Sender, channel};
-use super::{ConnectionId, Key};
 use crate::completion::Completion;
-use crate::error::{Error, Result};
-use slotmap::Key as _;
+use crate::error::{Error, Refused, Result};
+use crate::request::RequestId;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -12,54 +11,20 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use zerolane_lane::{CloseReason, Memory, Process};
 
-/// Identifies a request of a [`ConnectionHandle`](super::ConnectionHandle): [`Pending::id`]. Never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RequestId {
-    connection: ConnectionId,
-    number: u64,
-}
+/// The refusal of a handle's request.
+pub(super) type Unposted = Refused<Option<Memory>>;
 
-impl RequestId {
-    /// Its number among the requests of `connection`; a number without a request if it belongs to another connection.
-    pub(super) fn number_of(self, connection: ConnectionId) -> u64 {
-        match self.connection == connection {
-            true => self.number,
-            false => RequestId::none().number,
-        }
-    }
-
-    pub(super) fn new(connection: ConnectionId, number: u64) -> RequestId {
-        RequestId { connection, number }
-    }
-
-    /// An identifier of no request.
-    pub(super) fn none() -> RequestId {
-        RequestId::new(ConnectionId(Key::null()), u64::MAX)
-    }
-}
-
-/// Why a worker refused a handle's request, and the memory of the request, unchanged.
-pub struct Refused {
-    /// The reason.
-    pub error: Error,
-    /// The memory that the call was given, if any.
-    pub memory: Option<Memory>,
-    /// The pieces of a request of several pieces, in order.
-    pub pieces: Vec<Memory>,
-}
-
-impl Refused {
-    pub(super) fn because(error: Error) -> Refused {
+impl Unposted {
+    pub(super) fn because(error: Error) -> Unposted {
         Refused {
             error,
             memory: None,
-            pieces: Vec::new(),
         }
     }
 
     /// The refusal of a worker or connection that has ended.
-    pub(super) fn gone() -> Refused {
-        Refused::because(gone())
+    pub(super) fn gone() -> Unposted {
+        Unposted::because(gone())
     }
 }
 
@@ -79,36 +44,8 @@ pub(super) fn again(error: &Error) -> Error {
     }
 }
 
-impl fmt::Debug for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Refused")
-            .field("error", &self.error)
-            .field("bytes", &self.memory.as_ref().map(|it| it.len()))
-            .field("pieces", &self.pieces.len())
-            .finish()
-    }
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
-    }
-}
-
-impl std::error::Error for Refused {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
-    }
-}
-
-/// Drops the memory.
-impl From<Refused> for Error {
-    fn from(refused: Refused) -> Error {
-        refused.error
-    }
-}
-
-pub(super) type Outcome<T> = std::result::Result<T, Refused>;
+/// The answer to a handle's request, or its refusal and the memory; pieces come back as [`Memory::Gathered`].
+pub type Outcome<T> = std::result::Result<T, Refused<Option<Memory>>>;
 
 /// Called with the answer that came and was not taken, or with `None` if none came.
 type Abandoned<T> = Box<dyn FnOnce(Option<T>) + Send>;
@@ -149,7 +86,7 @@ impl<T> Pending<T> {
             Pending {
                 receiver,
                 abandoned,
-                id: RequestId::none(),
+                id: RequestId::NONE,
                 process,
             },
         )
@@ -165,17 +102,17 @@ impl<T> Pending<T> {
     ///
     /// # Errors
     /// The worker or the connection refused, or has ended. A request that fails later reports that in its completion.
-    pub fn wait(self) -> std::result::Result<T, Refused> {
+    pub fn wait(self) -> Outcome<T> {
         if !self.process.is_current() {
             return self.of_parent();
         }
         let waited = self.receiver.wait(None);
         // There is always an answer, because dropping a claim answers it.
-        waited.unwrap_or_else(|| Err(Refused::gone()))
+        waited.unwrap_or_else(|| Err(Unposted::gone()))
     }
 
     /// Like [`Pending::wait`], for at most `timeout`. `None`: there is no answer yet, and the request continues.
-    pub fn wait_for(&mut self, timeout: Duration) -> Option<std::result::Result<T, Refused>> {
+    pub fn wait_for(&mut self, timeout: Duration) -> Option<Outcome<T>> {
         if !self.process.is_current() {
             return Some(self.of_parent());
         }
@@ -190,7 +127,7 @@ impl<T> Pending<T> {
                 ..refused
             }),
             Some(Ok(value)) => Ok(value),
-            None => Err(Refused::because(Error::Forked)),
+            None => Err(Unposted::because(Error::Forked)),
         }
     }
 
@@ -209,7 +146,7 @@ impl Pending<Completion> {
 }
 
 impl<T> Future for Pending<T> {
-    type Output = std::result::Result<T, Refused>;
+    type Output = Outcome<T>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if !self.process.is_current() {
@@ -253,14 +190,14 @@ impl<T> Claim<T> {
 
     /// Answers; drops `outcome` if the `Pending` is gone.
     pub(super) fn answer_or_drop(self, outcome: Result<T>) {
-        let _ = self.answer(outcome.map_err(Refused::because));
+        let _ = self.answer(outcome.map_err(Unposted::because));
     }
 }
 
 impl<T> Drop for Claim<T> {
     fn drop(&mut self) {
         if let Some(sender) = self.sender.take() {
-            let _ = sender.send(Err(Refused::gone()));
+            let _ = sender.send(Err(Unposted::gone()));
         }
     }
 }

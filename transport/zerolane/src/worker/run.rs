@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::error::Result;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
-use zerolane_lane::{AnyLane, Lane as _, spin};
+use zerolane_lane::{AnyLane, Lane as _, Waited, spin};
 
 /// Connections and endpoints advanced in one call of [`Worker::progress`]: some hundred microseconds.
 const TURNS: usize = 64;
@@ -67,13 +67,12 @@ impl Worker {
         Ok(Advance { moved, woken })
     }
 
-    /// Makes progress until there is an event (true), or until a [`Waker`](crate::Waker) or a handle was used, the
-    /// worker was stopped and is over, or `timeout` passed (false). Polls for a while before it sleeps: see
-    /// [`Worker::set_spin`].
+    /// Makes progress until there is an event, or until a [`Waker`](crate::Waker) or a handle was used or the worker was
+    /// stopped and is over (woken), or `timeout` passed. Polls for a while before it sleeps: see [`Worker::set_spin`].
     ///
     /// # Errors
     /// As for [`Worker::progress`].
-    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<bool> {
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Waited<()>> {
         self.wait_with(timeout, true)
     }
 
@@ -82,11 +81,11 @@ impl Worker {
     ///
     /// # Errors
     /// As for [`Worker::progress`].
-    pub fn wait_asleep(&mut self, timeout: Option<Duration>) -> Result<bool> {
+    pub fn wait_asleep(&mut self, timeout: Option<Duration>) -> Result<Waited<()>> {
         self.wait_with(timeout, false)
     }
 
-    fn wait_with(&mut self, timeout: Option<Duration>, spins: bool) -> Result<bool> {
+    fn wait_with(&mut self, timeout: Option<Duration>, spins: bool) -> Result<Waited<()>> {
         // A deadline that overflows the clock counts as no limit.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut idle_since = None;
@@ -94,14 +93,14 @@ impl Worker {
         loop {
             let Advance { moved, woken } = self.advance()?;
             if !self.events.is_empty() {
-                return Ok(true);
+                return Ok(Waited::Got(()));
             }
-            if self.is_over() {
-                return Ok(false);
+            if woken || self.is_over() {
+                return Ok(Waited::Woken);
             }
             let now = Instant::now();
-            if woken || self.is_over() || deadline.is_some_and(|at| at <= now) {
-                return Ok(false);
+            if deadline.is_some_and(|at| at <= now) {
+                return Ok(Waited::TimedOut);
             }
             if moved || self.has_more() {
                 // Something came while polling, even if it is already done: polling paid off.

@@ -9,6 +9,7 @@ use crate::immediates;
 use crate::path::{Pair, Path, plain};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use zerolane::advanced::{Offer, Read};
 use zerolane::failure::{Reason, TransferError};
 use zerolane::options::{Profile, Profiles};
 use zerolane::{Connection, ExportedRegion, Options, Region, Rights};
@@ -300,7 +301,8 @@ fn receive__made_to_measure(path: Path, base: &Options) {
         for (seed, len) in (40..).zip(lengths) {
             let announced = b
                 .announced(Some(crate::drive::PATIENCE))
-                .expect("connected");
+                .expect("connected")
+                .got();
             assert_eq!(announced, Some(len as u64));
             receive_all(b, seed, &[len]);
         }
@@ -314,15 +316,16 @@ fn read__what_is_offered(path: Path, base: &Options) {
     };
     let len = path.scale(2 << 20);
     let offers = |a: &mut zerolane::Connection| {
-        a.post_offer(content::region(50, len)).expect("posted");
-        a.post_offer(content::region(51, 77)).expect("posted");
+        a.post(Offer::new(content::region(50, len)))
+            .expect("posted");
+        a.post(Offer::new(content::region(51, 77))).expect("posted");
         for _ in 0..2 {
             next(a).result.expect("read");
         }
     };
     let reads = |b: &mut zerolane::Connection| {
         for (seed, len) in [(50, len), (51, 77)] {
-            b.post_read(Region::anonymous(len).expect("memory"))
+            b.post(Read::new(Region::anonymous(len).expect("memory")))
                 .expect("posted");
             let completion = next(b);
             assert_eq!(completion.result, Ok(len));
@@ -425,7 +428,9 @@ fn close__flushes(path: Path, base: &Options) {
             a.close().expect("everything was delivered");
         });
         receive_all(&mut b, 80, &lengths);
-        let ended = b.wait(Some(crate::drive::PATIENCE));
+        let ended = b
+            .wait(Some(crate::drive::PATIENCE))
+            .map(zerolane::Waited::got);
         assert!(
             matches!(ended, Err(zerolane::Error::Closed(_))),
             "{ended:?}"

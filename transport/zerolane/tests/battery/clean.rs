@@ -6,7 +6,8 @@ use crate::path::{Pair, Path, plain};
 use std::time::{Duration, Instant};
 use zerolane::counters::{Account, MoveCause};
 use zerolane::failure::TransferError;
-use zerolane::{Error, ExportedRegion, FetchOp, Options, Region, Rights, Work};
+use zerolane::request::{Message, ReceiveMessage};
+use zerolane::{Error, ExportedRegion, FetchOp, Options, Region, Rights};
 
 const MIB: u64 = 1 << 20;
 
@@ -132,21 +133,23 @@ fn strict_bulk(path: Path, strict: &Options) -> Option<(Account, Account, bool)>
         for seed in 2..2 + COUNT as u64 {
             a.post_send(content::region(seed, len)).expect("posted");
         }
-        (0..COUNT).all(|_| matches!(a.wait(Some(PATIENCE)), Ok(Some(it)) if it.result.is_ok()))
+        (0..COUNT).all(|_| matches!(a.wait(Some(PATIENCE)).map(zerolane::Waited::got), Ok(Some(it)) if it.result.is_ok()))
     };
     let receives = |b: &mut zerolane::Connection| {
         for _ in 0..COUNT {
             let region = Region::anonymous(len).expect("memory");
             b.post_recv(region).expect("posted");
         }
-        (2..2 + COUNT as u64).all(|seed| match b.wait(Some(PATIENCE)) {
-            Ok(Some(it)) => {
-                content::verify(seed, &it.into_region());
-                true
-            }
-            Err(Error::Strict { .. }) => false,
-            other => panic!("{other:?}"),
-        })
+        (2..2 + COUNT as u64).all(
+            |seed| match b.wait(Some(PATIENCE)).map(zerolane::Waited::got) {
+                Ok(Some(it)) => {
+                    content::verify(seed, &it.into_region());
+                    true
+                }
+                Err(Error::Strict { .. }) => false,
+                other => panic!("{other:?}"),
+            },
+        )
     };
     let (sent, received) = both(&mut pair, sends, receives);
     Some((pair.a.account(), pair.b.account(), !(sent && received)))
@@ -220,7 +223,7 @@ fn strict_ends_where_a_copy_is_needed(path: Path, base: &Options, len: usize) {
         let (mut strict, mut completions) = (false, 0);
         loop {
             assert!(Instant::now() < end);
-            match b.wait(Some(PATIENCE)) {
+            match b.wait(Some(PATIENCE)).map(zerolane::Waited::got) {
                 Err(Error::Strict { bytes }) => strict = bytes > 0,
                 Err(Error::Closed(_)) => break,
                 Err(other) => panic!("{other}"),
@@ -272,7 +275,7 @@ fn strict__permits_small_operations() {
         exported.expect("exported");
         let owns = |b: &mut zerolane::Connection| {
             for n in 0..32 {
-                b.post_message_recv(None).expect("posted");
+                b.post(ReceiveMessage::new()).expect("posted");
                 let completion = next(b);
                 assert_eq!(completion.result, Ok(0));
                 assert_eq!(completion.control[..], [n; 100]);
@@ -287,7 +290,7 @@ fn strict__permits_small_operations() {
                 assert_eq!(back, [n; 1000]);
                 let before = a.fetch_op(&key, 2048, FetchOp::Add(1)).expect("counted");
                 assert_eq!(before, u64::from(n));
-                let sent = a.post_message(&[n; 100], None, Work::default());
+                let sent = a.post(Message::new(&[n; 100]));
                 sent.expect("posted");
                 assert_eq!(next(a).result, Ok(0));
             }
@@ -387,7 +390,7 @@ fn shared__one_memory_sent_many_times() {
             content::verify(6, &completion.into_region());
         }
         // Answers the disconnection.
-        let _ = b.wait(Some(PATIENCE));
+        let _ = b.wait(Some(PATIENCE)).map(zerolane::Waited::got);
     });
     drop(net);
 }

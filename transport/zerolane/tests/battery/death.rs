@@ -9,9 +9,10 @@ use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use zerolane::advanced::{Offer, Read};
 use zerolane::failure::{CloseReason, Reason, TransferError};
 use zerolane::options::{Profile, Profiles};
-use zerolane::{Connection, Endpoint, Error, Options, Region, TransferId};
+use zerolane::{Connection, Endpoint, Error, Options, Region, RequestId};
 use zerolane_wire::{
     Capabilities, ConnectionAnswer, ConnectionVerdict, Eager, Operation, Packet, RequestConnection,
     Route,
@@ -168,8 +169,8 @@ fn wait__times_out() {
     let pair = Path::LoopbackV4.connect(&Options::default());
     let mut pair = pair.expect("always permitted");
     let short = Some(Duration::from_millis(5));
-    assert!(pair.a.wait(short).expect("connected").is_none());
-    assert!(pair.a.announced(short).expect("connected").is_none());
+    assert!(pair.a.wait(short).expect("connected").got().is_none());
+    assert!(pair.a.announced(short).expect("connected").got().is_none());
     assert!(pair.a.poll().expect("connected").is_none());
     transfer(&mut pair, 1, &[10]);
 }
@@ -181,7 +182,11 @@ fn waker__ends_this_wait_or_the_next() {
     let waker = pair.a.waker();
     waker.wake();
     assert!(
-        pair.a.wait(Some(PATIENCE)).expect("connected").is_none(),
+        pair.a
+            .wait(Some(PATIENCE))
+            .expect("connected")
+            .got()
+            .is_none(),
         "the next"
     );
     std::thread::scope(|scope| {
@@ -189,32 +194,35 @@ fn waker__ends_this_wait_or_the_next() {
             std::thread::sleep(Duration::from_millis(20));
             waker.wake();
         });
-        assert!(pair.a.wait(None).expect("connected").is_none(), "this");
+        assert!(
+            pair.a.wait(None).expect("connected").got().is_none(),
+            "this"
+        );
     });
     transfer(&mut pair, 1, &[10]);
 }
 
 /// Posts sends, receives, a Read and an offer that will get no answer.
-fn post_some(connection: &mut Connection) -> HashSet<TransferId> {
+fn post_some(connection: &mut Connection) -> HashSet<RequestId> {
     let memory = || Region::anonymous(4 << 20).expect("memory");
     let mut posted = HashSet::new();
     for _ in 0..3 {
         posted.insert(connection.post_send(memory()).expect("posted"));
         posted.insert(connection.post_recv(memory()).expect("posted"));
     }
-    posted.insert(connection.post_read(memory()).expect("posted"));
-    posted.insert(connection.post_offer(memory()).expect("posted"));
+    posted.insert(connection.post(Read::new(memory())).expect("posted"));
+    posted.insert(connection.post(Offer::new(memory())).expect("posted"));
     posted
 }
 
 /// Tests that every posted request fails exactly once because the connection ended, and that later calls return the
 /// reason.
 #[track_caller]
-fn assert_all_fail(connection: &mut Connection, mut posted: HashSet<TransferId>) -> CloseReason {
+fn assert_all_fail(connection: &mut Connection, mut posted: HashSet<RequestId>) -> CloseReason {
     loop {
-        match connection.wait(Some(PATIENCE)) {
+        match connection.wait(Some(PATIENCE)).map(zerolane::Waited::got) {
             Ok(Some(it)) => {
-                assert!(posted.remove(&it.id), "{} twice", it.id);
+                assert!(posted.remove(&it.id), "{:?} twice", it.id);
                 assert!(
                     matches!(it.result, Err(TransferError::Closed(_))),
                     "{:?}",
@@ -333,7 +341,10 @@ fn child__streams_until_killed() {
     let shared = content::region(1, 4 << 20).share();
     // Ends by itself if it is not killed: the parent's death ends the connection.
     while connection.post_send(shared.clone()).is_ok() {
-        if !matches!(connection.wait(Some(PATIENCE)), Ok(Some(_))) {
+        if !matches!(
+            connection.wait(Some(PATIENCE)).map(zerolane::Waited::got),
+            Ok(Some(_))
+        ) {
             return;
         }
     }
@@ -366,7 +377,7 @@ fn peer__killed_process_is_noticed() {
     child.0.kill().expect("killed");
     let mut posted = posted;
     let reason = loop {
-        match connection.wait(Some(PATIENCE)) {
+        match connection.wait(Some(PATIENCE)).map(zerolane::Waited::got) {
             // Payload in flight may still have arrived.
             Ok(Some(it)) if it.result.is_ok() => {
                 assert!(posted.remove(&it.id));

@@ -10,14 +10,18 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use zerolane::Delivery::{self, Interrupt, Polled, Silent};
-use zerolane::{Completion, CompletionQueue, Connection, Options, Region, TransferId};
+use zerolane::request::{ReceiveMessage, Transfer};
+use zerolane::{Completion, CompletionQueue, Connection, Options, Region, RequestId};
 
 const LEN: usize = 10_000;
 /// Tag of the connection in a queue.
 const TAG: u64 = 7;
 
+/// A pair whose receiver honours what the sender asks for.
 fn pair() -> Option<Pair> {
-    Path::LoopbackV4.connect(&Options::default())
+    let mut pair = Path::LoopbackV4.connect(&Options::default())?;
+    pair.b.honour_delivery(true);
+    Some(pair)
 }
 
 /// Sends one Transfer for each mode, one after the other: the n-th has the content `1 + n`.
@@ -29,20 +33,20 @@ fn send_as(source: &mut Connection, deliveries: &[Delivery]) {
 
 /// Sends one Transfer, and waits until the peer has received it.
 fn send(source: &mut Connection, seed: u64, delivery: Delivery) {
-    let sent = source.post_send_with(content::region(seed, LEN), delivery);
+    let sent = source.post(Transfer::new(content::region(seed, LEN)).delivery(delivery));
     let id = sent.expect("posted");
     let completion = next(source);
     assert_eq!((completion.id, completion.result), (id, Ok(LEN)));
 }
 
-fn post(target: &mut Connection, count: usize) -> Vec<TransferId> {
+fn post(target: &mut Connection, count: usize) -> Vec<RequestId> {
     let region = || Region::anonymous(LEN).expect("memory");
     let posted = (0..count).map(|_| target.post_recv(region()).expect("posted"));
     posted.collect()
 }
 
 /// Tests that the n-th completion is the n-th request posted, with its content.
-fn verify(n: usize, ids: &[TransferId], completion: Completion) {
+fn verify(n: usize, ids: &[RequestId], completion: Completion) {
     assert_eq!((completion.id, completion.result), (ids[n], Ok(LEN)));
     content::verify(1 + n as u64, &completion.into_region());
 }
@@ -95,7 +99,7 @@ fn wake_ups(pair: &mut Pair, deliveries: &[Delivery]) -> Vec<usize> {
                 verify(taken, &ids, completion);
                 taken += 1;
                 // Completions that came with it.
-                came = target.wait(Some(Duration::ZERO)).expect("connected");
+                came = target.wait(Some(Duration::ZERO)).expect("connected").got();
             }
             wake_ups.push(taken - before);
             counted.send(()).expect("awaited");
@@ -107,11 +111,43 @@ fn wake_ups(pair: &mut Pair, deliveries: &[Delivery]) -> Vec<usize> {
 
 /// On every path of the battery.
 pub fn wakes_as_its_sender_asks(pair: &mut Pair) {
+    pair.b.honour_delivery(true);
     assert_eq!(wake_ups(pair, &[Interrupt; 3]), [1; 3]);
     assert_eq!(wake_ups(pair, &[Polled, Polled, Interrupt]), [3]);
     assert_eq!(wake_ups(pair, &[Silent, Silent, Interrupt]), [3]);
     let mixed = [Silent, Interrupt, Polled, Silent, Interrupt];
     assert_eq!(wake_ups(pair, &mixed), [2, 3]);
+}
+
+#[test]
+fn delivery__not_honoured_wakes_in_all_modes() {
+    let Some(mut pair) = Path::LoopbackV4.connect(&Options::default()) else {
+        return;
+    };
+    assert_eq!(wake_ups_of_each(&mut pair, &[Silent, Polled, Silent]), 3);
+    pair.b.honour_delivery(true);
+    pair.b.honour_delivery(false);
+    assert_eq!(wake_ups_of_each(&mut pair, &[Polled, Silent]), 2);
+}
+
+/// Sends a Transfer for each of `deliveries` once the receiver waits for it, and counts the returns of its `wait`.
+fn wake_ups_of_each(pair: &mut Pair, deliveries: &[Delivery]) -> usize {
+    let (counted, go_on) = mpsc::channel();
+    let source = move |source: &mut Connection| {
+        for (seed, &delivery) in (1..).zip(deliveries) {
+            send(source, seed, delivery);
+            go_on.recv_timeout(PATIENCE).expect("it wakes");
+        }
+    };
+    let target = |target: &mut Connection| {
+        let ids = post(target, deliveries.len());
+        for n in 0..deliveries.len() {
+            verify(n, &ids, next(target));
+            counted.send(()).expect("awaited");
+        }
+        ids.len()
+    };
+    both(pair, source, target).1
 }
 
 #[test]
@@ -149,7 +185,7 @@ fn delivery__silent_is_deferred_until_asked_for_by_number() {
         },
         |b| {
             let ids = post(b, 3);
-            let message = b.post_message_recv(None).expect("posted");
+            let message = b.post(ReceiveMessage::new()).expect("posted");
             // Requested before it completes.
             assert!(b.notify(ids[0]));
             verify(0, &ids, next(b));
@@ -220,7 +256,8 @@ fn delivery__a_transfer_of_no_bytes_wakes() {
         &mut pair,
         |a| {
             send_as(a, &[Silent]);
-            let sent = a.post_send_with(Region::anonymous(0).expect("memory"), Silent);
+            let sent =
+                a.post(Transfer::new(Region::anonymous(0).expect("memory")).delivery(Silent));
             sent.expect("posted");
             assert_eq!(next(a).result, Ok(0));
         },
@@ -265,7 +302,7 @@ fn delivery__a_queue_is_notified_of_what_interrupts_alone() {
             b.set_completion_queue(&queue, TAG);
             let ids = post(b, deliveries.len());
             // Returns when a completion interrupts; earlier ones are in the queue then.
-            assert!(b.wait(Some(PATIENCE)).expect("connected").is_none());
+            assert!(b.wait(Some(PATIENCE)).expect("connected").got().is_none());
             assert!(queue.len() >= 4, "{}", queue.len());
             for n in 0..4 {
                 assert!(is_readable(&queue), "{n}");
@@ -302,12 +339,12 @@ fn delivery__a_full_queue_wakes() {
             let queue = CompletionQueue::new(2).expect("a queue");
             b.set_completion_queue(&queue, TAG);
             let ids = post(b, 3);
-            assert!(b.wait(Some(PATIENCE)).expect("connected").is_none());
+            assert!(b.wait(Some(PATIENCE)).expect("connected").got().is_none());
             assert!(is_readable(&queue));
             for n in 0..2 {
                 verify(n, &ids, told(&queue));
             }
-            assert!(b.wait(Some(PATIENCE)).expect("connected").is_none());
+            assert!(b.wait(Some(PATIENCE)).expect("connected").got().is_none());
             verify(2, &ids, told(&queue));
         },
     );
@@ -325,11 +362,14 @@ fn delivery__polled_keeps_no_wait_from_its_end() {
             let end = Instant::now() + PATIENCE;
             while b.in_flight() > 0 {
                 assert!(Instant::now() < end, "{:#?}", b.account());
-                let woken = b.wait(Some(Duration::from_millis(1))).expect("connected");
+                let woken = b
+                    .wait(Some(Duration::from_millis(1)))
+                    .expect("connected")
+                    .got();
                 assert!(woken.is_none());
             }
             b.waker().wake();
-            assert!(b.wait(None).expect("connected").is_none());
+            assert!(b.wait(None).expect("connected").got().is_none());
             verify(0, &ids, look(b));
             verify(1, &ids, look(b));
         },

@@ -36,7 +36,7 @@ impl Flag {
     /// Answers the peer until the flag is raised or the connection ends.
     pub fn drive_until_raised(&self, connection: &mut Connection) {
         while !self.is_raised() {
-            match connection.wait(Some(LOOK)) {
+            match connection.wait(Some(LOOK)).map(zerolane::Waited::got) {
                 Ok(None) => {}
                 Ok(Some(completion)) => panic!("left over: {completion:?}"),
                 Err(_) => return,
@@ -89,7 +89,7 @@ fn progress(connection: &Connection) -> u64 {
 pub fn next(connection: &mut Connection) -> Completion {
     loop {
         let before = progress(connection);
-        match connection.wait(Some(PATIENCE)) {
+        match connection.wait(Some(PATIENCE)).map(zerolane::Waited::got) {
             Ok(Some(completion)) => return completion,
             Ok(None) if progress(connection) > before => {}
             other => panic!("no completion but {other:?}; {:#?}", connection.account()),
@@ -101,7 +101,7 @@ pub fn next(connection: &mut Connection) -> Completion {
 pub fn idle(connection: &mut Connection, time: Duration) {
     let end = Instant::now() + time;
     while Instant::now() < end {
-        let completion = connection.wait(Some(LOOK)).expect("connected");
+        let completion = connection.wait(Some(LOOK)).expect("connected").got();
         assert!(completion.is_none(), "{completion:?}");
     }
 }
@@ -198,7 +198,7 @@ fn receive_while(target: &mut Connection, len: usize, happen: impl Fn() + Sync) 
             if happening.as_ref().is_some_and(over) {
                 posted.extend(last.take().map(|seed| post(target, seed)));
             }
-            let Some(completion) = target.wait(Some(LOOK)).expect("connected") else {
+            let Some(completion) = target.wait(Some(LOOK)).expect("connected").got() else {
                 continue;
             };
             happening.get_or_insert_with(|| scope.spawn(&happen));

@@ -4,7 +4,8 @@ use crate::content;
 use crate::drive::{PATIENCE, both, next, transfer};
 use crate::path::Path;
 use zerolane::counters::MoveCause;
-use zerolane::{Connection, Options, Region, Work};
+use zerolane::request::{Message, ReceiveMessage};
+use zerolane::{Connection, Options, Region};
 
 /// Up to the longest that is sent eagerly.
 const LENGTHS: [usize; 7] = [1, 2, 100, 1432, 1433, 4096, 16 << 10];
@@ -24,21 +25,22 @@ pub fn arrives_with_and_without_a_receive(path: Path, base: &Options) {
             let sent = a.post_send(content::region(seed, len));
             sent.expect("posted");
             assert_eq!(next(a).result, Ok(len));
-            let payload = content::region(50 + seed, len).into();
-            let sent = a.post_message(&[seed as u8; 20], Some(payload), Work::default());
+            let payload = content::region(50 + seed, len);
+            let sent = a.post(Message::new(&[seed as u8; 20]).payload(payload));
             sent.expect("posted");
             assert_eq!(next(a).result, Ok(len));
         }
     };
     let receives = |b: &mut Connection| {
         for (seed, len) in (0..).zip(LENGTHS) {
-            let announced = b.announced(Some(PATIENCE)).expect("connected");
+            let announced = b.announced(Some(PATIENCE)).expect("connected").got();
             assert_eq!(announced, Some(len as u64));
             b.post_recv(empty(len)).expect("posted");
             let received = next(b);
             assert_eq!(received.result, Ok(len));
             content::verify(seed, &received.into_region());
-            b.post_message_recv(Some(empty(len))).expect("posted");
+            b.post(ReceiveMessage::new().payload(empty(len)))
+                .expect("posted");
             let message = next(b);
             assert_eq!(message.result, Ok(len));
             assert_eq!(message.control[..], [seed as u8; 20]);

@@ -4,7 +4,8 @@ use crate::content;
 use crate::drive::{both, next};
 use crate::path::Path;
 use zerolane::failure::{PostError, TransferError};
-use zerolane::{Connection, Error, Options, Region, Work};
+use zerolane::request::{Message, ReceiveMessage};
+use zerolane::{Connection, Error, Options, Region};
 
 const LENGTHS: [usize; 5] = [1, 3_000, 300_000, 0, 70_000];
 
@@ -21,11 +22,11 @@ pub fn the_other_direction_goes_on(path: Path, base: &Options) {
         for (seed, len) in (0..).zip(LENGTHS) {
             a.post_send(content::region(seed, len)).expect("posted");
         }
-        let sent = a.post_message(b"that is all", None, Work::default());
+        let sent = a.post(Message::new(b"that is all"));
         sent.expect("posted");
         a.finish().expect("open");
-        let refused = a.post_send(empty(1)).expect_err("finished").reason;
-        assert_eq!(refused, PostError::Finished);
+        let refused = a.post_send(empty(1)).expect_err("finished").error;
+        assert!(matches!(refused, Error::Post(PostError::Finished)));
         for _ in 0..=LENGTHS.len() {
             assert!(next(a).result.is_ok());
         }
@@ -42,8 +43,8 @@ pub fn the_other_direction_goes_on(path: Path, base: &Options) {
         }
     };
     let answers = |b: &mut Connection| {
-        b.post_message_recv(None).expect("posted");
-        b.post_message_recv(None).expect("posted");
+        b.post(ReceiveMessage::new()).expect("posted");
+        b.post(ReceiveMessage::new()).expect("posted");
         for _ in 0..LENGTHS.len() + 2 {
             b.post_recv(empty(300_000)).expect("posted");
         }

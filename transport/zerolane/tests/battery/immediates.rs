@@ -6,8 +6,8 @@ use crate::path::Pair;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use zerolane::counters::LaneKind;
-use zerolane::request::WorkKind;
-use zerolane::{Connection, ExportedRegion, Region, RegionKey, Rights, Work};
+use zerolane::request::{Put, WorkKind};
+use zerolane::{Connection, ExportedRegion, Region, RegionKey, Rights};
 
 const SLOTS: u64 = 4;
 const SLOT: usize = 20_000;
@@ -26,7 +26,7 @@ pub fn tell_of_all_before_them(mut pair: Pair, memory: &ExportedRegion, of_memfd
         |a| put_rounds(a, &key, seen),
         |b| {
             for round in 0..ROUNDS {
-                let completion = b.wait(Some(PATIENCE)).expect("open").expect("told");
+                let completion = b.wait(Some(PATIENCE)).expect("open").got().expect("told");
                 assert_eq!(
                     (completion.kind, completion.value),
                     (WorkKind::Immediate, round)
@@ -57,7 +57,7 @@ fn put_rounds(connection: &mut Connection, key: &RegionKey, seen: &AtomicU64) ->
         while seen.load(Ordering::Acquire) + SLOTS <= round {
             assert!(Instant::now() < until, "round {round} has no slot");
             let wait = Some(Duration::from_millis(1));
-            if let Some(completion) = connection.wait(wait).expect("open") {
+            if let Some(completion) = connection.wait(wait).expect("open").got() {
                 completion.result.expect("placed");
                 ended += 1;
             }
@@ -66,18 +66,16 @@ fn put_rounds(connection: &mut Connection, key: &RegionKey, seen: &AtomicU64) ->
         content::fill(round, &mut bytes);
         let at = (round % SLOTS) as usize * SLOT;
         for (from, to) in CUTS.into_iter().zip(CUTS.into_iter().skip(1)) {
-            let work = match to {
-                SLOT => Work::default().with_immediate(round as u32),
-                _ => Work::default(),
-            };
+            let number = (to == SLOT).then_some(round as u32);
             let part = Region::from_vec(bytes[from..to].to_vec());
-            let posted = connection.post_put(key, (at + from) as u64, part, work);
+            let put = Put::new(key, (at + from) as u64, part).immediate(number);
+            let posted = connection.post(put);
             posted.expect("room");
         }
     }
     let puts = ROUNDS * (CUTS.len() as u64 - 1);
     while ended < puts {
-        let completion = connection.wait(Some(PATIENCE)).expect("open");
+        let completion = connection.wait(Some(PATIENCE)).expect("open").got();
         completion.expect("over").result.expect("placed");
         ended += 1;
     }

@@ -1,7 +1,8 @@
 //! Tests that a receiver schedules several senders without loss.
 
 use crate::drive::{Flag, PATIENCE, receive_all, send_all};
-use zerolane::options::{FastAnswer, Schedule, Scheduler};
+use zerolane::advanced::FastAnswer;
+use zerolane::options::{Schedule, Scheduler};
 use zerolane::{Connection, Endpoint, Options, Region};
 
 const SENDERS: u64 = 5;
@@ -99,7 +100,7 @@ fn schedules__a_sender_that_vanishes_keeps_nothing() {
             if number == 0 {
                 let region = Region::anonymous(4 << 20).expect("memory");
                 connection.post_recv(region).expect("posted");
-                let gone = connection.wait(Some(PATIENCE)).expect("a completion");
+                let gone = connection.wait(Some(PATIENCE)).expect("a completion").got();
                 assert!(gone.expect("no timeout").result.is_err());
             } else {
                 receive_all(connection, 100 * number, &lengths);

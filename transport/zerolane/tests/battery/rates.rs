@@ -6,7 +6,8 @@ use crate::path::{Pair, Path, plain};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use zerolane::memory::Memory;
-use zerolane::{Connection, ExportedRegion, Options, Region, Rights, Work};
+use zerolane::request::PutInline;
+use zerolane::{Connection, ExportedRegion, FetchOp, Options, Region, Rights};
 
 /// Bytes of a Transfer, and the number of Transfers in a round.
 const LEN: usize = 16 << 20;
@@ -156,11 +157,11 @@ fn one_way(pair: &mut Pair, make: Make) -> f64 {
     let (own, others) = (export(&mut pair.a), export(&mut pair.b));
     let plays = |connection: &mut Connection, own: &ExportedRegion, begins: bool| {
         let to = connection.open_region("word", Rights::WRITE).expect("open");
-        let work = Work::default().unsignalled();
         let start = Instant::now();
         for number in 1..=PUTS {
             let put = |connection: &mut Connection| {
-                let posted = connection.post_put_inline(&to, 0, &number.to_ne_bytes(), work);
+                let posted =
+                    connection.post(PutInline::new(&to, 0, &number.to_ne_bytes()).signalled(false));
                 posted.expect("posted");
             };
             if begins {
@@ -224,7 +225,9 @@ fn alone(pair: &mut Pair, make: Make) -> [f64; 4] {
         (0..PUTS).for_each(|_| a.get(&to, 0, &mut word).expect("got"));
         let get = each(start);
         let start = Instant::now();
-        (0..PUTS).for_each(|at| assert_eq!(a.fetch_inc(&to, 0).expect("counted"), at));
+        (0..PUTS).for_each(|at| {
+            assert_eq!(a.fetch_op(&to, 0, FetchOp::Increment).expect("counted"), at)
+        });
         let fetch = each(start);
         let [one, many] = [1 << 20, 64 << 20].map(|len| {
             let mut from = vec![0; len];

@@ -189,7 +189,7 @@ fn nat__forgets_the_port_of_an_idle_connection() {
         relay(&pair.net).rebind(seen_by);
         let send = |end: &mut Connection| crate::drive::send_all(end, 91, &[3000]);
         let announced = |end: &mut Connection| {
-            let length = end.announced(Some(PATIENCE)).expect("connected");
+            let length = end.announced(Some(PATIENCE)).expect("connected").got();
             assert_eq!(length, Some(3000));
             crate::drive::receive_all(end, 91, &[3000]);
         };

@@ -10,14 +10,15 @@ mod requests;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use zerolane::failure::{NotPosted, PostError, Posted};
+use zerolane::advanced::{Offer, Read};
+use zerolane::failure::{PostError, Posted, Refused};
 use zerolane::memory::Memory;
 use zerolane::options::LaneChoice;
-use zerolane::request::WorkKind;
+use zerolane::request::{Get, Message, Put, PutInline, PutPieces, ReceiveMessage, WorkKind};
 use zerolane::worker::Worker;
 use zerolane::{
-    CompletionQueue, Connection, Endpoint, Error, ExportedRegion, Options, Region, RegionKey,
-    Rights, Work,
+    CompletionQueue, Connection, Endpoint, Error, ExportedRegion, FetchOp, Options, Region,
+    RegionKey, Rights,
 };
 
 /// Bounds how long a failure takes to show; otherwise never reached.
@@ -61,13 +62,11 @@ fn turns(connection: &Connection) -> u64 {
 fn with_a_full_socket() -> (Connection, Connection) {
     let (mut target, mut source) = pair_by(LaneChoice::Udp);
     for n in 0..60 {
-        source
-            .post_message(&content(n, 100), None, Work::default())
-            .expect("posted");
+        source.post(Message::new(&content(n, 100))).expect("posted");
         source.poll().expect("connected");
     }
     for _ in 0..60 {
-        target.post_message_recv(None).expect("posted");
+        target.post(ReceiveMessage::new()).expect("posted");
     }
     (target, source)
 }
@@ -80,6 +79,7 @@ fn wait__of_no_time_is_one_turn_however_much_there_is() {
         target
             .announced(Some(Duration::ZERO))
             .expect("connected")
+            .got()
             .is_none()
     );
     assert_eq!(turns(&target) - before, 1, "a busy socket keeps no one");
@@ -90,7 +90,7 @@ fn wait__woken_before_is_one_turn_however_much_there_is() {
     let (mut target, _source) = with_a_full_socket();
     target.waker().wake();
     let before = turns(&target);
-    assert!(target.announced(None).expect("connected").is_none());
+    assert!(target.announced(None).expect("connected").got().is_none());
     assert_eq!(turns(&target) - before, 1, "a busy socket keeps no one");
 }
 
@@ -137,7 +137,7 @@ fn flood(source: &mut Connection, key: &RegionKey, goes_on: &AtomicBool) -> bool
     while goes_on.load(Ordering::Acquire) && in_time {
         while source.in_flight() < 8 {
             source
-                .post_put(key, 0, bytes.clone(), Work::default().unsignalled())
+                .post(Put::new(key, 0, bytes.clone()).signalled(false))
                 .expect("posted");
         }
         source.poll().expect("connected");
@@ -150,7 +150,9 @@ fn flood(source: &mut Connection, key: &RegionKey, goes_on: &AtomicBool) -> bool
 fn wait__times_out_while_data_flows() {
     let (mut target, flood) = Flood::begin();
     for _ in 0..200 {
-        let nothing = target.wait(Some(Duration::from_millis(1)));
+        let nothing = target
+            .wait(Some(Duration::from_millis(1)))
+            .map(zerolane::Waited::got);
         assert!(nothing.expect("connected").is_none());
     }
     flood.end(&mut target);
@@ -163,7 +165,7 @@ fn wait__is_woken_while_data_flows() {
     std::thread::scope(|scope| {
         for _ in 0..20 {
             scope.spawn(|| waker.wake());
-            assert!(target.wait(None).expect("connected").is_none());
+            assert!(target.wait(None).expect("connected").got().is_none());
         }
     });
     flood.end(&mut target);
@@ -176,8 +178,11 @@ fn wait__of_a_worker_times_out_while_data_flows() {
     let mut worker = Worker::new().expect("descriptors");
     let id = worker.adopt(target).expect("adopted");
     for _ in 0..200 {
-        let event = worker.wait(Some(Duration::from_millis(1)));
-        assert!(!event.expect("allowed"), "{:?}", worker.next_event());
+        let event = worker
+            .wait(Some(Duration::from_millis(1)))
+            .map(zerolane::Waited::got);
+        let event = event.expect("allowed");
+        assert!(event.is_none(), "{:?}", worker.next_event());
     }
     flood.end(&mut worker.release(id).expect("connected"));
 }
@@ -191,7 +196,7 @@ fn wait__of_a_worker_is_woken_while_data_flows() {
     std::thread::scope(|scope| {
         for _ in 0..20 {
             scope.spawn(|| waker.wake());
-            let told = worker.wait(None).expect("allowed");
+            let told = worker.wait(None).expect("allowed").got().is_some();
             assert!(!told, "{:?}", worker.next_event());
         }
     });
@@ -210,12 +215,14 @@ fn serve(mut connection: Connection) -> JoinHandle<()> {
         loop {
             // The other end may have closed once it had its last answer.
             if connection.post_recv(region()).is_err()
-                || connection.post_message_recv(Some(region())).is_err()
+                || connection
+                    .post(ReceiveMessage::new().payload(region()))
+                    .is_err()
             {
                 return;
             }
             let completion = loop {
-                match connection.wait(None) {
+                match connection.wait(None).map(zerolane::Waited::got) {
                     Ok(Some(completion)) if completion.kind != WorkKind::Send => break completion,
                     Ok(_) => {}
                     Err(_) => return,
@@ -249,7 +256,12 @@ fn every_blocking_call(connection: &mut Connection, mut before: impl FnMut()) {
     before();
     let word = connection.fetch_add(&key, 0, 5).expect("added");
     before();
-    assert_eq!(connection.fetch_inc(&key, 0).expect("added"), word + 5);
+    assert_eq!(
+        connection
+            .fetch_op(&key, 0, FetchOp::Increment)
+            .expect("added"),
+        word + 5
+    );
     before();
     connection.send(&bytes).expect("sent");
     back.fill(0);
@@ -281,6 +293,7 @@ fn requests__go_on_when_woken_and_the_next_wait_is_ended() {
         connection
             .wait(Some(PATIENCE))
             .expect("connected")
+            .got()
             .is_none()
     );
     assert!(begin.elapsed() < PATIENCE, "the wakes ended no wait");
@@ -334,7 +347,7 @@ fn requests__go_on_when_the_queue_has_room_again() {
         peer.close()
     });
     for _ in 0..3 {
-        connection.post_message_recv(None).expect("posted");
+        connection.post(ReceiveMessage::new()).expect("posted");
     }
     // The second completion finds the queue full, and the connection waits for room.
     let bound = Instant::now() + PATIENCE;
@@ -361,7 +374,7 @@ fn requests__go_on_when_the_queue_has_room_again() {
         assert_eq!(queue.poll().expect("a completion").1.control[..], [n]);
     }
     let end = loop {
-        if let Err(end) = connection.wait(Some(PATIENCE)) {
+        if let Err(end) = connection.wait(Some(PATIENCE)).map(zerolane::Waited::got) {
             break end;
         }
         assert!(Instant::now() < bound, "closed in time");
@@ -391,8 +404,11 @@ fn post_until_full<M: std::fmt::Debug>(
     for n in 0..=10_000 {
         match post(connection, small(n as u8)) {
             Ok(_) => {}
-            Err(NotPosted { reason, memory }) => {
-                assert_eq!(reason, PostError::Full, "{what}");
+            Err(Refused { error, memory }) => {
+                assert!(
+                    matches!(error, Error::Post(PostError::Full)),
+                    "{what}: {error}"
+                );
                 assert!(is_small(n as u8, back(memory)), "{what} {n} comes back");
                 assert!(n > 0, "{what}");
                 return;
@@ -405,32 +421,38 @@ fn post_until_full<M: std::fmt::Debug>(
 #[test]
 fn post__when_full_gives_the_memory_back() {
     use Memory::Exclusive;
-    let work = Work::default();
-    type Fill = fn(&mut Connection, &RegionKey, Work);
+    type Fill = fn(&mut Connection, &RegionKey);
     let each: [Fill; 9] = [
-        |it, _, _| post_until_full(it, "send", |it, m| it.post_send(m), Memory::into_region),
-        |it, _, _| post_until_full(it, "offer", |it, m| it.post_offer(m), Memory::into_region),
-        |it, _, _| post_until_full(it, "receive", |it, m| it.post_recv(m), Some),
-        |it, _, _| post_until_full(it, "read", |it, m| it.post_read(m), Some),
-        |it, key, work| {
-            let put = |it: &mut Connection, m| it.post_put(key, 0, m, work);
+        |it, _| post_until_full(it, "send", |it, m| it.post_send(m), Memory::into_region),
+        |it, _| {
+            post_until_full(
+                it,
+                "offer",
+                |it, m| it.post(Offer::new(m)),
+                Memory::into_region,
+            )
+        },
+        |it, _| post_until_full(it, "receive", |it, m| it.post_recv(m), Some),
+        |it, _| post_until_full(it, "read", |it, m| it.post(Read::new(m)), Some),
+        |it, key| {
+            let put = |it: &mut Connection, m| it.post(Put::new(key, 0, m));
             post_until_full(it, "put", put, Memory::into_region);
         },
-        |it, key, work| {
-            let get = |it: &mut Connection, m| it.post_get(key, 0, m, work);
+        |it, key| {
+            let get = |it: &mut Connection, m| it.post(Get::new(key, 0, m));
             post_until_full(it, "get", get, Some);
         },
-        |it, _, work| {
-            let send = |it: &mut Connection, m| it.post_message(b"c", Some(Exclusive(m)), work);
+        |it, _| {
+            let send = |it: &mut Connection, m| it.post(Message::new(b"c").payload(Exclusive(m)));
             post_until_full(it, "message", send, |m| m?.into_region());
         },
-        |it, _, _| {
-            let receive = |it: &mut Connection, m| it.post_message_recv(Some(m));
+        |it, _| {
+            let receive = |it: &mut Connection, m| it.post(ReceiveMessage::new().payload(m));
             post_until_full(it, "message receive", receive, |m| m);
         },
-        |it, key, work| {
+        |it, key| {
             let put =
-                |it: &mut Connection, m| it.post_put_vectored(key, vec![(0, Exclusive(m))], work);
+                |it: &mut Connection, m| it.post(PutPieces::new(key, vec![(0, Exclusive(m))]));
             let only = |mut m: Vec<(u64, Memory)>| m.pop()?.1.into_region();
             post_until_full(it, "pieces", put, only);
         },
@@ -440,7 +462,7 @@ fn post__when_full_gives_the_memory_back() {
         let memory = Region::anonymous(4096).expect("memory");
         let memory = ExportedRegion::new(memory).expect("page-aligned");
         let key = peer.export(&memory, Rights::ALL).expect("exported");
-        fill(&mut connection, &key, work);
+        fill(&mut connection, &key);
     }
 }
 
@@ -452,9 +474,12 @@ fn post__of_too_many_pieces_gives_them_all_back() {
     let key = peer.export(&memory, Rights::ALL).expect("exported");
     let piece = |n: u16| (u64::from(n % 256) * 16, Memory::from(small(n as u8)));
     let pieces = (0..5_000).map(piece).collect();
-    let refused = connection.post_put_vectored(&key, pieces, Work::default());
-    let NotPosted { reason, memory } = refused.expect_err("too many");
-    assert_eq!(reason, PostError::TooManyPieces);
+    let refused = connection.post(PutPieces::new(&key, pieces));
+    let Refused { error, memory } = refused.expect_err("too many");
+    assert!(
+        matches!(error, Error::Post(PostError::TooManyPieces)),
+        "{error}"
+    );
     assert_eq!(memory.len(), 5_000, "all or none");
     for (n, (offset, piece)) in memory.into_iter().enumerate() {
         assert_eq!(offset, n as u64 % 256 * 16, "{n}");
@@ -468,18 +493,23 @@ fn post__refused_for_what_it_asks_gives_the_memory_back() {
     let memory = Region::anonymous(4096).expect("memory");
     let memory = ExportedRegion::new(memory).expect("page-aligned");
     let read = peer.export(&memory, Rights::READ).expect("exported");
-    let work = Work::default();
-    let put = connection.post_put(&read, 0, small(1), work);
-    let NotPosted { reason, memory } = put.expect_err("not to be written");
-    assert_eq!(reason, PostError::Denied);
+    let put = connection.post(Put::new(&read, 0, small(1)));
+    let Refused { error, memory } = put.expect_err("not to be written");
+    assert!(matches!(error, Error::Post(PostError::Denied)), "{error}");
     assert!(is_small(1, memory.into_region()));
-    let get = connection.post_get(&read, 4090, small(2), work);
-    let NotPosted { reason, memory } = get.expect_err("beyond the end");
-    assert_eq!(reason, PostError::OutOfBounds);
+    let get = connection.post(Get::new(&read, 4090, small(2)));
+    let Refused { error, memory } = get.expect_err("beyond the end");
+    assert!(
+        matches!(error, Error::Post(PostError::OutOfBounds)),
+        "{error}"
+    );
     assert!(is_small(2, Some(memory)));
-    let message = connection.post_message(&[0; 129], Some(small(3).into()), work);
-    let NotPosted { reason, memory } = message.expect_err("too long");
-    assert_eq!(reason, PostError::ControlTooLong);
+    let message = connection.post(Message::new(&[0; 129]).payload(small(3)));
+    let Refused { error, memory } = message.expect_err("too long");
+    assert!(
+        matches!(error, Error::Post(PostError::ControlTooLong)),
+        "{error}"
+    );
     assert!(is_small(3, memory.and_then(Memory::into_region)));
     assert_eq!(connection.in_flight(), 0);
 }
@@ -500,8 +530,8 @@ fn post__what_came_back_can_be_posted_again() {
     let mut refusals = 0;
     for n in 0..COUNT {
         let mut next = small(n as u8);
-        while let Err(NotPosted { reason, memory }) = connection.post_send(next) {
-            assert_eq!(reason, PostError::Full);
+        while let Err(Refused { error, memory }) = connection.post_send(next) {
+            assert!(matches!(error, Error::Post(PostError::Full)), "{error}");
             refusals += 1;
             next = memory.into_region().expect("exclusive");
             connection.wait(Some(PATIENCE)).expect("connected");
@@ -522,7 +552,7 @@ fn post__on_a_closed_connection_gives_the_memory_back() {
     }
     closing.join().expect("no panic").expect("closed");
     let refused = connection.post_send(small(1)).expect_err("closed");
-    assert_eq!(refused.reason, PostError::Closed);
+    assert!(matches!(refused.error, Error::Post(PostError::Closed)));
     assert!(is_small(1, refused.memory.into_region()));
     let refused = connection.post_recv(small(2)).expect_err("closed");
     assert!(is_small(2, Some(refused.memory)));
@@ -538,12 +568,12 @@ fn in_flight__counts_what_is_not_over_but_for_puts_posted_inline() {
     let mut posted = 0;
     for n in 0..3 {
         let bytes = content(n, 64);
-        let put = here.post_put_inline(&key, u64::from(n) * 64, &bytes, Work::default());
+        let put = here.post(PutInline::new(&key, u64::from(n) * 64, &bytes));
         put.expect("posted");
         posted += 1;
         assert_eq!(here.in_flight(), 0, "it holds no memory of the caller's");
     }
-    let put = here.post_put(&key, 512, Region::from_vec(content(9, 64)), Work::default());
+    let put = here.post(Put::new(&key, 512, Region::from_vec(content(9, 64))));
     put.expect("posted");
     assert_eq!(here.in_flight(), 1);
     here.post_recv(Region::from_vec(content(1, 64)))

@@ -4,6 +4,7 @@ use super::{PATIENCE, pair};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::time::{Duration, Instant};
 use zerolane::CompletionQueue;
+use zerolane::request::ReceiveMessage;
 
 /// Whether an event loop would be notified.
 fn is_readable(queue: &CompletionQueue) -> bool {
@@ -16,7 +17,11 @@ fn poll_batch__takes_what_is_there_in_order_and_no_more() {
     let (mut connection, _peer) = pair();
     let queue = CompletionQueue::new(16).expect("a queue");
     connection.set_completion_queue(&queue, 9);
-    let posted = (0..6u64).map(|n| connection.post_message_recv_with(None, n).expect("posted"));
+    let posted = (0..6u64).map(|n| {
+        connection
+            .post(ReceiveMessage::new().context(n))
+            .expect("posted")
+    });
     let posted: Vec<_> = posted.collect();
     assert!(posted.iter().all(|&id| connection.cancel(id)));
     assert!(connection.poll().expect("connected").is_none());
@@ -41,7 +46,7 @@ fn poll_batch__wakes_connections_that_wait_for_room() {
     let queue = CompletionQueue::new(2).expect("a queue");
     connection.set_completion_queue(&queue, 0);
     for _ in 0..20 {
-        connection.post_message_recv(None).expect("posted");
+        connection.post(ReceiveMessage::new()).expect("posted");
     }
     let driver = std::thread::spawn(move || while connection.wait(None).is_ok() {});
     let sender = std::thread::spawn(move || {

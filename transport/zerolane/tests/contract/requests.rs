@@ -2,9 +2,12 @@
 
 use super::{PATIENCE, content, pair, small, turns};
 use std::time::Duration;
-use zerolane::request::WorkKind;
+use zerolane::request::{
+    Fetch, Get, Message, Put, PutInline, PutPieces, Receive, ReceiveMessage, Transfer, WorkKind,
+};
 use zerolane::{
-    Completion, Connection, Delivery, Error, ExportedRegion, FetchOp, Region, Rights, Work,
+    Completion, Connection, Delivery, Error, ExportedRegion, FetchOp, Region, RequestId, Rights,
+    Waited,
 };
 
 fn exported(owner: &mut Connection) -> (ExportedRegion, zerolane::RegionKey) {
@@ -31,22 +34,22 @@ fn context__comes_back_with_each_kind_of_request() {
     let (mut here, mut there) = pair();
     let (_memory, key) = exported(&mut there);
     there.post_recv(small(0)).expect("posted");
-    there.post_message_recv(None).expect("posted");
-    let work = |context| Work::default().with_context(context);
+    there.post(ReceiveMessage::new()).expect("posted");
     let far = u64::MAX - 7;
     let ids = [
-        here.post_send_with(small(1), far).expect("posted"),
-        here.post_put(&key, 0, small(2), work(2)).expect("posted"),
-        here.post_put_inline(&key, 8, b"inline", work(3))
+        here.post(Transfer::new(small(1)).context(far))
             .expect("posted"),
-        here.post_get(&key, 0, small(4), work(4)).expect("posted"),
-        here.post_fetch_op(&key, 64, FetchOp::Increment, work(5))
+        here.post(Put::new(&key, 0, small(2)).context(2))
             .expect("posted"),
-        here.post_message(b"m", None, work(6)).expect("posted"),
-        here.post_put_vectored(
-            &key,
-            vec![(0, small(7).into()), (32, small(8).into())],
-            work(7),
+        here.post(PutInline::new(&key, 8, b"inline").context(3))
+            .expect("posted"),
+        here.post(Get::new(&key, 0, small(4)).context(4))
+            .expect("posted"),
+        here.post(Fetch::new(&key, 64, FetchOp::Increment).context(5))
+            .expect("posted"),
+        here.post(Message::new(b"m").context(6)).expect("posted"),
+        here.post(
+            PutPieces::new(&key, vec![(0, small(7).into()), (32, small(8).into())]).context(7),
         )
         .expect("posted"),
     ];
@@ -63,12 +66,12 @@ fn context__comes_back_with_each_kind_of_request() {
         assert_eq!(completion.id, ids[index], "{completion:?}");
     }
 
-    here.post_recv_with(small(0), 11).expect("posted");
-    here.post_message_recv_with(None, 12).expect("posted");
-    there.post_send(small(1)).expect("posted");
-    there
-        .post_message(b"m", None, Work::default())
+    here.post(Receive::new(small(0)).context(11))
         .expect("posted");
+    here.post(ReceiveMessage::new().context(12))
+        .expect("posted");
+    there.post_send(small(1)).expect("posted");
+    there.post(Message::new(b"m")).expect("posted");
     let mut done = exchange(&mut here, &mut there, 2);
     done.sort_by_key(|it| it.context);
     let found: Vec<_> = done.iter().map(|it| (it.context, it.kind)).collect();
@@ -81,9 +84,10 @@ fn context__comes_back_with_each_kind_of_request() {
 #[test]
 fn context__comes_back_with_a_failure() {
     let (mut here, there) = pair();
-    here.post_recv_with(small(0), 41).expect("posted");
+    here.post(Receive::new(small(0)).context(41))
+        .expect("posted");
     drop(there);
-    let failed = here.wait(Some(PATIENCE)).expect("connected");
+    let failed = here.wait(Some(PATIENCE)).expect("connected").got();
     let failed = failed.expect("in time");
     assert!(failed.result.is_err());
     assert_eq!(failed.context, 41);
@@ -93,19 +97,15 @@ fn context__comes_back_with_a_failure() {
 fn unsignalled__sends_and_vectored_puts_report_failures_alone() {
     let (mut here, mut there) = pair();
     let (memory, key) = exported(&mut there);
-    let quiet = Work::default().unsignalled();
     there.post_recv(small(0)).expect("posted");
-    here.post_send_with(small(1), quiet).expect("posted");
+    here.post(Transfer::new(small(1)).signalled(false))
+        .expect("posted");
     let pieces = vec![(0, small(2).into()), (4096, small(3).into())];
-    here.post_put_vectored(&key, pieces, quiet).expect("posted");
+    here.post(PutPieces::new(&key, pieces).signalled(false))
+        .expect("posted");
     // After them, and signalled.
-    here.post_put(
-        &key,
-        8192,
-        small(4),
-        Work::default().fenced().with_context(4),
-    )
-    .expect("posted");
+    here.post(Put::new(&key, 8192, small(4)).fence(true).context(4))
+        .expect("posted");
     let done = exchange(&mut here, &mut there, 1);
     assert_eq!(done[0].context, 4);
     let mut placed = [0; 3];
@@ -115,9 +115,9 @@ fn unsignalled__sends_and_vectored_puts_report_failures_alone() {
     assert_eq!(placed, [2, 3, 4]);
 
     drop(there);
-    here.post_send_with(small(1), quiet.with_context(9))
+    here.post(Transfer::new(small(1)).signalled(false).context(9))
         .expect("posted");
-    let failed = here.wait(Some(PATIENCE)).expect("connected");
+    let failed = here.wait(Some(PATIENCE)).expect("connected").got();
     let failed = failed.expect("in time");
     assert!(failed.result.is_err());
     assert_eq!(failed.context, 9);
@@ -128,14 +128,16 @@ fn poll__takes_what_is_there_before_it_reads_the_socket() {
     let (mut here, mut there) = pair();
     let (_memory, key) = exported(&mut there);
     for n in 0..64 {
-        here.post_put(&key, n * 16, small(n as u8), Work::default())
+        here.post(Put::new(&key, n * 16, small(n as u8)))
             .expect("posted");
     }
     let end = std::time::Instant::now() + PATIENCE;
     while here.in_flight() > 0 {
         assert!(std::time::Instant::now() < end);
         // Makes progress without taking a completion.
-        here.announced(Some(Duration::ZERO)).expect("connected");
+        here.announced(Some(Duration::ZERO))
+            .expect("connected")
+            .got();
         let _ = there.poll().expect("connected");
     }
     let before = turns(&here);
@@ -151,9 +153,10 @@ fn poll__takes_what_is_there_before_it_reads_the_socket() {
 fn poll_batch__takes_at_most_as_many_as_asked_for_in_one_turn() {
     let (mut here, mut there) = pair();
     for n in 0..10 {
-        here.post_recv_with(small(0), n).expect("posted");
+        here.post(Receive::new(small(0)).context(n))
+            .expect("posted");
         there
-            .post_send_with(small(n as u8), Delivery::Interrupt)
+            .post(Transfer::new(small(n as u8)).delivery(Delivery::Interrupt))
             .expect("posted");
     }
     let mut done = vec![];
@@ -196,7 +199,9 @@ fn set_timeout__ends_each_blocking_call_and_the_connection_goes_on() {
             it.put_with_immediate(key, 0, &content(1, 10_000), 7)
         }),
         ("get", |it, key| it.get(key, 0, &mut [0; 10_000])),
-        ("fetch_op", |it, key| it.fetch_inc(key, 0).map(drop)),
+        ("fetch_op", |it, key| {
+            it.fetch_op(key, 0, FetchOp::Increment).map(drop)
+        }),
         ("compare_and_swap", |it, key| {
             it.compare_and_swap(key, 0, 0, 1).map(drop)
         }),
@@ -254,4 +259,58 @@ fn local_addr__is_that_which_the_peer_sees() {
     let (here, there) = pair();
     assert_eq!(here.local_addr(), Some(there.peer_addr()));
     assert_eq!(there.local_addr(), Some(here.peer_addr()));
+}
+
+#[test]
+fn id__of_another_connection_names_no_request() {
+    let (mut here, mut there) = pair();
+    let (mut other, _end) = pair();
+    let ours = here.post_recv(small(0)).expect("posted");
+    let theirs = other.post_recv(small(0)).expect("posted");
+    assert_ne!(ours, theirs);
+    for id in [theirs, RequestId::from_u64(0)] {
+        assert!(!here.cancel(id) && !here.notify(id), "{id:?}");
+        assert_eq!(here.arrived(id), None);
+        assert_eq!(here.read_arrived(id, 0, &mut [0; 8]), 0);
+        assert!(here.share_arrived(id).is_none());
+    }
+    assert_eq!(here.in_flight(), 1, "it was not cancelled");
+    assert_eq!(RequestId::from_u64(ours.to_u64()), ours);
+    let sending = std::thread::spawn(move || there.send(&[7; 16]).map(|()| there));
+    let received = here.wait(Some(PATIENCE)).expect("connected").got();
+    assert_eq!(received.expect("in time").id, ours);
+    sending.join().expect("no panic").expect("received");
+    assert!(other.cancel(theirs));
+}
+
+#[test]
+fn waits__tell_a_timeout_a_wake_and_the_end_apart() {
+    let (mut here, there) = pair();
+    let moment = Some(Duration::from_millis(1));
+    let waker = here.waker();
+    assert!(matches!(here.wait(moment), Ok(Waited::TimedOut)));
+    waker.wake();
+    assert!(matches!(here.wait(None), Ok(Waited::Woken)));
+    assert!(matches!(here.announced(moment), Ok(Waited::TimedOut)));
+    waker.wake();
+    assert!(matches!(here.announced(None), Ok(Waited::Woken)));
+    let id = here.post_recv(small(0)).expect("posted");
+    let arrived = here.wait_arrived(id, 0, moment);
+    assert!(matches!(arrived, Ok(Waited::TimedOut)), "{arrived:?}");
+    waker.wake();
+    let arrived = here.wait_arrived(id, 0, None);
+    assert!(matches!(arrived, Ok(Waited::Woken)), "{arrived:?}");
+    assert!(here.cancel(id));
+    let arrived = here.wait_arrived(id, 0, None);
+    assert!(matches!(arrived, Ok(Waited::Got(None))), "{arrived:?}");
+    assert!(matches!(here.wait(None), Ok(Waited::Got(_))));
+    let closing = std::thread::spawn(|| there.close());
+    assert!(matches!(here.wait(Some(PATIENCE)), Err(Error::Closed(_))));
+    assert!(matches!(here.announced(None), Err(Error::Closed(_))));
+    closing.join().expect("no panic").expect("closed");
+
+    let mut worker = zerolane::worker::Worker::new().expect("descriptors");
+    assert_eq!(worker.wait(moment).expect("allowed"), Waited::TimedOut);
+    worker.waker().wake();
+    assert_eq!(worker.wait(None).expect("allowed"), Waited::Woken);
 }

@@ -5,7 +5,8 @@ use crate::bytes::content;
 use std::sync::LazyLock;
 use std::time::Instant;
 use zerolane::options::PathThreads;
-use zerolane::{Connection, Endpoint, ExportedRegion, Region, RegionKey, Rights, Security, Work};
+use zerolane::request::Get;
+use zerolane::{Connection, Endpoint, ExportedRegion, Region, RegionKey, Rights, Security};
 
 const LEN: usize = 16 << 20;
 /// The counter lies after the payload.
@@ -125,13 +126,17 @@ fn get_goes_on(threads: PathThreads) {
             let into = Region::anonymous(LEN).expect("memory");
             let came = |a: &Connection| a.account().bytes_placed + a.account().bytes_moved();
             let before = came(&a);
-            a.post_get(&key, 0, into, Work::from(1)).expect("posted");
+            a.post(Get::new(&key, 0, into).context(1)).expect("posted");
             // It is in flight, and has not arrived.
             while came(&a) == before {
                 assert!(a.poll().expect("alive").is_none(), "too soon");
             }
             hosts.b().set_up(path, false).expect("set");
-            let got = a.wait(Some(PATIENCE)).expect("alive").expect("in time");
+            let got = a
+                .wait(Some(PATIENCE))
+                .expect("alive")
+                .got()
+                .expect("in time");
             got.result.expect("got");
             let region = got.into_region();
             assert!(region[..LEN] == RIGHT[..], "path {path}");

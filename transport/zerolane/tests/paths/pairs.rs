@@ -8,7 +8,8 @@ use nix::sys::time::TimeValLike;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use zerolane::options::{PathAddresses, PathThreads};
-use zerolane::{Connection, Endpoint, Region, Security, Work};
+use zerolane::request::{Receive, Transfer};
+use zerolane::{Connection, Endpoint, Region, Security};
 
 const LEN: usize = 32 << 20;
 const LAPS: usize = 48;
@@ -69,6 +70,7 @@ fn lap(
         let done = connection
             .wait(Some(PATIENCE))
             .expect("alive")
+            .got()
             .expect("in time");
         assert_eq!(done.result, Ok(LEN));
         let region = done.into_region();
@@ -100,7 +102,7 @@ fn run(how: How, security: Security) -> Option<(f64, String)> {
     let serve = |endpoint: &mut Endpoint| {
         let mut b = accept(endpoint);
         let (end, regions) = lap(&mut b, memory(), |b, region| {
-            b.post_recv_with(region, Work::from(1)).expect("posted");
+            b.post(Receive::new(region).context(1)).expect("posted");
         });
         for region in regions {
             assert!((0..LEN).all(|at| region[at] == byte(at)), "other bytes");
@@ -125,7 +127,7 @@ fn run(how: How, security: Security) -> Option<(f64, String)> {
             }
         }
         let (end, _) = lap(&mut a, source, |a, region| {
-            a.post_send_with(region, Work::from(1)).expect("posted");
+            a.post(Transfer::new(region).context(1)).expect("posted");
         });
         let account = a.account();
         a.close().expect("closed");

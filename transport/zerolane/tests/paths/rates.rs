@@ -7,7 +7,8 @@ use netsim::link::LinkConfig;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use zerolane::options::{PathAddresses, PathThreads};
-use zerolane::{Connection, Endpoint, ExportedRegion, Region, Rights, Security, Work};
+use zerolane::request::Get;
+use zerolane::{Connection, Endpoint, ExportedRegion, Region, Rights, Security};
 
 const LEN: usize = 320 << 20;
 /// When the measurement starts, after the first bytes.
@@ -59,7 +60,7 @@ impl Arrivals {
         let before = came(b);
         let region = loop {
             assert!(start.elapsed() < PATIENCE, "{:?}", b.paths());
-            if let Some(done) = b.wait(Some(Duration::from_millis(1))).expect("alive") {
+            if let Some(done) = b.wait(Some(Duration::from_millis(1))).expect("alive").got() {
                 assert_eq!(done.result, Ok(LEN));
                 break done.into_region();
             }
@@ -182,7 +183,11 @@ fn sent(
         let mut source = Region::anonymous(LEN).expect("memory");
         fill(&mut source);
         a.post_send(source).expect("posted");
-        let done = a.wait(Some(PATIENCE)).expect("alive").expect("in time");
+        let done = a
+            .wait(Some(PATIENCE))
+            .expect("alive")
+            .got()
+            .expect("in time");
         done.result.expect("sent");
         let resent = a.account().protocol.bytes_resent;
         a.close().expect("closed");
@@ -210,7 +215,7 @@ fn got(
         let mut a = connect(to, second);
         let key = a.open_region("m", Rights::ALL).expect("opened");
         let into = Region::anonymous(LEN).expect("memory");
-        a.post_get(&key, 0, into, Work::from(1)).expect("posted");
+        a.post(Get::new(&key, 0, into).context(1)).expect("posted");
         let came = Arrivals::of(&mut a, kill);
         let outcome = outcome(&a, came);
         a.close().expect("closed");

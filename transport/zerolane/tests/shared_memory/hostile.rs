@@ -134,7 +134,10 @@ fn suffer(connection: &mut Connection, peer: &mut Child) -> Error {
         }
         let late = gone.is_some_and(|gone| gone.elapsed() > PATIENCE);
         assert!(!late, "{:#?}", connection.account());
-        match connection.wait(Some(Duration::from_millis(100))) {
+        match connection
+            .wait(Some(Duration::from_millis(100)))
+            .map(zerolane::Waited::got)
+        {
             Ok(None) => {}
             Ok(Some(done)) if done.kind == WorkKind::Receive => {
                 let regions = around.remove(&done.id).expect("ended once");

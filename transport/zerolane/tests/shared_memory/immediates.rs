@@ -10,8 +10,8 @@ use std::sync::mpsc::channel;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use zerolane::options::LaneChoice;
-use zerolane::request::WorkKind;
-use zerolane::{Connection, ExportedRegion, Region, RegionKey, Rights, Work};
+use zerolane::request::{Put, WorkKind};
+use zerolane::{Connection, ExportedRegion, Region, RegionKey, Rights};
 
 const WORD: usize = 8;
 /// Bytes of a child's put.
@@ -73,13 +73,9 @@ fn immediates__of_several_connections_tell_of_all_before_them() {
                         for (number, part) in slot.chunks(SLOT / PUTS).enumerate() {
                             let at = (start + number * (SLOT / PUTS)) as u64;
                             let last = number + 1 == PUTS;
-                            let work = match last {
-                                true => Work::default()
-                                    .with_immediate((peer << 24) as u32 | round as u32),
-                                false => Work::default(),
-                            };
-                            let part = Region::from_vec(part.to_vec());
-                            connection.post_put(&key, at, part, work).expect("room");
+                            let number = last.then_some((peer << 24) as u32 | round as u32);
+                            let put = Put::new(&key, at, Region::from_vec(part.to_vec()));
+                            connection.post(put.immediate(number)).expect("room");
                         }
                     }
                     let end = Instant::now() + PATIENCE;
@@ -128,23 +124,31 @@ fn immediates__of_several_connections_tell_of_all_before_them() {
 fn look(connection: &mut Connection) -> usize {
     let completion = connection
         .wait(Some(Duration::from_millis(1)))
-        .expect("open");
+        .expect("open")
+        .got();
     completion.map_or(0, |it| it.result.map(|_| 1).expect("placed"))
 }
 
 /// Posts put `number`, as long as the memory: the number repeated, and as the immediate.
 fn notify(connection: &mut Connection, key: &RegionKey, number: u64, len: usize) -> bool {
     let bytes = Region::from_vec(number.to_ne_bytes().repeat(len / WORD));
-    let work = Work::default()
-        .with_immediate(number as u32)
-        .with_context(number);
-    connection.post_put(key, 0, bytes, work).is_ok()
+    connection
+        .post(
+            Put::new(key, 0, bytes)
+                .immediate(number as u32)
+                .context(number),
+        )
+        .is_ok()
 }
 
 /// The next immediate, if there is one: `memory` has all of its put, or a later one's.
 fn check_shown(connection: &mut Connection, memory: &ExportedRegion) -> Option<u64> {
     let wait = Some(Duration::from_millis(1));
-    let shown = connection.wait(wait).ok().flatten()?;
+    let shown = connection
+        .wait(wait)
+        .map(zerolane::Waited::got)
+        .ok()
+        .flatten()?;
     assert_eq!(shown.kind, WorkKind::Immediate);
     let mut there = vec![0; memory.len()];
     memory.read(0, &mut there);
@@ -171,13 +175,19 @@ fn immediates__revoked_between_bytes_and_immediate_lose_nothing_that_completed()
                     exported.expect("room");
                     let mut shown = 0;
                     while !memory.is_revoked() {
-                        if let Ok(Some(it)) = connection.wait(Some(Duration::from_millis(1))) {
+                        if let Ok(Some(it)) = connection
+                            .wait(Some(Duration::from_millis(1)))
+                            .map(zerolane::Waited::got)
+                        {
                             shown = it.value;
                         }
                     }
                     drop(memory);
                     while !over.load(Ordering::Acquire) {
-                        if let Ok(Some(it)) = connection.wait(Some(Duration::from_millis(1))) {
+                        if let Ok(Some(it)) = connection
+                            .wait(Some(Duration::from_millis(1)))
+                            .map(zerolane::Waited::got)
+                        {
                             shown = it.value;
                         }
                     }
@@ -248,7 +258,7 @@ pub(crate) fn notify_without_end(connection: &mut Connection) {
             posted += u64::from(!failed);
         }
         let wait = Some(Duration::from_millis(u64::from(failed)));
-        let Ok(completion) = connection.wait(wait) else {
+        let Ok(completion) = connection.wait(wait).map(zerolane::Waited::got) else {
             return;
         };
         if let Some(it) = completion {
@@ -299,7 +309,9 @@ fn immediates__of_a_process_that_is_stopped_or_killed_tell_the_truth() {
             let told = std::thread::spawn(move || told(&mut said, "refused"));
             while !told.is_finished() {
                 assert!(Instant::now() < end, "it puts on");
-                let shown = connection.wait(Some(Duration::from_millis(1)));
+                let shown = connection
+                    .wait(Some(Duration::from_millis(1)))
+                    .map(zerolane::Waited::got);
                 // No immediate of a revoked region is delivered any more.
                 assert!(!matches!(shown, Ok(Some(_))), "{shown:?}");
             }

@@ -83,7 +83,10 @@ fn receive_until_gone(connection: &mut Connection, mut came: impl FnMut()) {
     let mut end = Instant::now() + PATIENCE;
     loop {
         assert!(Instant::now() < end, "{:#?}", connection.account());
-        match connection.wait(Some(Duration::from_millis(100))) {
+        match connection
+            .wait(Some(Duration::from_millis(100)))
+            .map(zerolane::Waited::got)
+        {
             Ok(None) => {}
             Ok(Some(completion)) => {
                 over += 1;
@@ -188,7 +191,7 @@ fn worker__asleep_is_woken_by_any_of_its_connections() {
     });
     let (mut received, mut closed) = (0, 0);
     while closed < COUNT {
-        let woken = worker.wait(Some(PATIENCE)).expect("turns");
+        let woken = worker.wait(Some(PATIENCE)).expect("turns").got().is_some();
         assert!(woken, "{received} received, {closed} closed");
         while let Some(event) = worker.next_event() {
             match event {

@@ -9,8 +9,9 @@ use std::sync::mpsc::channel;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use zerolane::options::LaneChoice;
+use zerolane::request::{Get, OpenRegion, Put};
 use zerolane::worker::Worker;
-use zerolane::{Connection, Endpoint, ExportedRegion, Options, Region, RegionKey, Rights, Work};
+use zerolane::{Connection, Endpoint, ExportedRegion, FetchOp, Options, Region, RegionKey, Rights};
 
 const WORD: usize = 8;
 /// A child that puts without end.
@@ -143,7 +144,9 @@ fn mapped__fetch_ops_are_atomic_with_the_owners_and_those_of_its_other_peers() {
                         _ => ROUNDS,
                     };
                     for _ in 0..rounds {
-                        connection.fetch_inc(&key, 8).expect("done");
+                        connection
+                            .fetch_op(&key, 8, FetchOp::Increment)
+                            .expect("done");
                     }
                     (rounds, connection.account().direct_operations)
                 })
@@ -320,12 +323,12 @@ fn mapped__handles_of_a_worker_complete_at_once_and_in_order() {
         .connect(endpoint.local_addr(), &shared())
         .wait()
         .expect("met");
-    let opened = connection.open_region("m", Rights::ALL).wait();
+    let opened = connection.post(OpenRegion::new("m", Rights::ALL)).wait();
     let key = opened.expect("exported").region.expect("a key");
     let puts: Vec<_> = (0..PUTS)
         .map(|number| {
             let bytes = number.to_ne_bytes().to_vec();
-            connection.put(&key, number * 8, Region::from_vec(bytes), Work::default())
+            connection.post(Put::new(&key, number * 8, Region::from_vec(bytes)))
         })
         .collect();
     for put in puts {
@@ -335,7 +338,7 @@ fn mapped__handles_of_a_worker_complete_at_once_and_in_order() {
         let there = memory.word(number as usize * 8).load(Ordering::Acquire);
         assert_eq!(there, number);
     }
-    let got = connection.get(&key, 8, Region::from_vec(vec![0; 8]), Work::default());
+    let got = connection.post(Get::new(&key, 8, Region::from_vec(vec![0; 8])));
     let got = got.wait().expect("got");
     got.result.expect("whole");
     assert_eq!(got.into_region()[..], 1_u64.to_ne_bytes());

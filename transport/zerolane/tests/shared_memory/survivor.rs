@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use zerolane::failure::CloseReason;
 use zerolane::options::LaneChoice;
 use zerolane::request::WorkKind;
-use zerolane::{Completion, Connection, Endpoint, Error, Options, Region, TransferId};
+use zerolane::{Completion, Connection, Endpoint, Error, Options, Region, RequestId};
 
 /// The content of memory before anything is received.
 const FILL: u8 = 0xee;
@@ -25,7 +25,7 @@ const KILLED: u64 = 24;
 /// Posts receives in the middle of memory of which the rest is not granted.
 struct Receives {
     /// The index of each posted receive, and its guards.
-    posted: HashMap<TransferId, (usize, [Region; 2])>,
+    posted: HashMap<RequestId, (usize, [Region; 2])>,
     count: usize,
     /// Nothing is ever sent to these.
     forgotten: bool,
@@ -85,7 +85,10 @@ fn survive(mut connection: Connection, peer: &Job) {
     let mut end = Instant::now() + PATIENCE;
     let missed = loop {
         assert!(Instant::now() < end, "{:#?}", connection.account());
-        let done = match connection.wait(Some(Duration::from_millis(100))) {
+        let done = match connection
+            .wait(Some(Duration::from_millis(100)))
+            .map(zerolane::Waited::got)
+        {
             Ok(None) => continue,
             Ok(Some(done)) => done,
             Err(missed) => break missed,

@@ -14,8 +14,10 @@ use std::time::{Duration, Instant};
 use zerolane::counters::Account;
 use zerolane::failure::{Reason, TransferError};
 use zerolane::memory::Memory;
-use zerolane::request::{MAX_INLINE, WorkKind};
-use zerolane::{Completion, Connection, FetchOp, Region, RegionKey, Rights, TransferId, Work};
+use zerolane::request::{
+    Fetch, Get, GetPieces, MAX_INLINE, Message, Put, PutInline, PutPieces, ReceiveMessage, WorkKind,
+};
+use zerolane::{Completion, Connection, FetchOp, Region, RegionKey, RequestId, Rights};
 
 /// An initiator's own memory at the target, bytes: the known part, and a scratch part for puts that are cancelled.
 pub const AREA: u64 = KNOWN + SCRATCH;
@@ -124,7 +126,7 @@ struct Initiator {
     path: Path,
     dice: Dice,
     oracle: Oracle,
-    asked: HashMap<TransferId, Asked>,
+    asked: HashMap<RequestId, Asked>,
     talk: Talk,
     /// The content of the next put; each is used once.
     content: u64,
@@ -166,7 +168,7 @@ fn connect(role: &Role) -> (Connection, Keys) {
     for _ in 0..RECEIVES {
         let region = |len: u64| Region::anonymous(len as usize).expect("memory");
         connection.post_recv(region(MAX_LEN)).expect("posted");
-        let message = connection.post_message_recv(Some(region(MESSAGE_LEN)));
+        let message = connection.post(ReceiveMessage::new().payload(region(MESSAGE_LEN)));
         message.expect("posted");
     }
     let hello = control(Kind::Hello, index as u64, 0);
@@ -256,7 +258,7 @@ impl Initiator {
         self.talk.agreed = None;
         let payload = Memory::from(Region::from_vec(bytes));
         self.asked_for(What::Message, 0, |connection| {
-            connection.post_message(&control, Some(payload), Work::default())
+            connection.post(Message::new(&control).payload(payload))
         });
         // A Transfer cancelled too late is sent back as well.
         while !all_done(self) || self.talk.agreed.is_none_or(|sent| self.talk.echoes < sent) {
@@ -272,7 +274,7 @@ impl Initiator {
     /// Takes completions; measures the time without any.
     fn turn(&mut self) {
         let wait = Duration::from_millis(50);
-        let completion = self.connection.wait(Some(wait)).expect("connected");
+        let completion = self.connection.wait(Some(wait)).expect("connected").got();
         let now = Instant::now();
         let silent = now - self.silence.since;
         let outstanding = !self.asked.is_empty() || self.talk.awaited() > 0;
@@ -332,7 +334,7 @@ impl Initiator {
     fn outstanding(&self) -> String {
         let mut lines: Vec<_> = self.asked.iter().collect();
         lines.sort_by_key(|it| it.1.at);
-        let line = |(id, it): &(&TransferId, &Asked)| {
+        let line = |(id, it): &(&RequestId, &Asked)| {
             let what = match &it.what {
                 What::Put { parts, .. } => format!("put of {} parts", parts.len()),
                 What::Get { parts, .. } => format!("get of {} parts", parts.len()),
@@ -379,7 +381,7 @@ impl Initiator {
         &mut self,
         what: What,
         bytes: u64,
-        post: impl FnOnce(&mut Connection) -> Result<TransferId, E>,
+        post: impl FnOnce(&mut Connection) -> Result<RequestId, E>,
     ) {
         let id = post(&mut self.connection).expect("posted");
         let cancel = None;
@@ -450,26 +452,22 @@ impl Initiator {
         for &(from, to) in &parts {
             self.oracle.put(from, to, seed);
         }
-        let work = Work {
-            fence,
-            ..Work::default()
-        };
         let key = self.keys.area;
         let filled = |&(from, to): &(u64, u64)| (from, region(seed, from, to - from));
         let mut memory: Vec<_> = parts.iter().map(filled).collect();
         let what = What::Put { parts, long };
-        self.asked_for(what, bytes, |connection| -> zerolane::Result<TransferId> {
+        self.asked_for(what, bytes, |connection| -> zerolane::Result<RequestId> {
             let id = match &mut memory[..] {
                 [(from, region)] if region.len() <= MAX_INLINE => {
-                    connection.post_put_inline(&key, *from, region, work)?
+                    connection.post(PutInline::new(&key, *from, region).fence(fence))?
                 }
                 [_] => {
                     let (from, region) = memory.remove(0);
-                    connection.post_put(&key, from, region, work)?
+                    connection.post(Put::new(&key, from, region).fence(fence))?
                 }
                 _ => {
                     let pieces = memory.into_iter().map(|(from, it)| (from, it.into()));
-                    connection.post_put_vectored(&key, pieces.collect(), work)?
+                    connection.post(PutPieces::new(&key, pieces.collect()).fence(fence))?
                 }
             };
             Ok(id)
@@ -495,7 +493,7 @@ impl Initiator {
             long: true,
         };
         self.asked_for(what, len, |connection| {
-            connection.post_put(&key, offset, region(1, offset, len), Work::default())
+            connection.post(Put::new(&key, offset, region(1, offset, len)))
         });
         self.doom();
     }
@@ -510,19 +508,15 @@ impl Initiator {
             (from, region.expect("memory"))
         };
         let mut pieces: Vec<_> = parts.iter().map(empty).collect();
-        let work = Work {
-            fence,
-            ..Work::default()
-        };
         let key = self.keys.area;
         let single = pieces.len() == 1;
         let what = What::Get { parts, expected };
-        self.asked_for(what, bytes, |connection| -> zerolane::Result<TransferId> {
+        self.asked_for(what, bytes, |connection| -> zerolane::Result<RequestId> {
             if single {
                 let (from, region) = pieces.remove(0);
-                return Ok(connection.post_get(&key, from, region, work)?);
+                return Ok(connection.post(Get::new(&key, from, region).fence(fence))?);
             }
-            Ok(connection.post_get_vectored(&key, pieces, work)?)
+            Ok(connection.post(GetPieces::new(&key, pieces).fence(fence))?)
         });
         if single && self.dice.chance(8) {
             self.doom();
@@ -575,7 +569,7 @@ impl Initiator {
             }
         };
         self.asked_for(What::Atomic(before), 8, |connection| {
-            connection.post_fetch_op(&key, 8 * word, op, Work::default())
+            connection.post(Fetch::new(&key, 8 * word, op))
         });
     }
 
@@ -591,8 +585,7 @@ impl Initiator {
         let key = self.keys.board;
         self.talk.pinned.insert(number);
         self.asked_for(What::Immediate, len, |connection| {
-            let work = Work::default().with_immediate(number);
-            connection.post_put(&key, offset, region(seed, offset, len), work)
+            connection.post(Put::new(&key, offset, region(seed, offset, len)).immediate(number))
         });
     }
 
@@ -600,12 +593,16 @@ impl Initiator {
         let number = self.chat;
         self.chat += 1;
         let len = self.dice.len(MESSAGE_LEN);
-        let payload = self.dice.chance(60).then(|| named(number, len).into());
+        let payload = self.dice.chance(60).then(|| named(number, len));
         let bytes = payload.as_ref().map_or(0, |_| len);
         let control = control(Kind::Chat, number, self.dice.below(100));
         self.talk.chats.insert(number);
         self.asked_for(What::Message, bytes, |connection| {
-            connection.post_message(&control, payload, Work::default())
+            let message = Message::new(&control);
+            connection.post(match payload {
+                Some(payload) => message.payload(payload),
+                None => message,
+            })
         });
     }
 
@@ -665,7 +662,7 @@ impl Initiator {
             Kind::Agreed => self.talk.agreed = Some(number),
             Kind::Hello | Kind::Check => panic!("{kind:?}"),
         }
-        let posted = self.connection.post_message_recv(Some(region));
+        let posted = self.connection.post(ReceiveMessage::new().payload(region));
         posted.expect("posted");
     }
 

@@ -13,10 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use zerolane::counters::Account;
 use zerolane::failure::{CloseReason, PostError, Reason, TransferError};
-use zerolane::memory::Memory;
-use zerolane::request::WorkKind;
+use zerolane::request::{Message, ReceiveMessage, WorkKind};
 use zerolane::{
-    Completion, Connection, Endpoint, Error, ExportedRegion, Region, Rights, SharedRegion, Work,
+    Completion, Connection, Endpoint, Error, ExportedRegion, Region, Rights, SharedRegion,
 };
 
 /// Posted receives, of Transfers and of messages.
@@ -115,7 +114,7 @@ impl<'a> Service<'a> {
         for _ in 0..RECEIVES {
             let region = |len: u64| Region::anonymous(len as usize).expect("memory");
             connection.post_recv(region(MAX_LEN)).expect("posted");
-            let message = connection.post_message_recv(Some(region(MESSAGE_LEN)));
+            let message = connection.post(ReceiveMessage::new().payload(region(MESSAGE_LEN)));
             message.expect("posted");
         }
         Service {
@@ -132,7 +131,11 @@ impl<'a> Service<'a> {
 
     fn serve(mut self) {
         loop {
-            match self.connection.wait(Some(Duration::from_millis(100))) {
+            match self
+                .connection
+                .wait(Some(Duration::from_millis(100)))
+                .map(zerolane::Waited::got)
+            {
                 Ok(Some(completion)) => self.take(completion),
                 Ok(None) => {}
                 Err(Error::Closed(CloseReason::Peer(Reason::Normal))) => return,
@@ -212,7 +215,7 @@ impl<'a> Service<'a> {
             }
             Kind::Agreed | Kind::Seen => panic!("{kind:?}"),
         }
-        let posted = self.connection.post_message_recv(Some(region));
+        let posted = self.connection.post(ReceiveMessage::new().payload(region));
         posted.expect("posted");
     }
 
@@ -236,13 +239,14 @@ impl<'a> Service<'a> {
     /// Sends messages while there is room.
     fn pay(&mut self) {
         while let Some((control, payload)) = self.owed.front() {
-            let payload = payload.clone().map(Memory::from);
-            let posted = self
-                .connection
-                .post_message(control, payload, Work::default());
+            let message = Message::new(control);
+            let posted = self.connection.post(match payload.clone() {
+                Some(payload) => message.payload(payload),
+                None => message,
+            });
             match posted {
                 Ok(_) => self.owed.pop_front(),
-                Err(refused) if refused.reason == PostError::Full => return,
+                Err(refused) if matches!(refused.error, Error::Post(PostError::Full)) => return,
                 Err(error) => panic!("initiator {:?}: {error}", self.initiator),
             };
         }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use zerolane::failure::TransferError;
-use zerolane::{Connection, Error, ExportedRegion, Options, Region, Rights};
+use zerolane::request::{OpenRegion, Put};
+use zerolane::{Connection, Error, ExportedRegion, FetchOp, Options, Region, Rights};
 
 #[test]
 fn spawn__serves_peers_while_its_owner_sleeps_for_several_idle_timeouts() {
@@ -43,7 +44,7 @@ fn spawn__serves_peers_while_its_owner_sleeps_for_several_idle_timeouts() {
             let mut back = vec![0; bytes.len()];
             connection.get(&key, 64, &mut back)?;
             assert!(back == bytes, "content");
-            assert_eq!(connection.fetch_inc(&key, 0)?, rounds);
+            assert_eq!(connection.fetch_op(&key, 0, FetchOp::Increment)?, rounds);
             rounds += 1;
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -152,7 +153,7 @@ fn revoke_region__ends_an_endpoints_export_for_one_peer() {
         let client = client.wait().expect("connected");
         let server = endpoint.accept().wait().expect("accepted");
         let keys = ["m", "again", "other"].map(|name| {
-            let opened = client.open_region(name, Rights::ALL).wait();
+            let opened = client.post(OpenRegion::new(name, Rights::ALL)).wait();
             opened.expect("posted").region.expect("opened")
         });
         ends.push((client, server, keys));
@@ -161,7 +162,7 @@ fn revoke_region__ends_an_endpoints_export_for_one_peer() {
     assert!(!ends[1].1.revoke_region(&memory).wait().expect("open"));
     for (n, (client, _, keys)) in ends.iter().enumerate() {
         for (key, of_it) in keys.iter().zip([true, true, false]) {
-            let put = client.put(key, 64, region(n as u64, 8), 0).wait();
+            let put = client.post(Put::new(key, 64, region(n as u64, 8))).wait();
             let result = put.expect("posted").result;
             match n == 1 && of_it {
                 true => assert!(
@@ -171,7 +172,7 @@ fn revoke_region__ends_an_endpoints_export_for_one_peer() {
                 false => assert_eq!(result, Ok(8)),
             }
         }
-        let opened = client.open_region("m", Rights::ALL).wait();
+        let opened = client.post(OpenRegion::new("m", Rights::ALL)).wait();
         assert_eq!(opened.expect("posted").result.is_ok(), n != 1);
     }
     let mut there = [0; 8];
@@ -179,6 +180,9 @@ fn revoke_region__ends_an_endpoints_export_for_one_peer() {
     assert_eq!(there[..], content(2, 8));
     // And for all peers.
     drop(memory.revoke());
-    let put = ends[0].0.put(&ends[0].2[0], 64, region(1, 8), 0).wait();
+    let put = ends[0]
+        .0
+        .post(Put::new(&ends[0].2[0], 64, region(1, 8)))
+        .wait();
     assert!(put.expect("posted").result.is_err());
 }

@@ -5,13 +5,12 @@ use super::{PATIENCE, anywhere, content, plain, region};
 use nix::errno::Errno;
 use std::net::SocketAddr;
 use std::time::Duration;
-use zerolane::failure::{NotPosted, PostError};
 use zerolane::options::LaneChoice;
-use zerolane::request::WorkKind;
+use zerolane::request::{Message, Put, PutInline, ReceiveMessage, WorkKind};
 use zerolane::worker::{ConnectionId, Event, Worker};
 use zerolane::{
     Completion, CompletionQueue, Connection, Endpoint, Error, ExportedRegion, Options, Region,
-    Rights, Waker, Work,
+    Rights, Waker,
 };
 
 fn is_forked<T: std::fmt::Debug>(outcome: Result<T, impl Into<Error>>) {
@@ -30,7 +29,9 @@ fn pair_of(options: &Options) -> (Connection, Connection) {
 
 /// The completion of a receive, if it comes soon.
 fn next_received(connection: &mut Connection) -> Option<Completion> {
-    let completion = connection.wait(Some(Duration::from_millis(5)));
+    let completion = connection
+        .wait(Some(Duration::from_millis(5)))
+        .map(zerolane::Waited::got);
     let completion = completion.expect("it goes on");
     completion.filter(|it| it.kind == WorkKind::Receive)
 }
@@ -83,18 +84,13 @@ fn connection__is_refused_in_a_child_and_goes_on_in_its_parent() {
             is_forked(ours.open_region("m", Rights::ALL));
             is_forked(ours.send_message(b"control", None));
             is_forked(ours.recv_message(None));
-            let NotPosted {
-                reason,
-                memory: back,
-            } = ours.post_send(region(7, 100)).expect_err("refused");
-            assert_eq!(
-                (reason, &back[..]),
-                (PostError::Forked, &content(7, 100)[..])
-            );
+            let refused = ours.post_send(region(7, 100)).expect_err("refused");
+            assert!(matches!(refused.error, Error::Forked));
+            assert_eq!(&refused.memory[..], &content(7, 100)[..]);
             is_forked(ours.post_recv(region(7, 100)));
-            is_forked(ours.post_put(&theirs, 0, region(7, 100), Work::default()));
-            is_forked(ours.post_put_inline(&theirs, 0, b"by the child", Work::default()));
-            is_forked(ours.post_message(b"control", None, Work::default()));
+            is_forked(ours.post(Put::new(&theirs, 0, region(7, 100))));
+            is_forked(ours.post(PutInline::new(&theirs, 0, b"by the child")));
+            is_forked(ours.post(Message::new(b"control")));
             is_forked(ours.export(&memory, Rights::ALL));
             assert!(!ours.revoke(&lent) && !ours.revoke_region(&memory));
             assert!(!ours.cancel(receiving));
@@ -124,12 +120,13 @@ fn connection__is_refused_in_a_child_and_goes_on_in_its_parent() {
         talk(&mut ours, &mut peers);
         talk(&mut peers, &mut ours);
         // The region that the child tried to revoke is still served.
-        let serving =
-            std::thread::spawn(
-                move || {
-                    while ours.wait(Some(PATIENCE)).is_ok_and(|it| it.is_none()) {}
-                },
-            );
+        let serving = std::thread::spawn(move || {
+            while ours
+                .wait(Some(PATIENCE))
+                .map(zerolane::Waited::got)
+                .is_ok_and(|it| it.is_none())
+            {}
+        });
         peers.put(&lent, 16, b"by the peer").expect("put");
         let mut bytes = [0; 11];
         memory.read(16, &mut bytes);
@@ -263,7 +260,7 @@ fn queue__is_empty_and_refused_in_a_child() {
     let (mut ours, mut peers) = pair_of(&Options::default());
     let queue = CompletionQueue::new(8).expect("a queue");
     ours.set_completion_queue(&queue, 7);
-    let posted = ours.post_message_recv(None).expect("posted");
+    let posted = ours.post(ReceiveMessage::new()).expect("posted");
     assert!(ours.cancel(posted));
     ours.poll().expect("it goes on");
     assert_eq!(queue.len(), 1);

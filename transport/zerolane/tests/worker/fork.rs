@@ -7,8 +7,11 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
-use zerolane::worker::{Refused, Worker};
-use zerolane::{Error, Options, Work};
+use zerolane::failure::Refused;
+use zerolane::memory::Memory;
+use zerolane::request::PutPieces;
+use zerolane::worker::{Outcome, Worker};
+use zerolane::{Error, Options};
 
 /// Runs `act` in a child, which must end without a panic.
 pub(super) fn in_a_child(act: impl FnOnce()) {
@@ -38,7 +41,7 @@ pub(super) fn in_a_child(act: impl FnOnce()) {
     }
 }
 
-fn is_forked<T>(outcome: Result<T, Refused>) -> Refused {
+fn is_forked<T>(outcome: Outcome<T>) -> Refused<Option<Memory>> {
     let refused = outcome.err().expect("refused");
     assert!(matches!(refused.error, Error::Forked), "{refused}");
     refused
@@ -60,8 +63,9 @@ fn drop__in_a_child_of_fork_leaves_the_worker_to_its_parent() {
         let refused = is_forked(client.send(region(7, 100)).wait());
         assert!(refused.memory.expect("it came back")[..] == content(7, 100));
         let pieces = vec![(0, region(5, 10).into()), (50, region(6, 20).into())];
-        let put = client.put_vectored(&key, pieces, Work::default());
-        assert_eq!(is_forked(put.wait()).pieces.len(), 2);
+        let put = client.post(PutPieces::new(&key, pieces));
+        let back = is_forked(put.wait()).memory;
+        assert!(matches!(back, Some(Memory::Gathered(pieces)) if pieces.len() == 2));
         is_forked(worker.connect(address, &Options::default()).wait());
         is_forked(endpoint.accept().wait());
         is_forked(server.immediate().wait());

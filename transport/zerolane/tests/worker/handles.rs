@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use zerolane::failure::{PostError, TransferError};
-use zerolane::worker::{ConnectionHandle, EndpointHandle, Refused, Worker, WorkerThread};
-use zerolane::{
-    Connection, Error, ExportedRegion, FetchOp, Options, Region, RegionKey, Rights, Work,
-};
+use zerolane::memory::Memory;
+use zerolane::request::{Fetch, Get, GetPieces, OpenRegion, Put, PutPieces};
+use zerolane::worker::{ConnectionHandle, EndpointHandle, Outcome, Worker, WorkerThread};
+use zerolane::{Connection, Error, ExportedRegion, FetchOp, Options, Region, RegionKey, Rights};
 
 pub(super) fn pair(
     worker: &zerolane::worker::WorkerHandle,
@@ -83,7 +83,10 @@ fn export__is_served_while_its_owner_sleeps() {
         let mut back = vec![0; len];
         peer.get(&key, 64, &mut back).expect("got");
         assert!(back == content(n, len), "content");
-        assert_eq!(peer.fetch_inc(&key, 0).expect("counted"), n - 1);
+        assert_eq!(
+            peer.fetch_op(&key, 0, FetchOp::Increment).expect("counted"),
+            n - 1
+        );
     }
     peer.close().expect("closed");
     worker.stop().expect("stopped");
@@ -109,8 +112,9 @@ fn requests__from_eight_threads_each_complete_once_with_their_content() {
                 let offset = 4096 + thread * 65_536;
                 let pending: Vec<_> = (0..EACH)
                     .map(|n| {
-                        let put = client.put(&key, offset + n * 64, region(n, 64), n);
-                        (n, put, client.fetch_op(&key, 0, FetchOp::Increment))
+                        let put =
+                            client.post(Put::new(&key, offset + n * 64, region(n, 64)).context(n));
+                        (n, put, client.post(Fetch::new(&key, 0, FetchOp::Increment)))
                     })
                     .collect();
                 for (n, put, add) in pending {
@@ -233,8 +237,9 @@ fn immediate__comes_to_handles_in_order_also_before_it_is_asked_for() {
         .wait()
         .expect("exported");
     for n in 0..10 {
-        let work = Work::default().with_immediate(n);
-        let put = client.put(&key, 0, region(u64::from(n), 32), work).wait();
+        let put = client
+            .post(Put::new(&key, 0, region(u64::from(n), 32)).immediate(n))
+            .wait();
         put.expect("posted").result.expect("put");
         if n % 3 == 0 {
             drop(server.immediate());
@@ -267,8 +272,9 @@ fn immediate__is_there_after_the_end_of_its_connection() {
     let (_endpoint, client, server) = pair(&worker);
     let (_memory, key) = exported(&server);
     for n in 0..10 {
-        let work = Work::default().with_immediate(n);
-        client.put(&key, 0, region(7, 32), work).detach();
+        client
+            .post(Put::new(&key, 0, region(7, 32)).immediate(n))
+            .detach();
     }
     client.close().wait().expect("closed");
     is_gone(&server);
@@ -300,10 +306,7 @@ const KEPT: u32 = 1024;
 /// Makes `client` put `count` immediates; the first [`KEPT`] have arrived when this returns.
 fn put_immediates(client: &ConnectionHandle, key: &RegionKey, count: u32) {
     let puts: Vec<_> = (0..count)
-        .map(|n| {
-            let work = Work::default().with_immediate(n);
-            client.put(key, 0, region(7, 8), work)
-        })
+        .map(|n| client.post(Put::new(key, 0, region(7, 8)).immediate(n)))
         .collect();
     for (n, mut put) in (0..).zip(puts) {
         if n >= KEPT {
@@ -315,7 +318,7 @@ fn put_immediates(client: &ConnectionHandle, key: &RegionKey, count: u32) {
     }
 }
 
-fn in_time<T>(mut pending: zerolane::worker::Pending<T>) -> Result<T, Refused> {
+fn in_time<T>(mut pending: zerolane::worker::Pending<T>) -> Outcome<T> {
     pending.wait_for(PATIENCE).expect("it is held up")
 }
 
@@ -366,7 +369,8 @@ fn accept__not_asked_for_keeps_no_connection_that_is_over() {
                 let others = spawned();
                 let client = others.connect(address, &Options::default());
                 let client = in_time(client).expect("connected");
-                let opened = in_time(client.open_region("m", Rights::ALL)).expect("posted");
+                let opened =
+                    in_time(client.post(OpenRegion::new("m", Rights::ALL))).expect("posted");
                 put_immediates(&client, &opened.region.expect("opened"), 3 * KEPT);
             })
         })
@@ -412,12 +416,12 @@ fn drop__with_much_unread_ends_the_connection() {
     let (_endpoint, client, server) = pair(&worker);
     let (_memory, key) = exported(&server);
     for n in 0..3000 {
-        let work = Work::default().with_immediate(n);
-        client.put(&key, 0, region(7, 8), work).detach();
+        client
+            .post(Put::new(&key, 0, region(7, 8)).immediate(n))
+            .detach();
     }
-    let fence = Work::default().fenced();
     let _ = client
-        .get(&key, 0, region(1, 8), fence)
+        .post(Get::new(&key, 0, region(1, 8)).fence(true))
         .wait_for(PATIENCE / 20);
     drop(server);
     let (told, ended) = std::sync::mpsc::channel();
@@ -438,7 +442,7 @@ fn put_vectored__and_get_vectored_are_one_request_each() {
         ]
     };
     let puts: Vec<_> = (0..20)
-        .map(|n| client.put_vectored(&key, pieces(n), n))
+        .map(|n| client.post(PutPieces::new(&key, pieces(n)).context(n)))
         .collect();
     for (n, put) in (0..).zip(puts) {
         let put = put.wait().expect("posted");
@@ -447,7 +451,7 @@ fn put_vectored__and_get_vectored_are_one_request_each() {
     }
     let into = (0..20).map(|n| (n * 5000, Region::anonymous(3000).expect("memory")));
     let got = client
-        .get_vectored(&key, into.collect(), 77)
+        .post(GetPieces::new(&key, into.collect()).context(77))
         .wait()
         .expect("posted");
     assert_eq!((got.context, got.result), (77, Ok(60_000)));
@@ -459,6 +463,14 @@ fn put_vectored__and_get_vectored_are_one_request_each() {
     }
 }
 
+/// The pieces that a refusal gives back.
+fn pieces_of(memory: Option<Memory>) -> Vec<Memory> {
+    match memory {
+        Some(Memory::Gathered(pieces)) => pieces,
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn put_vectored__refused_gives_the_pieces_back() {
     let worker = spawned();
@@ -466,22 +478,22 @@ fn put_vectored__refused_gives_the_pieces_back() {
     let (_memory, key) = exported(&server);
     let many = (0..4097).map(|n| (n * 8, region(n, 8).into())).collect();
     let refused = client
-        .put_vectored(&key, many, 0)
+        .post(PutPieces::new(&key, many))
         .wait()
         .expect_err("too many");
     assert!(matches!(
         refused.error,
         Error::Post(PostError::TooManyPieces)
     ));
-    assert_eq!(refused.pieces.len(), 4097);
+    assert_eq!(pieces_of(refused.memory).len(), 4097);
     let none = client
-        .put_vectored(&key, vec![], 0)
+        .post(PutPieces::new(&key, vec![]))
         .wait()
         .expect_err("none");
     assert!(matches!(none.error, Error::Post(PostError::NoPieces)));
     // Neither delays later requests.
     client
-        .put(&key, 0, region(1, 8), 0)
+        .post(Put::new(&key, 0, region(1, 8)))
         .wait()
         .expect("posted")
         .result
@@ -489,10 +501,11 @@ fn put_vectored__refused_gives_the_pieces_back() {
     drop(worker);
     let pieces = vec![(0, region(5, 10)), (50, region(6, 20))];
     let refused = client
-        .get_vectored(&key, pieces, 0)
+        .post(GetPieces::new(&key, pieces))
         .wait()
         .expect_err("gone");
-    let back: Vec<_> = refused.pieces.iter().map(|it| it.to_vec()).collect();
+    let back = pieces_of(refused.memory);
+    let back: Vec<_> = back.iter().map(|it| it.to_vec()).collect();
     assert!(back == [content(5, 10), content(6, 20)]);
 }
 
@@ -501,9 +514,11 @@ fn close__delivers_what_was_sent_before() {
     let worker = spawned();
     let (_endpoint, client, server) = pair(&worker);
     let received = server.recv(Region::anonymous(1 << 20).expect("memory"));
+    let id = received.id();
     client.send(region(5, 1 << 20)).detach();
     client.close().wait().expect("closed");
     let received = received.wait().expect("posted");
+    assert_eq!(received.id, id);
     assert!(received.into_region()[..] == content(5, 1 << 20));
     let end = server.recv(Region::anonymous(8).expect("memory")).wait();
     assert!(end.is_err() || end.is_ok_and(|it| it.result.is_err()));

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
+use zerolane::request::{Get, OpenRegion};
 use zerolane::worker::{ConnectionHandle, Pending};
 use zerolane::{Completion, Connection, ExportedRegion, Options, Region, Rights};
 
@@ -63,7 +64,7 @@ fn stream(server: SocketAddr, client: u64) -> zerolane::Result<()> {
             connection.post_send(Region::from_vec(bytes))?;
         }
         while connection.in_flight() > 0 {
-            let sent = connection.wait(Some(PATIENCE))?.expect("in time");
+            let sent = connection.wait(Some(PATIENCE))?.got().expect("in time");
             sent.result.expect("sent");
         }
     }
@@ -128,7 +129,7 @@ fn serve(
     let first = connection.recv(Region::from_vec(vec![0; 8])).wait();
     let first = first.expect("posted").into_region();
     let client = u64::from_le_bytes(first[..].try_into().expect("8 bytes"));
-    let own = connection.open_region("own", Rights::READ).wait();
+    let own = connection.post(OpenRegion::new("own", Rights::READ)).wait();
     let own = own.expect("posted").region.expect("opened");
     let memory: Vec<_> = (0..SENDS).map(|_| Mappings::of(LEN)).collect();
     let got = Mappings::of(SLOT);
@@ -142,7 +143,7 @@ fn serve(
         let receiving = memory.iter().map(|it| connection.recv(it.region()));
         let receiving: Vec<_> = receiving.collect();
         let going_on = connection.send(Region::from_vec(vec![GO_ON]));
-        let getting = connection.get(&own, 0, got.region(), 0);
+        let getting = connection.post(Get::new(&own, 0, got.region()));
         for (n, received) in (0..).zip(receiving) {
             let sent = content(seed(client, round, n), LEN);
             failed += usize::from(!ends_well(received, &sent));

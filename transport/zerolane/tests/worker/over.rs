@@ -6,10 +6,12 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 use tempfile::NamedTempFile;
 use zerolane::memory::Access;
+use zerolane::request::{
+    Fetch, Get, GetPieces, Message, OpenRegion, Put, PutPieces, ReceiveMessage,
+};
 use zerolane::worker::{ConnectionHandle, Pending, Worker, WorkerHandle};
 use zerolane::{
     Completion, Connection, Endpoint, ExportedRegion, FetchOp, Options, Region, RegionKey, Rights,
-    Work,
 };
 
 const LEN: usize = 4096;
@@ -99,21 +101,29 @@ fn ask(
     let arrived = client.wait_arrived(receiving.id(), 0);
     let two = vec![(0, region().into()), (LEN as u64, region().into())];
     let into = vec![(0, region()), (8, region())];
-    let plain = Work::default();
     vec![
         request("recv", receiving),
         other("wait_arrived", arrived),
         other("announced", client.announced()),
         other("immediate", client.immediate()),
-        request("recv_message", client.recv_message(Some(region()))),
+        request(
+            "recv_message",
+            client.post(ReceiveMessage::new().payload(region())),
+        ),
         request("send", client.send(region())),
-        request("message", client.send_message(b"c", Some(region().into()))),
-        request("put", client.put(key, 0, region(), plain)),
-        request("put_vectored", client.put_vectored(key, two, plain)),
-        request("get", client.get(key, 0, region(), plain)),
-        request("get_vectored", client.get_vectored(key, into, plain)),
-        request("fetch_op", client.fetch_op(key, 0, FetchOp::Increment)),
-        request("open_region", client.open_region("none", Rights::ALL)),
+        request("message", client.post(Message::new(b"c").payload(region()))),
+        request("put", client.post(Put::new(key, 0, region()))),
+        request("put_vectored", client.post(PutPieces::new(key, two))),
+        request("get", client.post(Get::new(key, 0, region()))),
+        request("get_vectored", client.post(GetPieces::new(key, into))),
+        request(
+            "fetch_op",
+            client.post(Fetch::new(key, 0, FetchOp::Increment)),
+        ),
+        request(
+            "open_region",
+            client.post(OpenRegion::new("none", Rights::ALL)),
+        ),
         other("connect", worker.connect(nowhere, &Options::default())),
     ]
 }

@@ -5,9 +5,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashMap;
 use std::sync::mpsc::{TryRecvError, channel};
 use std::time::{Duration, Instant};
-use zerolane::request::WorkKind;
+use zerolane::request::{Message, Put, Receive, ReceiveMessage, Transfer, WorkKind};
 use zerolane::worker::{ConnectionId, EndpointId, Event, Worker};
-use zerolane::{Connection, Error, ExportedRegion, Options, Region, Rights, Work};
+use zerolane::{Connection, Error, ExportedRegion, Options, Region, Rights};
 
 fn listening(options: Options) -> (Worker, EndpointId, std::net::SocketAddr) {
     let mut worker = Worker::new().expect("descriptors");
@@ -106,7 +106,7 @@ fn connect__both_ends_in_one_worker_and_one_thread() {
         // Posted before it is connected: it waits.
         let connection = worker.connection(id).expect("not over");
         connection
-            .post_send_with(region(n, 5000), n)
+            .post(Transfer::new(region(n, 5000)).context(n))
             .expect("posted");
         ours.insert(id, n);
     }
@@ -157,7 +157,7 @@ fn connect__refused_or_unanswered_is_an_event() {
     worker
         .connection(id)
         .expect("begun")
-        .post_send_with(region(1, 10), 5)
+        .post(Transfer::new(region(1, 10)).context(5))
         .expect("posted");
     let mut failed = 0;
     let reason = until(&mut worker, |_, event| match event {
@@ -286,7 +286,9 @@ fn release__and_adopt_move_a_connection_between_loops() {
     for n in 1..3 {
         let memory = Region::anonymous(1000).expect("memory");
         let connection = second.connection(id).expect("adopted");
-        connection.post_recv_with(memory, n).expect("posted");
+        connection
+            .post(Receive::new(memory).context(n))
+            .expect("posted");
     }
     let mut next = 1;
     until(&mut second, |_, event| match event {
@@ -311,7 +313,7 @@ fn close__sends_what_was_posted_and_completes_everything_once() {
         let mut bytes = vec![0; 1 << 20];
         let len = connection.recv_into(&mut bytes)?;
         assert!(bytes[..len] == content(8, 1 << 20), "content");
-        let end = connection.wait(Some(PATIENCE));
+        let end = connection.wait(Some(PATIENCE)).map(zerolane::Waited::got);
         assert!(matches!(end, Err(Error::Closed(_))), "{end:?}");
         Ok::<(), Error>(())
     });
@@ -320,9 +322,11 @@ fn close__sends_what_was_posted_and_completes_everything_once() {
         Event::Accepted { connection: id, .. } => {
             let connection = worker.connection(id).expect("just accepted");
             connection
-                .post_send_with(region(8, 1 << 20), 1)
+                .post(Transfer::new(region(8, 1 << 20)).context(1))
                 .expect("posted");
-            connection.post_recv_with(region(0, 10), 2).expect("posted");
+            connection
+                .post(Receive::new(region(0, 10)).context(2))
+                .expect("posted");
             assert!(worker.close(id));
             None
         }
@@ -447,7 +451,7 @@ fn drop__of_a_worker_tells_its_peers() {
         connection.post_recv(Region::anonymous(10)?)?;
         drop(connected);
         loop {
-            match connection.wait(Some(PATIENCE)) {
+            match connection.wait(Some(PATIENCE)).map(zerolane::Waited::got) {
                 Ok(Some(completion)) => assert!(completion.result.is_err()),
                 Ok(None) => panic!("not told in time"),
                 Err(error) => return Ok::<_, Error>(error),
@@ -458,12 +462,11 @@ fn drop__of_a_worker_tells_its_peers() {
         Event::Accepted { connection, .. } => {
             let connection = worker.connection(connection).expect("just accepted");
             connection
-                .post_put(
+                .post(Put::new(
                     &zerolane::RegionKey::from_bytes([0; 24]).expect("a key"),
                     0,
                     Region::empty(),
-                    Work::default(),
-                )
+                ))
                 .ok();
             Some(())
         }
@@ -705,10 +708,9 @@ fn request_and_answer__cost_an_end_one_receive_and_one_send() {
     }
     let ask = |worker: &mut Worker, id: ConnectionId| {
         let connection = worker.connection(id).expect("open");
-        connection.post_message_recv(None).expect("posted");
-        let work = Work::default().unsignalled();
+        connection.post(ReceiveMessage::new()).expect("posted");
         connection
-            .post_message(b"request", None, work)
+            .post(Message::new(b"request").signalled(false))
             .expect("posted");
     };
     let (mut started, mut answers) = (0, HashMap::<ConnectionId, u64>::new());
@@ -721,7 +723,7 @@ fn request_and_answer__cost_an_end_one_receive_and_one_send() {
             match event {
                 Event::Accepted { connection, .. } => {
                     let connection = server.connection(connection).expect("just accepted");
-                    connection.post_message_recv(None).expect("posted");
+                    connection.post(ReceiveMessage::new()).expect("posted");
                 }
                 Event::Completed {
                     connection,
@@ -797,7 +799,13 @@ fn wait_asleep__sleeps_without_a_spin_until_something_comes() {
     let timeout = Some(Duration::from_millis(1));
     const WAITS: u64 = 50;
     for _ in 0..WAITS {
-        assert!(!worker.wait_asleep(timeout).expect("the system allows it"));
+        assert!(
+            worker
+                .wait_asleep(timeout)
+                .expect("the system allows it")
+                .got()
+                .is_none()
+        );
     }
     // Now and then the timeout passes before it sleeps; a spinning thread whose core is taken sleeps as seldom.
     let slept = sleeps() - before;
@@ -805,10 +813,22 @@ fn wait_asleep__sleeps_without_a_spin_until_something_comes() {
     let waker = worker.waker();
     std::thread::scope(|scope| {
         scope.spawn(|| waker.wake());
-        assert!(!worker.wait_asleep(None).expect("the system allows it"));
+        assert!(
+            worker
+                .wait_asleep(None)
+                .expect("the system allows it")
+                .got()
+                .is_none()
+        );
         let client = scope.spawn(move || Connection::connect(address, &plain()));
         let accepted = loop {
-            assert!(worker.wait_asleep(Some(PATIENCE)).expect("allowed"));
+            assert!(
+                worker
+                    .wait_asleep(Some(PATIENCE))
+                    .expect("allowed")
+                    .got()
+                    .is_some()
+            );
             if let Some(Event::Accepted { connection, .. }) = worker.next_event() {
                 break connection;
             }

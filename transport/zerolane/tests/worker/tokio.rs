@@ -4,8 +4,9 @@ use super::over::Mappings;
 use super::{PATIENCE, anywhere, content, region};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
+use zerolane::request::{Fetch, Get, Message, OpenRegion, Put, ReceiveMessage};
 use zerolane::worker::{Worker, WorkerHandle};
-use zerolane::{ExportedRegion, FetchOp, Options, Region, Rights, Work};
+use zerolane::{ExportedRegion, FetchOp, Options, Region, Rights};
 
 fn begin() -> (WorkerHandle, tokio::task::JoinHandle<zerolane::Result<()>>) {
     let worker = Worker::new().expect("descriptors");
@@ -28,7 +29,7 @@ async fn everything() {
         connection.send(bytes).await?.result?;
         let immediate = connection.immediate().await?;
         let message = connection
-            .recv_message(Some(Region::anonymous(100)?))
+            .post(ReceiveMessage::new().payload(Region::anonymous(100)?))
             .await?;
         assert_eq!(&message.control[..], b"control");
         let payload = message.into_region();
@@ -47,17 +48,21 @@ async fn everything() {
         .recv(Region::anonymous(150_000).expect("memory"))
         .await;
     assert!(back.expect("posted").into_region()[..] == content(1, 150_000));
-    let opened = client.open_region("m", Rights::ALL).await.expect("posted");
+    let opened = client
+        .post(OpenRegion::new("m", Rights::ALL))
+        .await
+        .expect("posted");
     let key = opened.region.expect("opened");
-    let work = Work::default().with_immediate(77);
-    let put = client.put(&key, 8, region(3, 5000), work).await;
+    let put = client
+        .post(Put::new(&key, 8, region(3, 5000)).immediate(77))
+        .await;
     put.expect("posted").result.expect("put");
     let into = Region::anonymous(5000).expect("memory");
-    let got = client.get(&key, 8, into, Work::default()).await;
+    let got = client.post(Get::new(&key, 8, into)).await;
     assert!(got.expect("posted").into_region()[..] == content(3, 5000));
-    let added = client.fetch_op(&key, 0, FetchOp::Add(5)).await;
+    let added = client.post(Fetch::new(&key, 0, FetchOp::Add(5))).await;
     assert_eq!(added.expect("posted").value, 0);
-    let message = client.send_message(b"control", Some(region(4, 10).into()));
+    let message = client.post(Message::new(b"control").payload(region(4, 10)));
     message.await.expect("posted").result.expect("sent");
     assert_eq!(server.await.expect("no panic").expect("served"), 77);
     worker.stop();
@@ -234,12 +239,12 @@ async fn remote_memory__requests_given_up_are_done_once_or_not_at_all() {
     let memory = ExportedRegion::new(Region::anonymous(1 << 16).expect("memory"));
     let memory = memory.expect("page-aligned");
     let key = server.export(&memory, Rights::ALL).await.expect("exported");
-    let (used, plain) = (Mappings::new(), Work::default());
+    let used = Mappings::new();
     let (mut counted, mut given_up) = (Vec::new(), 0);
     for round in 0..ROUNDS {
-        let put = client.put(&key, 8192, used.region(), plain);
-        let get = client.get(&key, 16_384, used.region(), plain);
-        let add = client.fetch_op(&key, 0, FetchOp::Increment);
+        let put = client.post(Put::new(&key, 8192, used.region()));
+        let get = client.post(Get::new(&key, 16_384, used.region()));
+        let add = client.post(Fetch::new(&key, 0, FetchOp::Increment));
         let over = timeout(moment(round), async { (put.await, get.await, add.await) });
         match over.await {
             Ok((put, get, add)) => {
@@ -252,12 +257,12 @@ async fn remote_memory__requests_given_up_are_done_once_or_not_at_all() {
     }
     assert!(given_up > 0, "all were done in no time");
     let bytes = content(5, 9000);
-    let put = client.put(&key, 8192, region(5, 9000), plain).await;
+    let put = client.post(Put::new(&key, 8192, region(5, 9000))).await;
     put.expect("posted").result.expect("put");
     let into = Region::anonymous(9000).expect("memory");
-    let got = client.get(&key, 8192, into, plain).await;
+    let got = client.post(Get::new(&key, 8192, into)).await;
     assert!(got.expect("posted").into_region()[..] == bytes, "content");
-    let last = client.fetch_op(&key, 0, FetchOp::Increment).await;
+    let last = client.post(Fetch::new(&key, 0, FetchOp::Increment)).await;
     counted.push(last.expect("posted").value);
     assert!(counted.is_sorted_by(|a, b| a < b), "{counted:?}");
     assert!(counted.len() as u64 <= counted[counted.len() - 1] + 1);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use zerolane::{Completion, Connection, Region, TransferId};
+use zerolane::{Completion, Connection, Region, RequestId};
 
 /// What the regions carry.
 pub(crate) trait Content {
@@ -33,7 +33,7 @@ pub(crate) struct Turns<C> {
     /// `None` while it is posted.
     regions: Vec<Option<Region>>,
     /// Whose turn each Transfer in flight is.
-    posted: HashMap<TransferId, u64>,
+    posted: HashMap<RequestId, u64>,
     next: u64,
     end: u64,
 }
@@ -94,7 +94,7 @@ impl<C: Content> Turns<C> {
                 Ok(id) => id,
                 Err(refused) => {
                     *self.region(turn) = Some(refused.memory);
-                    return Err(refused.reason.into());
+                    return Err(refused.error.into());
                 }
             },
         };
@@ -137,7 +137,7 @@ impl<C: Content> Turns<C> {
             if self.is_idle() {
                 return Ok(());
             }
-            let completion = connection.wait(Some(stall))?;
+            let completion = connection.wait(Some(stall))?.got();
             self.take_back(completion.context("the peer stalled")?)?;
         }
     }
@@ -150,7 +150,7 @@ impl<C: Content> Turns<C> {
     ) -> Result<()> {
         while let Some(left) = left(connection) {
             self.post_all(connection)?;
-            if let Some(completion) = connection.wait(Some(left))? {
+            if let Some(completion) = connection.wait(Some(left))?.got() {
                 self.take_back(completion)?;
             }
         }

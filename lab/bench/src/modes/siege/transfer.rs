@@ -178,7 +178,10 @@ fn receive(mut connection: Connection, shared: &Shared) -> Result<()> {
         if pieces.is_idle() {
             return pieces.check_last_lap(&LAPS.pattern()).map(drop);
         }
-        let completion = connection.wait(Some(STALL))?.context("the peer stalled")?;
+        let completion = connection
+            .wait(Some(STALL))?
+            .got()
+            .context("the peer stalled")?;
         // The sender has closed: what was posted for a further lap comes back empty.
         let is_unused = completion.result.is_err() && shared.is_stopped();
         match pieces.take_back(completion) {

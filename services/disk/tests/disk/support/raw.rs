@@ -3,10 +3,8 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use zerolane::request::WorkKind;
-use zerolane::{
-    Completion, Connection, Error, ExportedRegion, Options, Region, RegionKey, Rights, Work,
-};
+use zerolane::request::{Message, Put, ReceiveMessage, WorkKind};
+use zerolane::{Completion, Connection, Error, ExportedRegion, Options, Region, RegionKey, Rights};
 use zerolane_block::cdb::{Command, Extent, Form};
 use zerolane_block::sst::{CommandUnit, Login, Outcome, Roles, STATUS_BYTES, StatusUnit};
 use zerolane_disk::message::{self, Data, Place};
@@ -97,7 +95,7 @@ impl Raw {
 
     /// Asks for so long capsules; returns what the target said.
     pub fn log_in_with(&mut self, session: u64, capsule_bytes: u32) -> Vec<u8> {
-        self.connection.post_message_recv(None).unwrap();
+        self.connection.post(ReceiveMessage::new()).unwrap();
         let login = Login {
             capsule_bytes,
             ..login(session)
@@ -110,8 +108,9 @@ impl Raw {
     }
 
     pub fn send(&mut self, bytes: &[u8]) {
-        let work = Work::default().unsignalled();
-        self.connection.post_message(bytes, None, work).unwrap();
+        self.connection
+            .post(Message::new(bytes).signalled(false))
+            .unwrap();
     }
 
     /// Has the connection go on until `done`. Nothing is expected of it meanwhile.
@@ -120,14 +119,14 @@ impl Raw {
         while !done() {
             assert!(Instant::now() < deadline, "it is not done");
             let wait = Some(Duration::from_millis(1));
-            assert!(self.connection.wait(wait).unwrap().is_none());
+            assert!(self.connection.wait(wait).unwrap().got().is_none());
         }
     }
 
     fn until(&mut self, kind: WorkKind) -> Completion {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
-            if let Some(completion) = self.connection.wait(Some(PATIENCE)).unwrap()
+            if let Some(completion) = self.connection.wait(Some(PATIENCE)).unwrap().got()
                 && completion.kind == kind
             {
                 return completion;
@@ -140,7 +139,11 @@ impl Raw {
     pub fn wait_until_cut_off(mut self) {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
-            match self.connection.wait(Some(PATIENCE)) {
+            match self
+                .connection
+                .wait(Some(PATIENCE))
+                .map(zerolane::Waited::got)
+            {
                 Ok(_) => {}
                 Err(Error::Closed(_)) => return,
                 Err(other) => panic!("{other}"),
@@ -205,8 +208,9 @@ impl Raw {
         let (region, each) = self.capsules.unwrap();
         let at = u64::from(slot) * u64::from(each);
         let memory = Region::from_vec(bytes.to_vec());
-        let work = Work::default().unsignalled();
-        let posted = self.connection.post_put(&region, at, memory, work);
+        let posted = self
+            .connection
+            .post(Put::new(&region, at, memory).signalled(false));
         posted.unwrap();
     }
 

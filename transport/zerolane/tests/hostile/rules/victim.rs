@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use zerolane::counters::Account;
 use zerolane::failure::{CloseReason, Reason, TransferError};
 use zerolane::options::Profiles;
-use zerolane::request::WorkKind;
+use zerolane::request::{Fetch, Get, Put, ReceiveMessage, WorkKind};
 use zerolane::{
-    Completion, Connection, Endpoint, Error, ExportedRegion, FetchOp, Options, Region, Rights,
-    Security, SharedRegion, TransferId, Work,
+    Completion, Connection, Endpoint, Error, ExportedRegion, FetchOp, Options, Region, RequestId,
+    Rights, Security, SharedRegion,
 };
 
 /// Nothing here takes longer; a call that does hangs.
@@ -131,14 +131,16 @@ fn serve(mut connection: Connection, ask: Option<Ask>) -> Served {
         touched: 0,
     };
     let mut looked = Looked::at(connection.post_recv(room).ok());
-    let _ = connection.post_message_recv(Some(message));
+    let _ = connection.post(ReceiveMessage::new().payload(message));
     if let Some(ask) = ask {
         // The peer may refuse it, or leave it without an answer.
         let _ = post(&mut connection, ask, got);
     }
     while served.closed.is_none() {
         assert!(Instant::now() < end, "a peer kept the victim busy");
-        let waited = connection.wait(Some(Duration::from_millis(20)));
+        let waited = connection
+            .wait(Some(Duration::from_millis(20)))
+            .map(zerolane::Waited::got);
         // The peer may choose a delivery that does not wake: poll as well.
         let found = match waited {
             Ok(None) => connection.poll(),
@@ -163,25 +165,24 @@ fn serve(mut connection: Connection, ask: Option<Ask>) -> Served {
 fn post(connection: &mut Connection, ask: Ask, into: Region) -> zerolane::Result<()> {
     let rights = Rights::ALL;
     let theirs = connection.open_region(THEIRS, rights)?;
-    let work = Work::default();
     let put = |len| Region::from_vec(vec![3; len]);
     match ask {
-        Ask::Get | Ask::LongGet => connection.post_get(&theirs, 0, into, work)?,
-        Ask::Put => connection.post_put(&theirs, 0, put(SHORT), work)?,
-        Ask::LongPut => connection.post_put(&theirs, 0, put(LONG), work)?,
-        Ask::Fetch => connection.post_fetch_op(&theirs, 0, FetchOp::Add(1), work)?,
+        Ask::Get | Ask::LongGet => connection.post(Get::new(&theirs, 0, into))?,
+        Ask::Put => connection.post(Put::new(&theirs, 0, put(SHORT)))?,
+        Ask::LongPut => connection.post(Put::new(&theirs, 0, put(LONG)))?,
+        Ask::Fetch => connection.post(Fetch::new(&theirs, 0, FetchOp::Add(1)))?,
     };
     Ok(())
 }
 
 /// The arrived part of the receive, shared each time, and its content at that time.
 struct Looked {
-    id: Option<TransferId>,
+    id: Option<RequestId>,
     parts: Vec<(SharedRegion, Vec<u8>)>,
 }
 
 impl Looked {
-    fn at(id: Option<TransferId>) -> Looked {
+    fn at(id: Option<RequestId>) -> Looked {
         Looked { id, parts: vec![] }
     }
 

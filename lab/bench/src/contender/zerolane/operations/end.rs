@@ -120,7 +120,7 @@ impl End<'_> {
 
     fn next_within(&mut self, patience: Duration) -> Result<Completion> {
         match self.job.wait {
-            Wait::Event => self.connection.wait(Some(patience))?.context(STALLED),
+            Wait::Event => self.connection.wait(Some(patience))?.got().context(STALLED),
             Wait::Poll => look(patience, || Ok(self.connection.poll()?)),
         }
     }
@@ -139,7 +139,7 @@ impl End<'_> {
 
     /// Waits until the initiator, which may not know yet that all it said has come, closes the connection.
     pub(super) fn await_close(mut self) -> Result<()> {
-        match self.connection.wait(Some(STALL)) {
+        match self.connection.wait(Some(STALL)).map(zerolane::Waited::got) {
             Err(_) => Ok(()),
             Ok(None) => bail!(STALLED),
             Ok(Some(more)) => bail!("received {:?} after the end", more.kind),

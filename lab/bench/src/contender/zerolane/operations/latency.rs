@@ -7,8 +7,8 @@ use std::mem;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, bail, ensure};
-use zerolane::request::{MAX_CONTROL, MAX_INLINE, WorkKind};
-use zerolane::{Completion, Region, Work};
+use zerolane::request::{MAX_CONTROL, MAX_INLINE, Message, PutInline, ReceiveMessage, WorkKind};
+use zerolane::{Completion, Region};
 
 use super::super::super::rounds::{pause, timed};
 use super::end::{End, contents, look};
@@ -74,7 +74,7 @@ pub(super) fn puts(end: &mut End<'_>) -> Result<Measured> {
     let job = end.job;
     let (mut out, mut back) = both_ways(job, true);
     let times = timed(job, |index| {
-        end.put(out.numbered(index), unsignalled())?;
+        end.put(out.numbered(index), false)?;
         end.be_put(&mut back, index)
     })?;
     back.content.check_all(&back.bytes, job.rounds() - 1)?;
@@ -89,7 +89,7 @@ pub(super) fn answer_puts(end: &mut End<'_>) -> Result<Measured> {
     for index in 0..job.rounds() {
         end.be_put(&mut back, index)?;
         pause(job, index);
-        end.put(out.numbered(index), last(job, index))?;
+        end.put(out.numbered(index), is_last(job, index))?;
     }
     back.content.check_all(&back.bytes, job.rounds() - 1)?;
     end.finish()
@@ -143,7 +143,7 @@ fn exchange(end: &mut End<'_>, mut mail: Mail) -> Result<Measured> {
     let job = end.job;
     mail.expect(end, 0)?;
     let times = timed(job, |index| {
-        mail.send(end, index, unsignalled())?;
+        mail.send(end, index, false)?;
         mail.receive(end, index)
     })?;
     mail.check_last(job)?;
@@ -164,7 +164,7 @@ fn answer(end: &mut End<'_>, mut mail: Mail) -> Result<Measured> {
     for index in 0..job.rounds() {
         mail.receive(end, index)?;
         pause(job, index);
-        mail.send(end, index, last(job, index))?;
+        mail.send(end, index, is_last(job, index))?;
     }
     mail.check_last(job)?;
     mail.take_back_all(end)?;
@@ -230,15 +230,16 @@ impl Mail {
         if index < end.job.rounds() {
             let is_last = index + 1 == end.job.rounds();
             let room = self.letters.as_mut().and_then(|it| it.room(is_last));
-            end.connection.post_message_recv(room)?;
+            end.connection.post(ReceiveMessage::new().payload(room))?;
         }
         Ok(())
     }
 
-    fn send(&mut self, end: &mut End<'_>, index: u64, work: Work) -> Result<()> {
+    fn send(&mut self, end: &mut End<'_>, index: u64, signalled: bool) -> Result<()> {
         let Some(letters) = &mut self.letters else {
             let message = self.out.numbered(index);
-            end.connection.post_message(message, None, work)?;
+            end.connection
+                .post(Message::new(message).signalled(signalled))?;
             return Ok(());
         };
         while letters.out.is_empty() {
@@ -246,8 +247,7 @@ impl Mail {
         }
         if let Some(mut region) = letters.out.pop() {
             self.out.content.stamp(&mut region, index);
-            end.connection
-                .post_message(&[], Some(region.into()), Work::default())?;
+            end.connection.post(Message::new(&[]).payload(region))?;
         }
         Ok(())
     }
@@ -314,17 +314,9 @@ fn sent(done: Completion) -> Result<Region> {
     Ok(done.into_region())
 }
 
-/// A reply tells of its completion by what it brings about.
-fn unsignalled() -> Work {
-    Work::default().unsignalled()
-}
-
-/// The last reply brings about nothing, so it tells.
-fn last(job: &Operations, index: u64) -> Work {
-    match index + 1 == job.rounds() {
-        true => Work::default(),
-        false => unsignalled(),
-    }
+/// Whether a message tells of its completion: the last reply, which brings about nothing.
+fn is_last(job: &Operations, index: u64) -> bool {
+    index + 1 == job.rounds()
 }
 
 impl End<'_> {
@@ -347,12 +339,12 @@ impl End<'_> {
         self.serve()
     }
 
-    fn put(&mut self, message: &[u8], work: Work) -> Result<()> {
+    fn put(&mut self, message: &[u8], signalled: bool) -> Result<()> {
         let (connection, to) = (&mut self.connection, &self.peer);
-        if self.job.wait == Wait::Poll && message.len() <= MAX_INLINE {
-            connection.post_put_inline(to, 0, message, work)?;
-        } else if message.len() <= MAX_INLINE {
-            connection.post_put_inline(to, 0, message, work.with_immediate(0))?;
+        if message.len() <= MAX_INLINE {
+            let wakes = self.job.wait != Wait::Poll;
+            let put = PutInline::new(to, 0, message).signalled(signalled);
+            connection.post(put.immediate(wakes.then_some(0)))?;
         } else {
             connection.put_with_immediate(to, 0, message, 0)?;
         }

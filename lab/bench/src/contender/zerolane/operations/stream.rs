@@ -13,8 +13,10 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use zerolane::failure::PostError;
-use zerolane::request::{MAX_CONTROL, MAX_INLINE, WorkKind};
-use zerolane::{Completion, Error, Region, TransferId, Work};
+use zerolane::request::{
+    Get, MAX_CONTROL, MAX_INLINE, Message, Put, PutInline, ReceiveMessage, WorkKind,
+};
+use zerolane::{Completion, Error, Region, RequestId};
 
 use super::end::End;
 use crate::content::message::Content;
@@ -32,7 +34,7 @@ struct Slots {
     last: Vec<Region>,
     /// The first operation that is the last of its slot.
     last_from: u64,
-    posted: HashMap<TransferId, Posted>,
+    posted: HashMap<RequestId, Posted>,
 }
 
 /// An operation in flight.
@@ -136,15 +138,11 @@ fn inline_puts(end: &mut End<'_>) -> Result<f64> {
             content.stamp(&mut message, posted);
             let offset = posted % job.depth as u64 * job.size as u64;
             let tells = (posted + 1).is_multiple_of(every) || posted + 1 == job.rounds();
-            let work = match tells {
-                true => Work::default(),
-                false => Work::default().unsignalled(),
-            };
-            let connection = &mut end.connection;
-            match connection.post_put_inline(&end.peer, offset, &message, work) {
+            let put = PutInline::new(&end.peer, offset, &message).signalled(tells);
+            match end.connection.post(put) {
                 Ok(_) => posted += 1,
-                Err(Error::Post(PostError::Full)) => break,
-                Err(error) => return Err(error.into()),
+                Err(refused) if matches!(refused.error, Error::Post(PostError::Full)) => break,
+                Err(refused) => return Err(refused.into()),
             }
         }
         end.next()?.result?;
@@ -164,9 +162,7 @@ fn placed_puts(end: &mut End<'_>) -> Result<f64> {
         {
             content.stamp(&mut region, index);
             let offset = (slot * job.size) as u64;
-            let id = end
-                .connection
-                .post_put(&end.peer, offset, region, Work::default())?;
+            let id = end.connection.post(Put::new(&end.peer, offset, region))?;
             slots.posted.insert(
                 id,
                 Posted {
@@ -209,9 +205,7 @@ pub(super) fn gets(end: &mut End<'_>) -> Result<Measured> {
             // So that what an earlier get brought does not look right.
             content.stamp(&mut region, u64::MAX);
             let offset = (slot * job.size) as u64;
-            let id = end
-                .connection
-                .post_get(&end.peer, offset, region, Work::default())?;
+            let id = end.connection.post(Get::new(&end.peer, offset, region))?;
             let posted = Posted {
                 slot,
                 index: slot as u64,
@@ -248,13 +242,9 @@ fn send(end: &mut End<'_>, content: &Content) -> Result<Measured> {
         {
             content.stamp(&mut region, index);
             let connection = &mut end.connection;
-            let work = Work::default();
             let (id, kept) = match job.size <= MAX_CONTROL {
-                true => (connection.post_message(&region, None, work)?, Some(region)),
-                false => (
-                    connection.post_message(&[], Some(region.into()), work)?,
-                    None,
-                ),
+                true => (connection.post(Message::new(&region[..]))?, Some(region)),
+                false => (connection.post(Message::new(&[]).payload(region))?, None),
             };
             slots.posted.insert(id, Posted { slot, index, kept });
             index += 1;
@@ -307,7 +297,9 @@ fn expect(end: &mut End<'_>, slots: &mut Slots, posted: &mut u64) -> Result<()> 
             true => (None, Some(region)),
             false => (Some(region), None),
         };
-        let id = end.connection.post_message_recv(payload)?;
+        let id = end
+            .connection
+            .post(ReceiveMessage::new().payload(payload))?;
         let index = *posted;
         slots.posted.insert(id, Posted { slot, index, kept });
         *posted += 1;

@@ -14,7 +14,7 @@
 //! Mx). The third, pinning the memory, does not exist.
 //!
 //! ```
-//! use zerolane::st::{Bufxrange, Connector, Interface};
+//! use zerolane::advanced::st::{Bufxrange, Connector, Interface};
 //! use zerolane::{FetchOp, Options, Region, Rights};
 //! let mut interface = Interface::open("127.0.0.1:0", Options::default())?;
 //! let address = interface.endpoint().local_addr();

@@ -1,0 +1,308 @@
+//! Operates on the peer's memory: puts, gets, atomic operations, and regions by name.
+
+use super::{How, Request, options, sealed};
+use crate::connection::Connection;
+use crate::error::Error;
+use crate::key::RegionKey;
+use crate::remote::FetchOp;
+use std::borrow::Cow;
+use zerolane_lane::{MAX_INLINE, Memory, NotPosted, PostError, Region, TransferId, WorkRequest};
+use zerolane_wire::Rights;
+
+/// Writes memory to the peer's memory; several pieces are placed one after another. It completes when the data is placed
+/// and visible at the peer.
+#[derive(Debug)]
+pub struct Put {
+    to: RegionKey,
+    offset: u64,
+    memory: Memory,
+    immediate: Option<u32>,
+    how: How,
+}
+
+impl Put {
+    /// Writes `memory` to `offset` of the region `to`. It comes back with the completion.
+    pub fn new(to: &RegionKey, offset: u64, memory: impl Into<Memory>) -> Put {
+        Put {
+            to: *to,
+            offset,
+            memory: memory.into(),
+            immediate: None,
+            how: How::default(),
+        }
+    }
+
+    pub(super) fn with(self, how: How) -> Put {
+        Put { how, ..self }
+    }
+}
+
+options!(Put: context, signalled, awaited, fence, immediate);
+
+impl Request for Put {
+    type Memory = Memory;
+
+    fn into_memory(self) -> Memory {
+        self.memory
+    }
+}
+
+impl sealed::Post for Put {
+    fn post_to(self, connection: &mut Connection) -> Result<TransferId, (Error, Self)> {
+        let len = self.memory.len() as u64;
+        let place = match self.to.place(self.offset, len, Rights::WRITE) {
+            Ok(place) => place,
+            Err(reason) => return Err((reason.into(), self)),
+        };
+        let put = WorkRequest::Put {
+            place,
+            immediate: self.immediate,
+            flags: self.how.flags(),
+        };
+        let posted = connection
+            .driver
+            .post_source(put, self.how.report(), self.memory);
+        posted.map_err(|NotPosted { reason, memory }| (reason.into(), Put { memory, ..self }))
+    }
+
+    fn give_back(self) -> Option<Memory> {
+        Some(self.memory)
+    }
+
+    fn signal(self) -> Self {
+        self.signalled(true)
+    }
+}
+
+/// Writes a copy of at most [`MAX_INLINE`] bytes to the peer's memory. It completes locally, which is the weaker
+/// guarantee: the bytes may change as soon as the request is posted. Puts posted together are sent in one burst.
+#[derive(Debug)]
+pub struct PutInline<'a> {
+    to: RegionKey,
+    offset: u64,
+    data: &'a [u8],
+    immediate: Option<u32>,
+    how: How,
+}
+
+impl<'a> PutInline<'a> {
+    /// Writes a copy of `data` to `offset` of the region `to`.
+    pub fn new(to: &RegionKey, offset: u64, data: &'a [u8]) -> PutInline<'a> {
+        PutInline {
+            to: *to,
+            offset,
+            data,
+            immediate: None,
+            how: How::default(),
+        }
+    }
+}
+
+options!(PutInline<'_>: context, signalled, awaited, fence, immediate);
+
+impl Request for PutInline<'_> {
+    type Memory = ();
+
+    fn into_memory(self) {}
+}
+
+impl sealed::Post for PutInline<'_> {
+    fn post_to(self, connection: &mut Connection) -> Result<TransferId, (Error, Self)> {
+        let len = self.data.len();
+        let place = match self.to.place(self.offset, len as u64, Rights::WRITE) {
+            Ok(_) if len > MAX_INLINE => return Err((Error::NotInline { len }, self)),
+            Ok(place) => place,
+            Err(reason) => return Err((reason.into(), self)),
+        };
+        let put = WorkRequest::Put {
+            place,
+            immediate: self.immediate,
+            flags: self.how.flags(),
+        };
+        let posted = connection
+            .driver
+            .post_inline(put, self.how.report(), self.data);
+        posted.map_err(|reason| (reason.into(), self))
+    }
+
+    fn give_back(self) -> Option<Memory> {
+        None
+    }
+
+    fn signal(self) -> Self {
+        self.signalled(true)
+    }
+}
+
+/// Reads the peer's memory.
+#[derive(Debug)]
+pub struct Get {
+    from: RegionKey,
+    offset: u64,
+    into: Region,
+    how: How,
+}
+
+impl Get {
+    /// Reads from `offset` of the region `from`, as many bytes as `into` has. It comes back with the completion.
+    pub fn new(from: &RegionKey, offset: u64, into: Region) -> Get {
+        Get {
+            from: *from,
+            offset,
+            into,
+            how: How::default(),
+        }
+    }
+
+    pub(super) fn with(self, how: How) -> Get {
+        Get { how, ..self }
+    }
+}
+
+options!(Get: context, signalled, fence);
+
+impl Request for Get {
+    type Memory = Region;
+
+    fn into_memory(self) -> Region {
+        self.into
+    }
+}
+
+impl sealed::Post for Get {
+    fn post_to(self, connection: &mut Connection) -> Result<TransferId, (Error, Self)> {
+        let len = self.into.len() as u64;
+        let place = match self.from.place(self.offset, len, Rights::READ) {
+            Ok(place) => place,
+            Err(reason) => return Err((reason.into(), self)),
+        };
+        let get = WorkRequest::Get {
+            place,
+            flags: self.how.flags(),
+        };
+        let posted = connection
+            .driver
+            .post_target(get, self.how.report(), self.into);
+        posted.map_err(|NotPosted { reason, memory }| {
+            let into = memory;
+            (reason.into(), Get { into, ..self })
+        })
+    }
+
+    fn give_back(self) -> Option<Memory> {
+        Some(self.into.into())
+    }
+
+    fn signal(self) -> Self {
+        self.signalled(true)
+    }
+}
+
+/// An atomic operation on an aligned 64-bit word of the peer's memory. The completion has the word's previous value.
+#[derive(Debug)]
+pub struct Fetch {
+    on: RegionKey,
+    offset: u64,
+    op: FetchOp,
+    how: How,
+}
+
+impl Fetch {
+    /// Does `op` on the word at `offset` of the region `on`.
+    pub fn new(on: &RegionKey, offset: u64, op: FetchOp) -> Fetch {
+        Fetch {
+            on: *on,
+            offset,
+            op,
+            how: How::default(),
+        }
+    }
+
+    /// # Errors
+    /// The word is misaligned, outside the region, or the region grants no atomic operations.
+    pub(crate) fn request(&self) -> Result<WorkRequest, PostError> {
+        if !self.offset.is_multiple_of(8) {
+            return Err(PostError::Misaligned);
+        }
+        Ok(WorkRequest::FetchOp {
+            place: self.on.place(self.offset, 8, Rights::ATOMIC)?,
+            atomic: self.op.into(),
+            flags: self.how.flags(),
+        })
+    }
+}
+
+options!(Fetch: context, signalled, fence);
+
+impl Request for Fetch {
+    type Memory = ();
+
+    fn into_memory(self) {}
+}
+
+impl sealed::Post for Fetch {
+    fn post_to(self, connection: &mut Connection) -> Result<TransferId, (Error, Self)> {
+        let report = self.how.report();
+        let posted = self.request();
+        let posted = posted.and_then(|request| connection.driver.post_bare(request, report));
+        posted.map_err(|reason| (reason.into(), self))
+    }
+
+    fn give_back(self) -> Option<Memory> {
+        None
+    }
+
+    fn signal(self) -> Self {
+        self.signalled(true)
+    }
+}
+
+/// Asks the peer for the region that it exported by a name. The completion has the key.
+#[derive(Debug)]
+pub struct OpenRegion<'a> {
+    name: Cow<'a, str>,
+    rights: Rights,
+    how: How,
+}
+
+impl<'a> OpenRegion<'a> {
+    /// Asks for the region `name`, of at most 32 bytes, to use with `rights`.
+    pub fn new(name: impl Into<Cow<'a, str>>, rights: Rights) -> OpenRegion<'a> {
+        OpenRegion {
+            name: name.into(),
+            rights,
+            how: How::default(),
+        }
+    }
+}
+
+options!(OpenRegion<'_>: context);
+
+impl Request for OpenRegion<'_> {
+    type Memory = ();
+
+    fn into_memory(self) {}
+}
+
+impl sealed::Post for OpenRegion<'_> {
+    fn post_to(self, connection: &mut Connection) -> Result<TransferId, (Error, Self)> {
+        let name = match crate::remote::region_name(&self.name) {
+            Ok(name) => name,
+            Err(error) => return Err((error, self)),
+        };
+        let request = WorkRequest::OpenRegion {
+            name,
+            rights: self.rights,
+        };
+        let posted = connection.driver.post_bare(request, self.how.report());
+        posted.map_err(|reason| (reason.into(), self))
+    }
+
+    fn give_back(self) -> Option<Memory> {
+        None
+    }
+
+    fn signal(self) -> Self {
+        self
+    }
+}
