@@ -61,7 +61,7 @@ mod _zerolane {
     #[pymodule_export]
     use crate::path::Path;
     #[pymodule_export]
-    use crate::pending::{Notices, Pending};
+    use crate::pending::{Pending, PendingSet};
     #[pymodule_export]
     use crate::queue::CompletionQueue;
     #[pymodule_export]

@@ -448,6 +448,41 @@ def raise_with(pending: object) -> None:
         held.clear()
 
 
+def test_set__has_the_tokens_of_requests_that_are_over(handles: Handles) -> None:
+    _, ours, peers = handles
+    over = zerolane.PendingSet()
+    places = [bytearray(1) for _ in range(100)]
+    receives = [peers.recv(place) for place in places]
+    for token, receiving in enumerate(receives):
+        over.add(receiving, token)
+    assert over.poll_batch() == [] and over.wait(0) is None and over.wait(0.01) is None
+    assert select.select([over], [], [], 0)[0] == []
+    for n in range(100):
+        ours.send(bytes([n]))
+    came = set()
+    while len(came) < 100:
+        assert select.select([over], [], [], 20)[0] == [over]
+        for token in over.poll_batch(max=7):
+            assert receives[token].done() and receives[token].wait(0).memory == bytes([token])
+            came.add(token)
+    assert select.select([over], [], [], 0)[0] == []
+    # One that is over, and one that was cancelled.
+    over.add(receives[0], 2**64 - 1)
+    assert over.wait(20) == 2**64 - 1
+    cancelled = peers.recv(bytearray(1))
+    cancelled.cancel()
+    over.add(cancelled, 7)
+    assert over.wait(20) == 7
+    for wrong in (-1, 2**64):
+        with pytest.raises(OverflowError):
+            over.add(receives[0], wrong)
+    # Another thread ends a wait.
+    with ThreadPoolExecutor() as threads:
+        waiting = threads.submit(over.wait)
+        over.signal(9)
+        assert waiting.result(20) == 9
+
+
 def test_pending__is_awaited(handles: Handles) -> None:
     _, ours, peers = handles
 

@@ -1,6 +1,7 @@
 /* Tests a worker in its own thread: it serves memory while its owner makes no call, and any thread posts to its
    handles. Run by tests/install.rs. */
 #include "expect.h"
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +43,8 @@ static void arguments(void)
     zl_key key = {{0}};
     uint32_t immediate;
     uint64_t number;
+    size_t count;
+    zl_set *set;
     char text[ZL_ADDRESS_LENGTH];
 
     REFUSED(zl_worker_spawn(NULL, &thread));
@@ -78,6 +81,20 @@ static void arguments(void)
     REFUSED(zl_handle_account(NULL, &account));
     REFUSED(zl_handle_close(NULL));
     REFUSED(zl_pending_wait(NULL, 0, &completion));
+    REFUSED(zl_set_new(NULL));
+    EXPECT(zl_set_new(&set) == ZL_OK);
+    REFUSED(zl_set_add(set, NULL, 0));
+    REFUSED(zl_set_add(NULL, NULL, 0));
+    REFUSED(zl_set_signal(NULL, 0));
+    REFUSED(zl_set_wait(NULL, 0, &number));
+    REFUSED(zl_set_wait(set, 0, NULL));
+    REFUSED(zl_set_poll_batch(NULL, &number, 1, &count));
+    REFUSED(zl_set_poll_batch(set, &number, 0, &count));
+    REFUSED(zl_set_poll_batch(set, NULL, 1, &count));
+    REFUSED(zl_set_poll_batch(set, &number, 1, NULL));
+    EXPECT(zl_set_fd(NULL) == -1);
+    zl_set_free(set);
+    zl_set_free(NULL);
     zl_worker_thread_free(NULL);
     zl_endpoint_handle_free(NULL);
     zl_handle_free(NULL);
@@ -249,6 +266,51 @@ static void parts(zl_handle *client, zl_handle *server, const zl_key *key)
     zl_region_free(to);
 }
 
+/* One thread waits for any of many requests, and sleeps on one descriptor. */
+static void any_of_many(zl_handle *client, zl_handle *server)
+{
+    enum { MANY = 64 };
+    zl_set *set;
+    zl_pending *receives[MANY], *sent;
+    zl_completion completion;
+    zl_region *region;
+    uint64_t token, tokens[MANY];
+    size_t count, came = 0;
+    int seen[MANY] = {0};
+
+    EXPECT(zl_set_new(&set) == ZL_OK);
+    EXPECT(zl_region_new(MANY, &region) == ZL_OK);
+    for (uint64_t n = 0; n < MANY; n++) {
+        EXPECT(zl_handle_recv(server, region, n, 1, &receives[n]) == ZL_OK);
+        EXPECT(zl_set_add(set, receives[n], n) == ZL_OK);
+    }
+    struct pollfd watched = {.fd = zl_set_fd(set), .events = POLLIN};
+    EXPECT(poll(&watched, 1, 0) == 0);
+    EXPECT(zl_set_wait(set, 0, &token) == ZL_TIMEOUT && zl_set_wait(set, 1, &token) == ZL_TIMEOUT);
+    EXPECT(zl_set_poll_batch(set, tokens, MANY, &count) == ZL_TIMEOUT && count == 0);
+    for (int n = 0; n < MANY; n++) {
+        EXPECT(zl_handle_send(client, region, 0, 1, NULL, &sent) == ZL_OK);
+        done(sent);
+    }
+    while (came < MANY) {
+        EXPECT(poll(&watched, 1, 20000) == 1);
+        EXPECT(zl_set_poll_batch(set, tokens, MANY, &count) == ZL_OK && count > 0);
+        for (size_t i = 0; i < count; i++) {
+            EXPECT(tokens[i] < MANY && !seen[tokens[i]]);
+            seen[tokens[i]] = 1;
+            EXPECT(zl_pending_wait(receives[tokens[i]], 0, &completion) == ZL_OK);
+            REFUSED(zl_set_add(set, receives[tokens[i]], 0));
+            zl_pending_free(receives[tokens[i]]);
+        }
+        came += count;
+    }
+    EXPECT(poll(&watched, 1, 0) == 0);
+    EXPECT(zl_set_signal(set, 4711) == ZL_OK);
+    EXPECT(zl_set_wait(set, -1, &token) == ZL_OK && token == 4711);
+    zl_region_free(region);
+    zl_set_free(set);
+}
+
 static void handles(zl_worker_thread *thread)
 {
     zl_endpoint_handle *endpoint;
@@ -323,6 +385,7 @@ static void handles(zl_worker_thread *thread)
     done(received);
     EXPECT(memcmp(zl_region_data(to), zl_region_data(from), 8) == 0);
     parts(client, server, &key);
+    any_of_many(client, server);
     const zl_work later = {.flags = ZL_WORK_IMMEDIATE, .immediate = 4712};
     EXPECT(zl_handle_put(client, &key, 128, from, 0, 8, &later, &sent) == ZL_OK);
     done(sent);

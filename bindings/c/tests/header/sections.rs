@@ -183,7 +183,8 @@ pub(crate) const SECTIONS: &[Section] = &[
         page: "zl_worker_spawn",
         title: "Workers in a thread of their own",
         about: "The thread serves peers while the program does something else: it serves exported memory and \
-                answers keep-alives. Any thread may use the handles; wait for a request with its zl_pending.",
+                answers keep-alives. Any thread may use the handles; wait for a request with its zl_pending, \
+                or for any of many with a zl_set.",
         items: &[
             "zl_worker_thread",
             "zl_endpoint_handle",
@@ -226,6 +227,14 @@ pub(crate) const SECTIONS: &[Section] = &[
             "zl_handle_free",
             "zl_pending_wait",
             "zl_pending_free",
+            "zl_set",
+            "zl_set_new",
+            "zl_set_add",
+            "zl_set_signal",
+            "zl_set_poll_batch",
+            "zl_set_wait",
+            "zl_set_fd",
+            "zl_set_free",
         ],
     },
     Section {

@@ -75,6 +75,7 @@ mod release;
 mod remote;
 mod reply;
 mod run;
+mod set;
 mod thread;
 mod timers;
 #[cfg(feature = "tokio")]
@@ -82,6 +83,7 @@ mod tokio;
 
 pub use handle::{ConnectionHandle, EndpointHandle, WorkerHandle};
 pub use pending::{Pending, Refused, RequestId};
+pub use set::PendingSet;
 pub use thread::WorkerThread;
 
 use crate::completion::Completion;

@@ -11,6 +11,7 @@ mod handles;
 mod killed;
 mod over;
 mod progress;
+mod set;
 mod tokio;
 
 use bytes::content;
