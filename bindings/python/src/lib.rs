@@ -41,7 +41,7 @@ mod _zerolane {
     #[pymodule_export]
     use crate::account::Account;
     #[pymodule_export]
-    use crate::background::{ConnectionHandle, EndpointHandle, WorkerThread};
+    use crate::background::{ConnectionHandle, EndpointHandle, WorkerThread, background};
     #[pymodule_export]
     use crate::cast::{CastOutcome, CastReceiver, HostOutcome, cast};
     #[pymodule_export]

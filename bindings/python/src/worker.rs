@@ -1,7 +1,7 @@
 //! Advances many connections in one loop, which Python calls.
 
 use crate::address::{Address, pair};
-use crate::background::WorkerThread;
+use crate::background::{ConnectionHandle, EndpointHandle, WorkerThread};
 use crate::completion::Completion;
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
@@ -261,6 +261,28 @@ impl Worker {
         })
     }
 
+    /// Makes a handle of a connection, for any thread, also after `spawn`. The connection has no more events: what
+    /// posted receives bring goes to the handle, also if its event was not taken yet. None if it is not a connection of
+    /// this worker, is not connected yet, is over, or has a handle already.
+    fn connection_handle(
+        &self,
+        py: Python<'_>,
+        connection: u64,
+    ) -> PyResult<Option<ConnectionHandle>> {
+        let id = ConnectionId::from_u64(connection);
+        let made = self.with(py, |worker| Ok(worker.connection_handle(id)))?;
+        Ok(made.map(ConnectionHandle::new))
+    }
+
+    /// Makes a handle of an endpoint, for any thread, also after `spawn`: it gets the connections accepted from now on,
+    /// and those whose events were not taken yet. None if it is not an endpoint of this worker, is closed, or has a
+    /// handle already.
+    fn endpoint_handle(&self, py: Python<'_>, endpoint: u64) -> PyResult<Option<EndpointHandle>> {
+        let id = EndpointId::from_u64(endpoint);
+        let made = self.with(py, |worker| Ok(worker.endpoint_handle(id)))?;
+        Ok(made.map(EndpointHandle::new))
+    }
+
     /// Lets every client of `endpoint` that connects from now on use `region` by `name`, with `rights`: exported once,
     /// for any number of peers. Revoking the region ends it for all.
     fn export(
@@ -352,7 +374,8 @@ impl Worker {
     }
 
     /// Runs the worker in a thread of its own from now on: it serves peers and exported memory whatever Python does.
-    /// This object is then unusable. Connections and endpoints made before have no handle: their events are dropped.
+    /// This object is then unusable. Make handles of the connections and endpoints made before (`connection_handle`,
+    /// `endpoint_handle`): events of those without one are dropped.
     fn spawn(&self, py: Python<'_>) -> PyResult<WorkerThread> {
         let worker = py.detach(|| Ok(Box::new(self.shared.enter()?.take().ok_or_else(gone)?)));
         let worker = worker.map_err(|error| errors::of(py, error))?;

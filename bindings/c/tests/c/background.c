@@ -48,6 +48,9 @@ static void arguments(void)
     char text[ZL_ADDRESS_LENGTH];
 
     REFUSED(zl_worker_spawn(NULL, &thread));
+    REFUSED(zl_worker_background(NULL));
+    REFUSED(zl_worker_endpoint_handle(NULL, 1, &endpoint));
+    REFUSED(zl_worker_connection_handle(NULL, 1, &connection));
     REFUSED(zl_worker_stop(NULL));
     REFUSED(zl_worker_thread_listen(NULL, "127.0.0.1:0", NULL, &endpoint));
     REFUSED(zl_worker_thread_connect(NULL, "127.0.0.1:1", NULL, &connection));

@@ -67,6 +67,7 @@ from zerolane._zerolane import (
     Requests,
     Worker,
     WorkerThread,
+    background,
     cast,
     connect,
 )
@@ -118,6 +119,7 @@ __all__ = [
     "Untrusted",
     "Worker",
     "WorkerThread",
+    "background",
     "cast",
     "connect",
 ]

@@ -2,7 +2,7 @@
 
 use super::claims::{Attempt, Claims, Direction, Peer, Post, Waiting, attempt};
 use super::pending::{Claim, Pending, Refused, RequestId, gone};
-use super::{ConnectionId, EndpointId, Inbox, Slot, Submission, Worker};
+use super::{ConnectionId, EndpointId, Event, Inbox, Slot, Submission, Worker};
 use crate::completion::Completion;
 use crate::connection::Connection;
 use crate::error::{Error, Posted, Result};
@@ -54,23 +54,9 @@ impl WorkerHandle {
 
     /// Listens on `on` (port 0: any free port).
     pub fn listen(&self, on: SocketAddr, options: Options) -> Pending<EndpointHandle> {
-        let inbox = Arc::clone(&self.inbox);
         self.call(move |worker| {
             let id = worker.listen(on, options)?;
-            let Some(Slot::Endpoint(listening)) = worker.slots.get_mut(id.0) else {
-                return Err(gone());
-            };
-            listening.accepting.handle();
-            let local = listening.endpoint.local_addr();
-            let owned = Owned {
-                inbox,
-                close: Box::new(move |worker| {
-                    let _ = worker.close_endpoint(id);
-                }),
-            };
-            Ok(EndpointHandle {
-                shared: Arc::new(EndpointShared { owned, id, local }),
-            })
+            worker.endpoint_handle(id).ok_or_else(gone)
         })
     }
 
@@ -114,6 +100,102 @@ fn submit(inbox: &Inbox, act: Submission) {
 }
 
 impl Worker {
+    /// Makes a handle of connection `id`, for any thread or task to post by: before [`Worker::spawn`] or `Worker::run`,
+    /// which drop events, or later in the loop of the program. The connection has no events from then on, and closes
+    /// with the last clone of the handle.
+    ///
+    /// What requests that were posted before receive, and immediates, go to the handle, also those whose events were
+    /// not taken yet; other completions are dropped.
+    ///
+    /// `None` if it is not a connection of this worker, is not established yet or is ending, or has a handle already.
+    /// [`WorkerHandle::connect`] makes a connection with a handle.
+    ///
+    /// ```
+    /// use zerolane::worker::{Event, Worker};
+    /// use zerolane::{Options, Region};
+    /// let mut worker = Worker::new()?;
+    /// let endpoint = worker.listen("127.0.0.1:0".parse().unwrap(), Options::default())?;
+    /// let address = worker.endpoint(endpoint).expect("it listens").local_addr();
+    /// worker.connect(address, &Options::default())?;
+    /// let client = loop {
+    ///     worker.wait(None)?;
+    ///     match worker.next_event() {
+    ///         Some(Event::Connected { connection }) => break worker.connection_handle(connection),
+    ///         Some(Event::Closed { reason, .. }) => return Err(reason),
+    ///         _ => {}
+    ///     }
+    /// };
+    /// let client = client.expect("it is established");
+    /// let _thread = worker.spawn()?;
+    /// client.send(Region::from_vec(b"from any thread".to_vec())).detach();
+    /// # Ok::<(), zerolane::Error>(())
+    /// ```
+    pub fn connection_handle(&mut self, connection: ConnectionId) -> Option<ConnectionHandle> {
+        self.check_process().ok()?;
+        let Some(Slot::Connection(link)) = self.slots.get_mut(connection.0) else {
+            return None;
+        };
+        if !link.is_open() || link.claims.is_handled() {
+            return None;
+        }
+        link.claims.hold();
+        let peer = Peer::of(&link.connection);
+        let events = std::mem::take(&mut self.events);
+        let others = events
+            .into_iter()
+            .filter_map(|event| link.take_event(connection, event));
+        self.events = others.collect();
+        self.use_room();
+        self.note_asked(connection);
+        Some(ConnectionHandle::new(&self.inbox, connection, peer))
+    }
+
+    /// Makes a handle of an endpoint. It gets the connections accepted from then on, and those whose events were not
+    /// taken yet; the endpoint has no events, and closes with the last clone of the handle. See
+    /// [`Worker::connection_handle`].
+    ///
+    /// `None` if it is not an endpoint of this worker, is closed, or has a handle already.
+    pub fn endpoint_handle(&mut self, endpoint: EndpointId) -> Option<EndpointHandle> {
+        self.check_process().ok()?;
+        let Some(Slot::Endpoint(listening)) = self.slots.get_mut(endpoint.0) else {
+            return None;
+        };
+        if listening.accepting.is_handled() {
+            return None;
+        }
+        listening.accepting.handle();
+        let local = listening.endpoint.local_addr();
+        let accepted = self.events.iter().filter_map(|event| match event {
+            Event::Accepted {
+                endpoint: by,
+                connection,
+            } if *by == endpoint => Some(*connection),
+            _ => None,
+        });
+        for connection in accepted.collect::<Vec<_>>() {
+            // One that is ending keeps its events.
+            let Some(handle) = self.connection_handle(connection) else {
+                continue;
+            };
+            if let Some(Slot::Endpoint(listening)) = self.slots.get_mut(endpoint.0) {
+                listening.accepting.accepted(handle);
+            }
+        }
+        let owned = Owned {
+            inbox: Arc::clone(&self.inbox),
+            close: Box::new(move |worker| {
+                let _ = worker.close_endpoint(endpoint);
+            }),
+        };
+        Some(EndpointHandle {
+            shared: Arc::new(EndpointShared {
+                owned,
+                id: endpoint,
+                local,
+            }),
+        })
+    }
+
     /// Answers `claim` with a handle of connection `id` once it is established.
     fn hand_out(&mut self, id: ConnectionId, claim: Claim<ConnectionHandle>) {
         let Some(Slot::Connection(link)) = self.slots.get_mut(id.0) else {

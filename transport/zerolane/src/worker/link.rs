@@ -1,6 +1,7 @@
 //! Holds a worker's state of one connection.
 
 use super::claims::Claims;
+use super::{ConnectionId, Event};
 use crate::connection::Connection;
 use crate::error::Error;
 use std::time::{Duration, Instant};
@@ -79,6 +80,28 @@ impl Link {
     /// Makes the peer wait while much received data is kept for handles.
     pub(super) fn report_unread(&mut self) {
         self.connection.set_unread_of_handles(self.claims.unread());
+    }
+
+    /// Gives an event of this connection, `id`, to its handle. Returns the event of another, and the last of this one.
+    pub(super) fn take_event(&mut self, id: ConnectionId, event: Event) -> Option<Event> {
+        match event {
+            Event::Completed {
+                connection,
+                completion,
+            } if connection == id => {
+                let none = self.claims.deliver(completion);
+                debug_assert!(none.is_none(), "it has a handle");
+                None
+            }
+            Event::Accepted { connection, .. }
+            | Event::Connected { connection }
+            | Event::Announced { connection, .. }
+                if connection == id =>
+            {
+                None
+            }
+            event => Some(event),
+        }
     }
 
     pub(super) fn is_open(&self) -> bool {

@@ -7,7 +7,7 @@
 //!   an [`Event`]; a program with its own event loop watches the descriptor ([`AsFd`]) after [`Worker::arm`];
 //! - **in a thread of its own**: [`Worker::spawn`]. [`WorkerHandle`], [`EndpointHandle`] and [`ConnectionHandle`] are
 //!   `Send + Sync`; posting pushes to a queue and wakes the thread if it sleeps. Peers are served, exported memory
-//!   included, while the program does something else;
+//!   included, while the program does something else. [`background`] is one such worker for all of a process;
 //! - **in an async runtime**: `Worker::run` with the feature `tokio`. Handles return futures that work in any runtime.
 //!
 //! For one peer, a [`Connection`] driven by its caller is fastest. [`Worker::adopt`] takes over a connection,
@@ -84,7 +84,7 @@ mod tokio;
 pub use handle::{ConnectionHandle, EndpointHandle, WorkerHandle};
 pub use pending::{Pending, Refused, RequestId};
 pub use set::PendingSet;
-pub use thread::WorkerThread;
+pub use thread::{WorkerThread, background};
 
 use crate::completion::Completion;
 use crate::connection::Connection;
@@ -453,16 +453,21 @@ impl Worker {
     pub fn next_event(&mut self) -> Option<Event> {
         self.check_process().ok()?;
         let event = self.events.pop_front();
-        if self.events.len() < MAX_EVENTS / 2 {
-            // There is room now for completions that had none.
-            for key in self.event_backlog.drain(..) {
-                if let Some(Slot::Connection(link)) = self.slots.get_mut(key) {
-                    link.event_backlog = false;
-                    self.ready.push(key, &mut link.queued);
-                }
+        self.use_room();
+        event
+    }
+
+    /// Queues the connections whose completions found no room for events, once there is room.
+    fn use_room(&mut self) {
+        if self.events.len() >= MAX_EVENTS / 2 {
+            return;
+        }
+        for key in self.event_backlog.drain(..) {
+            if let Some(Slot::Connection(link)) = self.slots.get_mut(key) {
+                link.event_backlog = false;
+                self.ready.push(key, &mut link.queued);
             }
         }
-        event
     }
 
     /// Appends up to `max` events to `into`; returns how many.
