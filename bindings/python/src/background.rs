@@ -485,6 +485,15 @@ impl ConnectionHandle {
         ))
     }
 
+    /// Returns a Pending of the reason, an exception that is returned and not raised, when the connection is over,
+    /// whoever ends it: PeerDead, Closed and so on. An idle connection over a network notices a dead peer only with
+    /// `Options(keep_alive=True)`.
+    fn closed(&self, py: Python<'_>) -> PyResult<Pending> {
+        Ok(Pending::new(self.handle(py)?.closed(), |py, reason| {
+            errors::of(py, reason).into_value(py).into_py_any(py)
+        }))
+    }
+
     /// Completes posted sends, then disconnects. Returns a Pending of None, which raises if something was not sent.
     /// Gives up one to two idle timeouts after posted requests stopped making progress. The handle is then unusable.
     fn close(&self, py: Python<'_>) -> PyResult<Pending> {

@@ -448,6 +448,61 @@ def raise_with(pending: object) -> None:
         held.clear()
 
 
+def test_closed__returns_the_reason_on_an_idle_connection(handles: Handles) -> None:
+    worker, ours, _ = handles
+    watching = zerolane.Options(keep_alive=True, lane="udp", idle_timeout=0.5)
+    with zerolane.Endpoint("127.0.0.1:0", watching) as endpoint:
+        address = endpoint.local_addr
+        with ThreadPoolExecutor() as threads:
+            connecting = threads.submit(zerolane.connect, address, zerolane.Options(lane="udp"))
+            accepted = endpoint.accept(timeout=20)
+            # It lives, and makes no call.
+            silent = connecting.result(20)
+        assert accepted is not None
+        watched = worker.adopt(accepted).wait(20)
+        assert isinstance(watched.closed().wait(20), zerolane.PeerDead)
+        silent.abort()
+    closed = ours.closed()
+    assert not closed.done()
+    handles[2].close().wait(20)
+    assert isinstance(closed.wait(20), zerolane.Closed)
+    assert isinstance(ours.closed().wait(20), zerolane.Closed)
+
+
+def test_background__is_the_workers_of_the_process() -> None:
+    with zerolane.background() as worker:
+        endpoint = worker.listen("127.0.0.1:0").wait(20)
+    # It goes on, for others.
+    again = zerolane.background()
+    again.stop()
+    again.abort()
+    accepting = endpoint.accept()
+    ours = again.connect(endpoint.local_addr).wait(20)
+    peers = accepting.wait(20)
+    ours.send(b"hello")
+    assert peers.recv(bytearray(5)).wait(20).memory == b"hello"
+
+
+def test_worker__handles_of_before_its_thread() -> None:
+    worker = Worker()
+    number = worker.listen("127.0.0.1:0")
+    address = address_of(worker, number)
+    connecting = worker.connect(address)
+    assert worker.connection_handle(connecting) is None
+    until(worker, lambda event: event.kind == "connected")
+    endpoint = worker.endpoint_handle(number)
+    ours = worker.connection_handle(connecting)
+    assert endpoint is not None and ours is not None
+    assert worker.endpoint_handle(number) is None and worker.connection_handle(connecting) is None
+    assert worker.connection_handle(4711) is None
+    with worker.spawn() as thread:
+        late = thread.connect(address).wait(20)
+        both = [endpoint.accept().wait(20) for _ in range(1)]
+        late.send(b"late")
+        assert both[-1].recv(bytearray(4)).wait(20).memory == b"late"
+        ours.close().wait(20)
+
+
 def test_set__has_the_tokens_of_requests_that_are_over(handles: Handles) -> None:
     _, ours, peers = handles
     over = zerolane.PendingSet()

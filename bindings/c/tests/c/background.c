@@ -31,6 +31,20 @@ static void fill(zl_region *region, unsigned char seed)
         bytes[i] = (unsigned char)(seed + i * 2654435761u / 16777216);
 }
 
+/* The reason of an end, which another thread writes. */
+struct end {
+    _Atomic int calls;
+    zl_status reason;
+};
+
+static void ended(zl_status reason, void *context)
+{
+    struct end *end = context;
+
+    end->reason = reason;
+    end->calls++;
+}
+
 static void arguments(void)
 {
     zl_worker_thread *thread;
@@ -45,6 +59,7 @@ static void arguments(void)
     uint64_t number;
     size_t count;
     zl_set *set;
+    zl_status reason;
     char text[ZL_ADDRESS_LENGTH];
 
     REFUSED(zl_worker_spawn(NULL, &thread));
@@ -82,6 +97,8 @@ static void arguments(void)
     REFUSED(zl_handle_peer_addr(NULL, text, sizeof text));
     REFUSED(zl_handle_peer_key(NULL, text, sizeof text));
     REFUSED(zl_handle_account(NULL, &account));
+    REFUSED(zl_handle_closed(NULL, 0, &reason));
+    REFUSED(zl_handle_on_closed(NULL, ended, NULL));
     REFUSED(zl_handle_close(NULL));
     REFUSED(zl_pending_wait(NULL, 0, &completion));
     REFUSED(zl_set_new(NULL));
@@ -269,6 +286,33 @@ static void parts(zl_handle *client, zl_handle *server, const zl_key *key)
     zl_region_free(to);
 }
 
+/* Nothing is posted: a closed peer is told of, by a wait and by a call. */
+static void end_of_an_idle_one(zl_worker_thread *thread, zl_endpoint_handle *endpoint, const char *address)
+{
+    struct end end = {0};
+    zl_options *options;
+    zl_handle *client, *server;
+    zl_status reason;
+
+    EXPECT(zl_options_new(&options) == ZL_OK);
+    REFUSED(zl_options_set(options, ZL_OPTION_KEEP_ALIVE, 2));
+    EXPECT(zl_options_set(options, ZL_OPTION_KEEP_ALIVE, 1) == ZL_OK);
+    EXPECT(zl_worker_thread_connect(thread, address, options, &client) == ZL_OK);
+    EXPECT(zl_endpoint_handle_accept(endpoint, -1, &server) == ZL_OK);
+    zl_options_free(options);
+    REFUSED(zl_handle_on_closed(client, NULL, &end));
+    REFUSED(zl_handle_closed(client, 0, NULL));
+    EXPECT(zl_handle_on_closed(client, ended, &end) == ZL_OK);
+    EXPECT(zl_handle_closed(client, 1, &reason) == ZL_TIMEOUT && end.calls == 0);
+    zl_handle_free(server);
+    EXPECT(zl_handle_closed(client, 20000, &reason) == ZL_OK && reason == ZL_ERROR_CLOSED);
+    /* It is over already: the call comes soon, and this second wait is behind it. */
+    EXPECT(zl_handle_on_closed(client, ended, &end) == ZL_OK);
+    EXPECT(zl_handle_closed(client, 20000, &reason) == ZL_OK);
+    EXPECT(end.calls == 2 && end.reason == ZL_ERROR_CLOSED);
+    zl_handle_free(client);
+}
+
 /* One thread waits for any of many requests, and sleeps on one descriptor. */
 static void any_of_many(zl_handle *client, zl_handle *server)
 {
@@ -330,6 +374,7 @@ static void handles(zl_worker_thread *thread)
     EXPECT(zl_worker_thread_listen(thread, "127.0.0.1:0", NULL, &endpoint) == ZL_OK);
     EXPECT(zl_endpoint_handle_accept(endpoint, 1, &none) == ZL_TIMEOUT);
     EXPECT(zl_endpoint_handle_local_addr(endpoint, text, sizeof text) == ZL_OK);
+    end_of_an_idle_one(thread, endpoint, text);
     EXPECT(zl_worker_thread_connect(thread, text, NULL, &client) == ZL_OK);
     EXPECT(zl_endpoint_handle_accept(endpoint, -1, &server) == ZL_OK);
     EXPECT(zl_handle_peer_addr(client, text, sizeof text) == ZL_OK && strncmp(text, "127.", 4) == 0);

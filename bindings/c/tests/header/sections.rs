@@ -224,6 +224,8 @@ pub(crate) const SECTIONS: &[Section] = &[
             "zl_handle_arrived",
             "zl_handle_wait_arrived",
             "zl_handle_peer_addr",
+            "zl_handle_closed",
+            "zl_handle_on_closed",
             "zl_handle_finish",
             "zl_handle_release",
             "zl_handle_close",

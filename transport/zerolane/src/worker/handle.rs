@@ -431,11 +431,75 @@ impl ConnectionHandle {
         let (claim, pending) = Pending::new(self.worker().process(), None);
         self.worker().submit(move |worker| {
             if let Some(Slot::Connection(link)) = worker.slots.get_mut(id.0) {
-                link.claims.await_end(claim);
+                link.claims.await_closed(claim);
                 worker.close(id);
             }
         });
         pending
+    }
+
+    /// Answers with the reason when the connection is over, whoever ends it: [`Error::Closed`] with
+    /// [`CloseReason::Peer`](crate::failure::CloseReason::Peer),
+    /// [`CloseReason::PeerDead`](crate::failure::CloseReason::PeerDead) and so on, or the failure of a socket. At once if
+    /// it is over already.
+    ///
+    /// The end of a peer in shared memory is noticed at once, that of one over a network within
+    /// [`Options::idle_timeout`] if a request depends on it or [`Options::keep_alive`] is set.
+    ///
+    /// It is refused if the worker ends first, or releases the connection.
+    ///
+    /// ```
+    /// use zerolane::failure::CloseReason;
+    /// use zerolane::worker::Worker;
+    /// use zerolane::{Connection, Error, Options};
+    /// let worker = Worker::new()?.spawn()?;
+    /// let endpoint = worker.listen("127.0.0.1:0".parse().unwrap(), Options::default()).wait()?;
+    /// let watching = Options { keep_alive: true, ..Options::default() };
+    /// let client = worker.connect(endpoint.local_addr(), &watching).wait()?;
+    /// let server = endpoint.accept().wait()?;
+    /// let closed = client.closed();
+    /// drop(server);
+    /// assert!(matches!(closed.wait()?, Error::Closed(CloseReason::Peer(_))));
+    /// # Ok::<(), zerolane::Error>(())
+    /// ```
+    pub fn closed(&self) -> Pending<Error> {
+        let (id, worker) = (self.shared.id, self.worker());
+        let (claim, pending) = Pending::new(
+            worker.process(),
+            Some(Box::new(move |_| {
+                worker.submit(move |worker| {
+                    if let Some(claims) = worker.claims(id) {
+                        claims.purge_ends();
+                    }
+                });
+            })),
+        );
+        self.worker().submit(move |worker| {
+            if let Some(claims) = worker.claims(id) {
+                claims.await_end(claim);
+            }
+        });
+        pending
+    }
+
+    /// Calls `on_closed` once, with the reason, when the connection is over, whoever ends it and whether it still has
+    /// handles; soon if it is over already. See [`ConnectionHandle::closed`] for when that is noticed. If the worker ends
+    /// first, or releases the connection, the reason is
+    /// [`CloseReason::Local`](crate::failure::CloseReason::Local). Never called in a child of fork.
+    ///
+    /// It is called in the worker's thread, and must neither block, because all connections of the worker would wait,
+    /// nor panic.
+    pub fn on_closed(&self, on_closed: impl FnOnce(&Error) + Send + 'static) {
+        let (id, worker) = (self.shared.id, self.worker());
+        let mut called = Once {
+            call: Some(on_closed),
+            process: worker.process(),
+        };
+        worker.submit(move |worker| {
+            if let Some(claims) = worker.claims(id) {
+                claims.call_at_end(Box::new(move |reason| called.call(reason)));
+            }
+        });
     }
 
     /// Has the worker call `act` with the connection.
@@ -480,6 +544,28 @@ impl ConnectionHandle {
                 over.give_kept(direction, &mut waiting);
             }
         });
+    }
+}
+
+/// Calls a function of the program once: with a reason, or when it is dropped.
+struct Once<F: FnOnce(&Error)> {
+    call: Option<F>,
+    process: Process,
+}
+
+impl<F: FnOnce(&Error)> Once<F> {
+    fn call(&mut self, reason: &Error) {
+        if let Some(call) = self.call.take() {
+            call(reason);
+        }
+    }
+}
+
+impl<F: FnOnce(&Error)> Drop for Once<F> {
+    fn drop(&mut self) {
+        if self.process.is_current() {
+            self.call(&gone());
+        }
     }
 }
 

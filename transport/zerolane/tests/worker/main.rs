@@ -6,6 +6,7 @@ mod background;
 #[path = "../content/mod.rs"]
 mod bytes;
 mod child;
+mod ended;
 mod fork;
 mod handles;
 mod killed;
