@@ -153,7 +153,7 @@ pub unsafe extern "C" fn zl_worker_listen(
             let output = Output::new(endpoint, "endpoint")?;
             output.set(
                 worker
-                    .listen(resolve(address, options.lane)?[0], options)?
+                    .listen(resolve(address, options.lane)?, options)?
                     .to_u64(),
             );
             Ok(zl_status::ZL_OK)
@@ -227,9 +227,9 @@ pub unsafe extern "C" fn zl_worker_close_endpoint(
 }
 
 /// Begins to connect to `address`, "host:port", with `options`, or the defaults if null, and
-/// returns at once, after it looked up the host name (its first address is used). `connection`
-/// gets the connection's number. ZL_EVENT_CONNECTED or ZL_EVENT_CLOSED reports the result;
-/// requests posted before that wait.
+/// returns at once, after it looked up the host name, whose addresses are tried in order.
+/// `connection` gets the connection's number. ZL_EVENT_CONNECTED or ZL_EVENT_CLOSED reports the
+/// result; requests posted before that wait, and stay with the address tried then.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -246,7 +246,7 @@ pub unsafe extern "C" fn zl_worker_connect(
             let output = Output::new(connection, "connection")?;
             output.set(
                 worker
-                    .connect(resolve(address, options.lane)?[0], &options)?
+                    .connect(resolve(address, options.lane)?, &options)?
                     .to_u64(),
             );
             Ok(zl_status::ZL_OK)

@@ -99,13 +99,13 @@ impl WorkerThread {
         let options = options::read(options);
         let listening = self
             .handle
-            .listen(address.first(py, options.lane)?, options);
+            .listen(address.found(py, options.lane)?, options);
         Ok(Pending::new(listening, |py, handle| {
             EndpointHandle::new(handle).into_py_any(py)
         }))
     }
 
-    /// Connects to `address`, and to the first address of a name. Returns a Pending of a ConnectionHandle.
+    /// Connects to `address`, and to the first address of a name that answers. Returns a Pending of a ConnectionHandle.
     #[pyo3(signature = (address, options=None))]
     fn connect(
         &self,
@@ -116,7 +116,7 @@ impl WorkerThread {
         let options = options::read(options);
         let connecting = self
             .handle
-            .connect(address.first(py, options.lane)?, &options);
+            .connect(address.found(py, options.lane)?, &options);
         Ok(Pending::new(connecting, connected))
     }
 

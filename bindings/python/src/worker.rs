@@ -200,7 +200,7 @@ impl Worker {
         options: Option<&Bound<'_, Options>>,
     ) -> PyResult<u64> {
         let options = options::read(options);
-        let on = address.first(py, options.lane)?;
+        let on = address.found(py, options.lane)?;
         self.with(py, |worker| Ok(worker.listen(on, options)?.to_u64()))
     }
 
@@ -213,7 +213,8 @@ impl Worker {
     }
 
     /// Begins to connect, and returns the connection's number at once. An event reports the result; requests posted
-    /// before that wait. Uses the first address of a name.
+    /// before that wait. Tries the addresses of a name in order; `connection` before the end of that stays with the one
+    /// tried then.
     #[pyo3(signature = (address, options=None))]
     fn connect(
         &self,
@@ -222,7 +223,7 @@ impl Worker {
         options: Option<&Bound<'_, Options>>,
     ) -> PyResult<u64> {
         let options = options::read(options);
-        let to = address.first(py, options.lane)?;
+        let to = address.found(py, options.lane)?;
         self.with(py, |worker| Ok(worker.connect(to, &options)?.to_u64()))
     }
 

@@ -185,7 +185,7 @@ mod tests {
         let membership = Membership::new([1; 32], Transport::default()).unwrap();
         let mut worker = Worker::new().unwrap();
         let options = membership.options(Arc::new(Anyone));
-        let endpoint = worker.listen("127.0.0.1:0".parse().unwrap(), options);
+        let endpoint = worker.listen("127.0.0.1:0", options);
         let store = Store::File(Arc::new(tempfile::tempfile().unwrap()));
         let store = (&store, "content".to_owned());
         let endpoint = endpoint.unwrap();

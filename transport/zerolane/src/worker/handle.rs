@@ -3,6 +3,7 @@
 use super::claims::{Attempt, Claims, Direction, Peer, Post, Waiting, attempt};
 use super::pending::{Claim, Pending, Refused, RequestId, gone};
 use super::{ConnectionId, EndpointId, Event, Inbox, Slot, Submission, Worker};
+use crate::addresses::{ToAddresses, resolved};
 use crate::completion::Completion;
 use crate::connection::Connection;
 use crate::error::{Error, Posted, Result};
@@ -31,10 +32,18 @@ impl WorkerHandle {
         }
     }
 
-    /// Connects to `to`.
-    pub fn connect(&self, to: SocketAddr, options: &Options) -> Pending<ConnectionHandle> {
+    /// Connects to the first address of `to` that answers; each has [`Options::connect_timeout`] to do so. Asks a name
+    /// server in the calling thread.
+    pub fn connect(&self, to: impl ToAddresses, options: &Options) -> Pending<ConnectionHandle> {
         let options = options.clone();
         let (claim, pending) = Pending::new(self.process(), None);
+        let to = match resolved(to, options.lane) {
+            Ok(to) => to,
+            Err(error) => {
+                claim.answer_or_drop(Err(error));
+                return pending;
+            }
+        };
         self.submit(move |worker| match worker.connect(to, &options) {
             Ok(id) => worker.hand_out(id, claim),
             Err(error) => claim.answer_or_drop(Err(error)),
@@ -52,10 +61,11 @@ impl WorkerHandle {
         pending
     }
 
-    /// Listens on `on` (port 0: any free port).
-    pub fn listen(&self, on: SocketAddr, options: Options) -> Pending<EndpointHandle> {
+    /// Listens on the first free address of `on` (port 0: any free port). Asks a name server in the calling thread.
+    pub fn listen(&self, on: impl ToAddresses, options: Options) -> Pending<EndpointHandle> {
+        let on = resolved(on, options.lane);
         self.call(move |worker| {
-            let id = worker.listen(on, options)?;
+            let id = worker.listen(on?, options)?;
             worker.endpoint_handle(id).ok_or_else(gone)
         })
     }
@@ -114,7 +124,7 @@ impl Worker {
     /// use zerolane::worker::{Event, Worker};
     /// use zerolane::{Options, Region};
     /// let mut worker = Worker::new()?;
-    /// let endpoint = worker.listen("127.0.0.1:0".parse().unwrap(), Options::default())?;
+    /// let endpoint = worker.listen("127.0.0.1:0", Options::default())?;
     /// let address = worker.endpoint(endpoint).expect("it listens").local_addr();
     /// worker.connect(address, &Options::default())?;
     /// let client = loop {
@@ -299,7 +309,7 @@ impl EndpointHandle {
 /// use zerolane::worker::Worker;
 /// use zerolane::{Options, Region};
 /// let worker = Worker::new()?.spawn()?;
-/// let endpoint = worker.listen("127.0.0.1:0".parse().unwrap(), Options::default()).wait()?;
+/// let endpoint = worker.listen("127.0.0.1:0", Options::default()).wait()?;
 /// let client = worker.connect(endpoint.local_addr(), &Options::default()).wait()?;
 /// let server = endpoint.accept().wait()?;
 /// let received = server.recv(Region::anonymous(4096)?);
@@ -453,7 +463,7 @@ impl ConnectionHandle {
     /// use zerolane::worker::Worker;
     /// use zerolane::{Connection, Error, Options};
     /// let worker = Worker::new()?.spawn()?;
-    /// let endpoint = worker.listen("127.0.0.1:0".parse().unwrap(), Options::default()).wait()?;
+    /// let endpoint = worker.listen("127.0.0.1:0", Options::default()).wait()?;
     /// let watching = Options { keep_alive: true, ..Options::default() };
     /// let client = worker.connect(endpoint.local_addr(), &watching).wait()?;
     /// let server = endpoint.accept().wait()?;

@@ -23,7 +23,7 @@
 //! use zerolane::worker::{Event, Worker};
 //! use zerolane::{Connection, Options, Region};
 //! let mut worker = Worker::new()?;
-//! let endpoint = worker.listen("127.0.0.1:0".parse().unwrap(), Options::default())?;
+//! let endpoint = worker.listen("127.0.0.1:0", Options::default())?;
 //! let address = worker.endpoint(endpoint).expect("it listens").local_addr();
 //! let client = std::thread::spawn(move || -> zerolane::Result<Vec<u8>> {
 //!     let mut connection = Connection::connect(address, &Options::default())?;
@@ -63,6 +63,7 @@
 mod accepting;
 mod arrivals;
 mod claims;
+mod connecting;
 mod connections;
 mod endpoints;
 mod handle;
@@ -86,6 +87,7 @@ pub use pending::{Pending, Refused, RequestId};
 pub use set::PendingSet;
 pub use thread::{WorkerThread, background};
 
+use crate::addresses::{ToAddresses, resolved};
 use crate::completion::Completion;
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
@@ -293,14 +295,14 @@ impl Worker {
         self.spin = spin;
     }
 
-    /// Listens on `on` (port 0: any free port). The worker owns accepted connections; each is reported by
+    /// Listens on the first free address of `on` (port 0: any free port). The worker owns accepted connections; each is reported by
     /// [`Event::Accepted`].
     ///
     /// All connections of this worker share one [`Scheduler`], unless `options` name another.
     ///
     /// # Errors
     /// As for [`Endpoint::bind`].
-    pub fn listen(&mut self, on: std::net::SocketAddr, options: Options) -> Result<EndpointId> {
+    pub fn listen(&mut self, on: impl ToAddresses, options: Options) -> Result<EndpointId> {
         self.check_process()?;
         let endpoint = Endpoint::bind(on, self.shared(options))?;
         self.listen_on(endpoint)
@@ -318,17 +320,16 @@ impl Worker {
         Ok(EndpointId(key))
     }
 
-    /// Begins to connect, and returns at once. [`Event::Connected`] or [`Event::Closed`] reports the result; requests
-    /// posted before that wait.
+    /// Begins to connect to the first address of `to` that answers, and returns at once, except while a name server is
+    /// asked. [`Event::Connected`] or [`Event::Closed`] reports the result; requests posted before that wait. Each
+    /// address has [`Options::connect_timeout`] to answer. [`Worker::connection`] before the end of that stays with the
+    /// address tried then, because requests and exports belong to it.
     ///
     /// # Errors
-    /// There is no socket, or no route.
-    pub fn connect(&mut self, to: std::net::SocketAddr, options: &Options) -> Result<ConnectionId> {
+    /// There is no address, no socket, or no route.
+    pub fn connect(&mut self, to: impl ToAddresses, options: &Options) -> Result<ConnectionId> {
         self.check_process()?;
-        let options = self.shared(options.clone());
-        let driver = zerolane_lane::connect(to, &options)?;
-        let connection = Connection::accepted(driver, &options);
-        self.own(Link::connecting(connection, options.connect_timeout))
+        self.connect_to(resolved(to, options.lane)?, options)
     }
 
     /// Takes over a connection from an endpoint, its caller, or another worker.
@@ -365,6 +366,7 @@ impl Worker {
     pub fn connection(&mut self, connection: ConnectionId) -> Option<&mut Connection> {
         match self.slots.get_mut(connection.0)? {
             Slot::Connection(link) => {
+                link.others = None;
                 self.ready.push(connection.0, &mut link.queued);
                 Some(&mut link.connection)
             }

@@ -24,7 +24,7 @@ use zerolane_lane::Process;
 /// use zerolane::worker::{PendingSet, Worker};
 /// use zerolane::{Options, Region};
 /// let worker = Worker::new()?.spawn()?;
-/// let endpoint = worker.listen("127.0.0.1:0".parse().unwrap(), Options::default()).wait()?;
+/// let endpoint = worker.listen("127.0.0.1:0", Options::default()).wait()?;
 /// let client = worker.connect(endpoint.local_addr(), &Options::default()).wait()?;
 /// let server = endpoint.accept().wait()?;
 /// let set = PendingSet::new()?;

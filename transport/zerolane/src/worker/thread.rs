@@ -36,7 +36,7 @@ impl Worker {
     /// use zerolane::worker::Worker;
     /// use zerolane::{Connection, ExportedRegion, Options, Region, Rights};
     /// let worker = Worker::new()?.spawn()?;
-    /// let endpoint = worker.listen("127.0.0.1:0".parse().unwrap(), Options::default()).wait()?;
+    /// let endpoint = worker.listen("127.0.0.1:0", Options::default()).wait()?;
     /// let table = ExportedRegion::new(Region::anonymous(4096)?).expect("page-aligned");
     /// endpoint.export("table", &table, Rights::ALL).wait()?;
     /// // From here on this thread makes no call for its peers.
@@ -122,7 +122,7 @@ static BACKGROUND: [Mutex<Option<WorkerThread>>; 64] = [const { Mutex::new(None)
 ///
 /// ```
 /// use zerolane::{Options, worker};
-/// let endpoint = worker::background()?.listen("127.0.0.1:0".parse().unwrap(), Options::default()).wait()?;
+/// let endpoint = worker::background()?.listen("127.0.0.1:0", Options::default()).wait()?;
 /// // Elsewhere in the program.
 /// let client = worker::background()?.connect(endpoint.local_addr(), &Options::default()).wait()?;
 /// # client.close().wait()?;

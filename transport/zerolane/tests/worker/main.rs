@@ -1,6 +1,7 @@
 //! Tests that a worker drives many connections: called by its user, in a thread, as a task.
 #![allow(non_snake_case)]
 
+mod addresses;
 mod arrived;
 mod background;
 #[path = "../content/mod.rs"]
