@@ -579,13 +579,6 @@ pub unsafe extern "C" fn zl_handle_closed(
     }
 }
 
-/// The reason of an end.
-impl From<zerolane::Error> for zl_status {
-    fn from(reason: zerolane::Error) -> zl_status {
-        status::of_error(&reason)
-    }
-}
-
 /// Makes the worker's thread call `closed` with `context` once, when the connection is over,
 /// whoever ends it and whether its handle is freed by then; soon if it is over already.
 /// `reason` says why, as in zl_handle_closed; ZL_ERROR_CLOSED if the worker ended or the

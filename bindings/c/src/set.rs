@@ -75,6 +75,7 @@ pub unsafe extern "C" fn zl_set_poll_batch(
                 Outputs::new(tokens, capacity, "tokens", count)?,
             )
         };
+        set.0.check_process()?;
         let mut taken = Vec::new();
         set.0.poll_batch(&mut taken, capacity);
         Ok(outputs.set(taken.into_iter()))

@@ -184,6 +184,13 @@ impl From<Error> for Failure {
     }
 }
 
+/// The reason for which a connection ended.
+impl From<Error> for zl_status {
+    fn from(reason: Error) -> zl_status {
+        of_error(&reason)
+    }
+}
+
 /// The error of a request that a worker refused.
 impl From<Refused> for Failure {
     fn from(refused: Refused) -> Failure {

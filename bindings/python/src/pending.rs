@@ -312,12 +312,14 @@ impl PendingSet {
 
     /// Removes and returns up to `max` tokens, the oldest first.
     #[pyo3(signature = (max=256))]
-    fn poll_batch(&self, py: Python<'_>, max: usize) -> Vec<u64> {
-        py.detach(|| {
+    fn poll_batch(&self, py: Python<'_>, max: usize) -> PyResult<Vec<u64>> {
+        let taken = py.detach(|| {
+            self.0.check_process()?;
             let mut tokens = Vec::new();
             self.0.poll_batch(&mut tokens, max);
-            tokens
-        })
+            Ok(tokens)
+        });
+        taken.map_err(|error| errors::of(py, error))
     }
 
     /// Waits for a token, removes it and returns it, the oldest first; None if none comes within `timeout` seconds. A

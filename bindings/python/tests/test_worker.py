@@ -483,23 +483,30 @@ def test_background__is_the_workers_of_the_process() -> None:
     assert peers.recv(bytearray(5)).wait(20).memory == b"hello"
 
 
-def test_worker__handles_of_before_its_thread() -> None:
+def test_worker__handles_of_before_its_thread(handles: Handles) -> None:
+    others, _, _ = handles
     worker = Worker()
     number = worker.listen("127.0.0.1:0")
     address = address_of(worker, number)
-    connecting = worker.connect(address)
-    assert worker.connection_handle(connecting) is None
-    until(worker, lambda event: event.kind == "connected")
-    endpoint = worker.endpoint_handle(number)
-    ours = worker.connection_handle(connecting)
+    connecting = others.connect(address)
+    accepted: list[int] = []
+
+    def is_accepted(event: zerolane.Event) -> bool:
+        accepted.append(event.connection or 0)
+        return event.kind == "accepted"
+
+    until(worker, is_accepted)
+    endpoint, ours = worker.endpoint_handle(number), worker.connection_handle(accepted[-1])
     assert endpoint is not None and ours is not None
-    assert worker.endpoint_handle(number) is None and worker.connection_handle(connecting) is None
-    assert worker.connection_handle(4711) is None
-    with worker.spawn() as thread:
-        late = thread.connect(address).wait(20)
-        both = [endpoint.accept().wait(20) for _ in range(1)]
-        late.send(b"late")
-        assert both[-1].recv(bytearray(4)).wait(20).memory == b"late"
+    assert worker.endpoint_handle(number) is None
+    assert worker.connection_handle(accepted[-1]) is None
+    assert worker.connection_handle(4711) is None and worker.endpoint_handle(4711) is None
+    with worker.spawn():
+        theirs = connecting.wait(20)
+        theirs.send(b"early")
+        assert ours.recv(bytearray(5)).wait(20).memory == b"early"
+        others.connect(address).wait(20).send(b"late").detach()
+        assert endpoint.accept().wait(20).recv(bytearray(4)).wait(20).memory == b"late"
         ours.close().wait(20)
 
 
@@ -514,7 +521,7 @@ def test_set__has_the_tokens_of_requests_that_are_over(handles: Handles) -> None
     assert select.select([over], [], [], 0)[0] == []
     for n in range(100):
         ours.send(bytes([n]))
-    came = set()
+    came: set[int] = set()
     while len(came) < 100:
         assert select.select([over], [], [], 20)[0] == [over]
         for token in over.poll_batch(max=7):

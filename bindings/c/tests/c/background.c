@@ -542,6 +542,69 @@ static void changes_hands(zl_worker_thread *thread)
     zl_region_free(to);
 }
 
+/* Handles of what a worker had before its thread; and the process's worker, which nothing ends. */
+static void late(void)
+{
+    enum { TURNS = 10000 };
+    zl_worker *worker;
+    zl_worker_thread *thread, *process, *again;
+    zl_endpoint_handle *endpoint, *listening;
+    zl_handle *client, *server, *late, *accepted, *none;
+    zl_pending *sent, *received;
+    zl_region *region;
+    zl_event events[8];
+    uint64_t number, connecting;
+    size_t count;
+    char address[ZL_ADDRESS_LENGTH], there[ZL_ADDRESS_LENGTH];
+    int connected = 0;
+
+    EXPECT(zl_worker_background(&process) == ZL_OK && zl_worker_background(&again) == ZL_OK);
+    EXPECT(zl_worker_thread_listen(process, "127.0.0.1:0", NULL, &listening) == ZL_OK);
+    EXPECT(zl_endpoint_handle_local_addr(listening, there, sizeof there) == ZL_OK);
+
+    EXPECT(zl_worker_new(&worker) == ZL_OK);
+    EXPECT(zl_worker_listen(worker, "127.0.0.1:0", NULL, &number) == ZL_OK);
+    EXPECT(zl_worker_local_addr(worker, number, address, sizeof address) == ZL_OK);
+    EXPECT(zl_worker_connect(worker, there, NULL, &connecting) == ZL_OK);
+    EXPECT(zl_worker_connection_handle(worker, connecting, &none) == ZL_ERROR_CLOSED);
+    for (int turns = 0; turns < TURNS && !connected; turns++) {
+        EXPECT(zl_worker_wait(worker, 100) >= 0);
+        if (zl_worker_events(worker, events, 8, &count) == ZL_OK)
+            connected = events[0].kind == ZL_EVENT_CONNECTED;
+    }
+    EXPECT(connected);
+    REFUSED(zl_worker_connection_handle(worker, connecting, NULL));
+    EXPECT(zl_worker_connection_handle(worker, connecting, &client) == ZL_OK);
+    EXPECT(zl_worker_connection_handle(worker, connecting, &none) == ZL_ERROR_CLOSED);
+    REFUSED(zl_worker_endpoint_handle(worker, number, NULL));
+    EXPECT(zl_worker_endpoint_handle(worker, number, &endpoint) == ZL_OK);
+    EXPECT(zl_worker_endpoint_handle(worker, number, &listening) == ZL_ERROR_CLOSED);
+    EXPECT(zl_worker_spawn(worker, &thread) == ZL_OK);
+
+    EXPECT(zl_endpoint_handle_accept(listening, 20000, &server) == ZL_OK);
+    EXPECT(zl_worker_thread_connect(again, address, NULL, &late) == ZL_OK);
+    EXPECT(zl_endpoint_handle_accept(endpoint, 20000, &accepted) == ZL_OK);
+    EXPECT(zl_region_new(8, &region) == ZL_OK);
+    zl_handle *both[][2] = {{client, server}, {accepted, late}};
+    for (int n = 0; n < 2; n++) {
+        EXPECT(zl_handle_recv(both[n][1], region, 4, 4, &received) == ZL_OK);
+        EXPECT(zl_handle_send(both[n][0], region, 0, 4, NULL, &sent) == ZL_OK);
+        done(sent);
+        EXPECT(done(received).length == 4);
+        zl_handle_free(both[n][0]);
+        zl_handle_free(both[n][1]);
+    }
+    zl_endpoint_handle_free(endpoint);
+    zl_endpoint_handle_free(listening);
+    EXPECT(zl_worker_stop(thread) == ZL_OK);
+    REFUSED(zl_worker_stop(again));
+    /* It goes on. */
+    EXPECT(zl_worker_thread_listen(process, "127.0.0.1:0", NULL, &listening) == ZL_OK);
+    zl_endpoint_handle_free(listening);
+    zl_worker_thread_free(process);
+    zl_region_free(region);
+}
+
 /* A worker that is gone refuses, in words. */
 static void gone(void)
 {
@@ -574,6 +637,7 @@ int main(void)
 {
     arguments();
     passive();
+    late();
     zl_worker_thread *thread = spawned();
     handles(thread);
     changes_hands(thread);

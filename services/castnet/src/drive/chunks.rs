@@ -210,7 +210,7 @@ mod tests {
         let node = Node::source(NOW, profile(NodeId(1)), manifest, Options::default());
         let mut drive = drive(node);
         let options = drive.membership.options(Arc::new(Anyone));
-        let to = "127.0.0.1:9".parse().unwrap();
+        let to = "127.0.0.1:9";
         let connection = drive.worker.connect(to, &options).unwrap();
         let ended = postcard::to_extend(&Word::Ended(Ok(())), b"ZLi\x05".to_vec()).unwrap();
         for host in 0..1000 {

@@ -114,8 +114,8 @@ impl Worker {
     /// which drop events, or later in the loop of the program. The connection has no events from then on, and closes
     /// with the last clone of the handle.
     ///
-    /// What requests that were posted before receive, and immediates, go to the handle, also those whose events were
-    /// not taken yet; other completions are dropped.
+    /// What receives that were posted before bring is kept for the next receive of the handle, also if its event was not
+    /// taken yet; so are immediates. Other completions are dropped.
     ///
     /// `None` if it is not a connection of this worker, is not established yet or is ending, or has a handle already.
     /// [`WorkerHandle::connect`] makes a connection with a handle.
@@ -497,8 +497,8 @@ impl ConnectionHandle {
     /// first, or releases the connection, the reason is
     /// [`CloseReason::Local`](crate::failure::CloseReason::Local). Never called in a child of fork.
     ///
-    /// It is called in the worker's thread, and must neither block, because all connections of the worker would wait,
-    /// nor panic.
+    /// It is called in the worker's thread, or here if the worker has ended already, and must neither block, because all
+    /// connections of the worker would wait, nor panic.
     pub fn on_closed(&self, on_closed: impl FnOnce(&Error) + Send + 'static) {
         let (id, worker) = (self.shared.id, self.worker());
         let mut called = Once {

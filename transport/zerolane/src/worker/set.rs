@@ -170,9 +170,12 @@ impl PendingSet {
         }
     }
 
+    /// Fails in a child of fork, where the set is always empty: another thread's lock is never released there, and the
+    /// descriptor is shared with the parent.
+    ///
     /// # Errors
-    /// [`Error::Forked`]: another thread's lock is never released here, and the descriptor is shared with the parent.
-    fn check_process(&self) -> Result<()> {
+    /// [`Error::Forked`].
+    pub fn check_process(&self) -> Result<()> {
         match self.shared.process.is_current() {
             true => Ok(()),
             false => Err(Error::Forked),

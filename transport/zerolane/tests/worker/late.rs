@@ -103,7 +103,7 @@ fn connection_handle__gets_what_came_before_in_order() {
     let _thread = made.worker.spawn().expect("a thread");
     // Received by requests of the time before: four that have come, four that come now.
     for seed in 4..8 {
-        client.send(region(seed, 64)).detach();
+        client.send(region(seed, 64)).wait().expect("sent");
     }
     for seed in 0..8 {
         let mut received = server.recv(region(1, 8));

@@ -71,6 +71,8 @@ fn descriptor__is_readable_while_there_are_tokens() {
         let received = receive.wait_for(PATIENCE).expect("in time");
         received.expect("posted");
     }
+    // The last token comes just behind its answer, and before the next one.
+    client.account().wait().expect("open");
     assert!(is_readable(&set));
     assert_eq!((set.poll_batch(&mut tokens, 0), tokens.len()), (0, 0));
     assert_eq!(set.poll_batch(&mut tokens, 3), 3);
