@@ -1406,9 +1406,9 @@ zl_status zl_worker_close_endpoint(struct zl_worker *worker, uint64_t endpoint);
 
 /**
  * Begins to connect to `address`, "host:port", with `options`, or the defaults if null, and
- * returns at once, after it looked up the host name (its first address is used). `connection`
- * gets the connection's number. ZL_EVENT_CONNECTED or ZL_EVENT_CLOSED reports the result;
- * requests posted before that wait.
+ * returns at once, after it looked up the host name, whose addresses are tried in order.
+ * `connection` gets the connection's number. ZL_EVENT_CONNECTED or ZL_EVENT_CLOSED reports the
+ * result; requests posted before that wait, and stay with the address tried then.
  *
  * Threads: one at a time.
  */
@@ -1625,7 +1625,8 @@ void zl_worker_free(struct zl_worker *worker);
 /* ================================================================================================
  * Workers in a thread of their own
  * The thread serves peers while the program does something else: it serves exported memory and
- * answers keep-alives. Any thread may use the handles; wait for a request with its zl_pending.
+ * answers keep-alives. Any thread may use the handles; wait for a request with its zl_pending, or
+ * for any of many with a zl_set.
  */
 
 /**
@@ -1652,8 +1653,9 @@ typedef struct zl_pending zl_pending;
 
 /**
  * Runs `worker` in a thread of its own until it is stopped. Frees the worker's handle, also on
- * failure, unless it is null. Its endpoints and connections continue, but have no handles and
- * no events; memory that its endpoints export is served. End the thread with zl_worker_stop or
+ * failure, unless it is null. Its endpoints and connections continue, without events: make
+ * handles before, by zl_worker_endpoint_handle and zl_worker_connection_handle. Memory that
+ * endpoints export is served in any case. End the thread with zl_worker_stop or
  * zl_worker_thread_free.
  *
  * Threads: the last that uses `worker`.
@@ -1661,17 +1663,53 @@ typedef struct zl_pending zl_pending;
 zl_status zl_worker_spawn(struct zl_worker *worker, struct zl_worker_thread **thread);
 
 /**
+ * Returns a handle of the worker that all libraries of this process share. Its thread starts
+ * with the first call and lives until the process ends, which tells no peer: close
+ * connections first. A child of fork gets a worker of its own with its first call. Free the
+ * handle with zl_worker_thread_free, which does not end the thread.
+ *
+ * Threads: any.
+ */
+zl_status zl_worker_background(struct zl_worker_thread **thread);
+
+/**
+ * Makes a handle of a worker's endpoint, for any thread, also after zl_worker_spawn: it gets
+ * the connections accepted from now on, and those whose events were not taken. The endpoint
+ * has no more events. ZL_ERROR_CLOSED if the worker has no such endpoint, or it has a handle
+ * already. Free it with zl_endpoint_handle_free.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_endpoint_handle(struct zl_worker *worker,
+                                    uint64_t id,
+                                    struct zl_endpoint_handle **endpoint);
+
+/**
+ * Makes a handle of a worker's connection, for any thread, also after zl_worker_spawn. It gets
+ * what posted receives bring, also those whose events were not taken, and immediates. The
+ * connection has no more events, and its handles from zl_worker_connection become invalid with
+ * the next zl_worker_events. ZL_ERROR_CLOSED if the worker has no such connection, or it is
+ * not connected yet, or has a handle already. End the connection with zl_handle_close or
+ * zl_handle_free.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_connection_handle(struct zl_worker *worker,
+                                      uint64_t id,
+                                      struct zl_handle **connection);
+
+/**
  * Closes all connections and endpoints, waits until posted sends are completed, as zl_close
  * does, and frees the thread's handle, also on failure. Fails if a system error ended the
- * thread earlier. ZL_ERROR_ARGUMENT for null.
+ * thread earlier. ZL_ERROR_ARGUMENT for null, and for zl_worker_background's, which continues.
  *
  * Threads: the last that uses it.
  */
 zl_status zl_worker_stop(struct zl_worker_thread *thread);
 
 /**
- * Ends the thread and all that it owns at once, tells the peers if possible, and frees it.
- * Null does nothing. Requests on remaining handles are refused; free those handles all the
+ * Ends the thread and all that it owns at once, tells the peers if possible, and frees it;
+ * zl_worker_background's continues. Null does nothing. Requests on remaining handles are refused; free those handles all the
  * same.
  *
  * Threads: the last that uses it.
@@ -1999,6 +2037,31 @@ zl_status zl_handle_wait_arrived(const struct zl_handle *connection,
 zl_status zl_handle_peer_addr(const struct zl_handle *connection, char *buffer, size_t capacity);
 
 /**
+ * Waits `timeout_ms` milliseconds (negative: no limit) until the connection is over, whoever
+ * ends it; `reason` then gets why, such as ZL_ERROR_PEER_DEAD or ZL_ERROR_CLOSED. ZL_TIMEOUT
+ * while it lives. An idle connection over a network notices a dead peer only with
+ * ZL_OPTION_KEEP_ALIVE.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_closed(const struct zl_handle *connection,
+                           int64_t timeout_ms,
+                           zl_status *reason);
+
+/**
+ * Makes the worker's thread call `closed` with `context` once, when the connection is over,
+ * whoever ends it and whether its handle is freed by then; soon if it is over already.
+ * `reason` says why, as in zl_handle_closed; ZL_ERROR_CLOSED if the worker ended or the
+ * connection was released. The function must neither block, because all connections of the
+ * worker would wait, nor unwind. It is never called in a child of fork.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_on_closed(const struct zl_handle *connection,
+                              void (*closed)(zl_status reason, void *context),
+                              void *context);
+
+/**
  * Finishes sending after all requests made before: see zl_finish.
  *
  * Threads: any.
@@ -2054,6 +2117,70 @@ zl_status zl_pending_wait(struct zl_pending *pending,
  * Threads: the last that uses it.
  */
 void zl_pending_free(struct zl_pending *pending);
+
+/**
+ * A set of pending requests of any connections and workers: it has the token of each request
+ * whose result is there. After fork it belongs to the parent.
+ */
+typedef struct zl_set zl_set;
+
+/**
+ * Makes a set without requests. Free it with zl_set_free.
+ *
+ * Threads: any.
+ */
+zl_status zl_set_new(struct zl_set **set);
+
+/**
+ * Makes `set` have `token`, a number of your choice, once the result of `pending` is there;
+ * zl_pending_wait then returns it without waiting. A request is in one set: adding it again
+ * replaces its token. After zl_pending_free the token does not come, but one that came stays.
+ * ZL_ERROR_ARGUMENT if the result was returned already.
+ *
+ * Threads: any for `set`; one at a time for `pending`.
+ */
+zl_status zl_set_add(const struct zl_set *set, struct zl_pending *pending, uint64_t token);
+
+/**
+ * Adds `token` now, without a request: ends another thread's zl_set_wait.
+ *
+ * Threads: any.
+ */
+zl_status zl_set_signal(const struct zl_set *set, uint64_t token);
+
+/**
+ * Removes up to `capacity` tokens, at least 1, the oldest first. `count` gets their number;
+ * ZL_TIMEOUT if there were none.
+ *
+ * Threads: any.
+ */
+zl_status zl_set_poll_batch(const struct zl_set *set,
+                            uint64_t *tokens,
+                            size_t capacity,
+                            size_t *count);
+
+/**
+ * Waits `timeout_ms` milliseconds (negative: no limit) for a token, removes it and returns
+ * it, the oldest first. 0 polls. ZL_TIMEOUT if none came.
+ *
+ * Threads: any.
+ */
+zl_status zl_set_wait(const struct zl_set *set, int64_t timeout_ms, uint64_t *token);
+
+/**
+ * Returns a descriptor that is readable while the set has tokens; -1 if `set` is null. Do not
+ * read it.
+ *
+ * Threads: any.
+ */
+int zl_set_fd(const struct zl_set *set);
+
+/**
+ * Frees the set; its requests continue. Null does nothing.
+ *
+ * Threads: the last that uses it.
+ */
+void zl_set_free(struct zl_set *set);
 
 /* ================================================================================================
  * Settings and security
@@ -2157,6 +2284,13 @@ enum zl_option
      * ZL_OPTION_PATHS is at least 2. Default 0.
      */
     ZL_OPTION_UDP_PATHS = 17,
+    /**
+     * 1: ask the peer ten times an idle timeout whether it lives, also while no request
+     * depends on it, so that an idle connection over a network ends when its peer has died. A
+     * peer whose program makes no call for the idle timeout counts as dead, unless a worker's
+     * thread answers for it. Default 0.
+     */
+    ZL_OPTION_KEEP_ALIVE = 18,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L

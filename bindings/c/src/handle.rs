@@ -9,7 +9,7 @@ use crate::pointer::{Output, bytes, free, give, handle, text};
 use crate::region::{gathered, zl_part, zl_region};
 use crate::remote::{fetch_op, pieces, zl_piece};
 use crate::security;
-use crate::status::{Failure, guard, zl_status};
+use crate::status::{self, Failure, guard, zl_status};
 use crate::work::{DELIVERY, PUT, ZL_WORK_FENCE, ZL_WORK_UNSIGNALLED, message, work, zl_work};
 use std::ffi::{c_char, c_void};
 use zerolane::Completion;
@@ -574,6 +574,64 @@ pub unsafe extern "C" fn zl_handle_finish(connection: *const zl_handle) -> zl_st
         Ok(zl_status::ZL_OK)
     })
 }
+
+/// Waits `timeout_ms` milliseconds (negative: no limit) until the connection is over, whoever
+/// ends it; `reason` then gets why, such as ZL_ERROR_PEER_DEAD or ZL_ERROR_CLOSED. ZL_TIMEOUT
+/// while it lives. An idle connection over a network notices a dead peer only with
+/// ZL_OPTION_KEEP_ALIVE.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_closed(
+    connection: *const zl_handle,
+    timeout_ms: i64,
+    reason: *mut zl_status,
+) -> zl_status {
+    // SAFETY: C's promises about handles and outputs.
+    unsafe {
+        tell(connection, (reason, "reason"), timeout_ms, |it| {
+            Ok(it.closed())
+        })
+    }
+}
+
+/// Makes the worker's thread call `closed` with `context` once, when the connection is over,
+/// whoever ends it and whether its handle is freed by then; soon if it is over already.
+/// `reason` says why, as in zl_handle_closed; ZL_ERROR_CLOSED if the worker ended or the
+/// connection was released. The function must neither block, because all connections of the
+/// worker would wait, nor unwind. It is never called in a child of fork.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_on_closed(
+    connection: *const zl_handle,
+    closed: Option<unsafe extern "C" fn(reason: zl_status, context: *mut c_void)>,
+    context: *mut c_void,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promise about handles.
+        let connection = unsafe { handle(connection, "connection")? };
+        let closed = closed.ok_or_else(|| Failure::null("closed"))?;
+        let context = Context(context);
+        connection.0.on_closed(move |reason| {
+            // SAFETY: C's function for this context, called once.
+            unsafe { closed(status::of_error(reason), context.pointer()) }
+        });
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// C's argument for its own function.
+struct Context(*mut c_void);
+
+impl Context {
+    fn pointer(&self) -> *mut c_void {
+        self.0
+    }
+}
+
+// SAFETY: the library does not use what it points to; C was told which thread gets it.
+unsafe impl Send for Context {}
 
 /// Waits until posted sends are completed, disconnects, and frees the handle, also on failure.
 /// Gives up after the idle timeout without progress; fails if something was not sent.

@@ -36,6 +36,7 @@ pub mod region;
 pub mod remote;
 pub mod renamed;
 pub mod security;
+pub mod set;
 pub mod status;
 pub mod thread;
 pub mod transfer;

@@ -6,7 +6,7 @@ use crate::pointer::{Output, free, give, handle, timeout};
 use crate::status::{Failure, guard, zl_status};
 use zerolane::Completion;
 use zerolane::RequestId;
-use zerolane::worker::{Outcome, Pending};
+use zerolane::worker::{Outcome, Pending, PendingSet};
 
 /// A request of a zl_handle, to wait for.
 pub struct zl_pending {
@@ -22,6 +22,18 @@ impl zl_pending {
             pending: Owned::new(Some(pending)),
         })
     }
+
+    /// Makes `set` have `token` once the result is there.
+    pub(crate) fn add_to(&self, set: &PendingSet, token: u64) -> Result<(), Failure> {
+        match self.pending.enter()?.as_mut() {
+            Some(pending) => Ok(set.add(pending, token)?),
+            None => Err(returned()),
+        }
+    }
+}
+
+fn returned() -> Failure {
+    Failure::argument("the completion was already reported")
 }
 
 /// Waits `timeout_ms` milliseconds (negative: no limit) for a worker's answer.
@@ -61,7 +73,7 @@ pub unsafe extern "C" fn zl_pending_wait(
         };
         let mut place = pending.pending.enter()?;
         let Some(taken) = place.take() else {
-            return Err(Failure::argument("the completion was already reported"));
+            return Err(returned());
         };
         match waited(taken, timeout_ms) {
             Ok(ended) => output.set(zl_completion::new(0, ended?)),

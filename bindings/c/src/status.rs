@@ -112,7 +112,7 @@ impl zl_status {
         }
     }
 
-    const ALL: [zl_status; 27] = [
+    const ALL: [zl_status; 28] = [
         ZL_OK,
         ZL_TIMEOUT,
         ZL_READY,
@@ -188,6 +188,13 @@ pub(crate) fn of_error(error: &Error) -> zl_status {
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         Failure::new(of_error(&error), error.to_string())
+    }
+}
+
+/// The reason for which a connection ended.
+impl From<Error> for zl_status {
+    fn from(reason: Error) -> zl_status {
+        of_error(&reason)
     }
 }
 

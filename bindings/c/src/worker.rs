@@ -49,6 +49,11 @@ impl zl_worker {
         self.lent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Takes back the handle of a connection that the program drives in another way now.
+    pub(crate) fn no_longer_lent(&self, id: ConnectionId) {
+        self.lent().end(id);
+    }
+
     /// Takes the worker out of its handle, and frees the handle.
     ///
     /// # Safety
@@ -70,7 +75,7 @@ impl zl_worker {
 ///
 /// # Safety
 /// As for [`handle`].
-unsafe fn with(
+pub(crate) unsafe fn with(
     worker: *const zl_worker,
     body: impl FnOnce(&mut Worker) -> Result<zl_status, Failure>,
 ) -> zl_status {
@@ -81,14 +86,14 @@ unsafe fn with(
     })
 }
 
-fn no_connection() -> Failure {
+pub(crate) fn no_connection() -> Failure {
     Failure::new(
         zl_status::ZL_ERROR_CLOSED,
         "the worker does not have this connection (any longer)",
     )
 }
 
-fn no_endpoint() -> Failure {
+pub(crate) fn no_endpoint() -> Failure {
     Failure::new(
         zl_status::ZL_ERROR_CLOSED,
         "the worker does not have this endpoint (any longer)",
@@ -148,7 +153,7 @@ pub unsafe extern "C" fn zl_worker_listen(
             let output = Output::new(endpoint, "endpoint")?;
             output.set(
                 worker
-                    .listen(resolve(address, options.lane)?[0], options)?
+                    .listen(resolve(address, options.lane)?, options)?
                     .to_u64(),
             );
             Ok(zl_status::ZL_OK)
@@ -222,9 +227,9 @@ pub unsafe extern "C" fn zl_worker_close_endpoint(
 }
 
 /// Begins to connect to `address`, "host:port", with `options`, or the defaults if null, and
-/// returns at once, after it looked up the host name (its first address is used). `connection`
-/// gets the connection's number. ZL_EVENT_CONNECTED or ZL_EVENT_CLOSED reports the result;
-/// requests posted before that wait.
+/// returns at once, after it looked up the host name, whose addresses are tried in order.
+/// `connection` gets the connection's number. ZL_EVENT_CONNECTED or ZL_EVENT_CLOSED reports the
+/// result; requests posted before that wait, and stay with the address tried then.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -241,7 +246,7 @@ pub unsafe extern "C" fn zl_worker_connect(
             let output = Output::new(connection, "connection")?;
             output.set(
                 worker
-                    .connect(resolve(address, options.lane)?[0], &options)?
+                    .connect(resolve(address, options.lane)?, &options)?
                     .to_u64(),
             );
             Ok(zl_status::ZL_OK)
@@ -288,7 +293,7 @@ pub unsafe extern "C" fn zl_worker_release(
             let output = Output::new(connection, "connection")?;
             let id = ConnectionId::from_u64(id);
             let released = worker.release(id).ok_or_else(no_connection)?;
-            handle(owner, "worker")?.lent().end(id);
+            handle(owner, "worker")?.no_longer_lent(id);
             output.set(give(zl_connection::new(released)));
             Ok(zl_status::ZL_OK)
         })

@@ -50,14 +50,14 @@ fn plain<T: for<'py> IntoPyObject<'py>>(py: Python<'_>, value: T) -> PyResult<Py
     value.into_py_any(py)
 }
 
-/// A worker in a thread of its own, from `Worker.spawn`. As a context manager it completes posted sends and closes
-/// everything on exit, or ends at once on an exception.
+/// A worker in a thread of its own, from `Worker.spawn` or `background`. As a context manager it completes posted sends
+/// and closes everything on exit, or ends at once on an exception.
 ///
 /// Any thread may call its methods and those of its handles. They return at once with a Pending to wait for or await.
 /// The thread never needs the interpreter: it serves peers and exported memory whatever Python does.
 #[pyclass(frozen, module = "zerolane")]
 pub(crate) struct WorkerThread {
-    /// `None` once the worker is over.
+    /// `None` once the worker is over, and for the process's worker.
     thread: Mutex<Option<zerolane::worker::WorkerThread>>,
     handle: WorkerHandle,
 }
@@ -76,6 +76,18 @@ impl WorkerThread {
     }
 }
 
+/// The worker that all libraries of this process share, in a thread that starts with the first call and lives until the
+/// process ends: `stop`, `abort` and leaving a `with` block do nothing to it. A child of a fork gets another with its own
+/// first call. At the end of the process peers are not told: close connections first.
+#[pyfunction]
+pub(crate) fn background(py: Python<'_>) -> PyResult<WorkerThread> {
+    let handle = py.detach(zerolane::worker::background);
+    Ok(WorkerThread {
+        handle: handle.map_err(|error| errors::of(py, error))?,
+        thread: Mutex::new(None),
+    })
+}
+
 #[pymethods]
 impl WorkerThread {
     /// Listens on `address`, "host:port" or a tuple of both; port 0 is any free port. Returns a Pending of an
@@ -90,13 +102,13 @@ impl WorkerThread {
         let options = options::read(options);
         let listening = self
             .handle
-            .listen(address.first(py, options.lane)?, options);
+            .listen(address.found(py, options.lane)?, options);
         Ok(Pending::new(listening, |py, handle| {
-            EndpointHandle(handle).into_py_any(py)
+            EndpointHandle::new(handle).into_py_any(py)
         }))
     }
 
-    /// Connects to `address`, and to the first address of a name. Returns a Pending of a ConnectionHandle.
+    /// Connects to `address`, and to the first address of a name that answers. Returns a Pending of a ConnectionHandle.
     #[pyo3(signature = (address, options=None))]
     fn connect(
         &self,
@@ -107,7 +119,7 @@ impl WorkerThread {
         let options = options::read(options);
         let connecting = self
             .handle
-            .connect(address.first(py, options.lane)?, &options);
+            .connect(address.found(py, options.lane)?, &options);
         Ok(Pending::new(connecting, connected))
     }
 
@@ -153,12 +165,18 @@ impl WorkerThread {
 }
 
 fn connected(py: Python<'_>, handle: zerolane::worker::ConnectionHandle) -> PyResult<Py<PyAny>> {
-    ConnectionHandle(Mutex::new(Some(handle))).into_py_any(py)
+    ConnectionHandle::new(handle).into_py_any(py)
 }
 
 /// An endpoint of a worker's thread. It closes when its last reference is gone.
 #[pyclass(frozen, module = "zerolane")]
 pub(crate) struct EndpointHandle(zerolane::worker::EndpointHandle);
+
+impl EndpointHandle {
+    pub(crate) fn new(handle: zerolane::worker::EndpointHandle) -> EndpointHandle {
+        EndpointHandle(handle)
+    }
+}
 
 #[pymethods]
 impl EndpointHandle {
@@ -201,6 +219,10 @@ impl EndpointHandle {
 pub(crate) struct ConnectionHandle(Mutex<Option<zerolane::worker::ConnectionHandle>>);
 
 impl ConnectionHandle {
+    pub(crate) fn new(handle: zerolane::worker::ConnectionHandle) -> ConnectionHandle {
+        ConnectionHandle(Mutex::new(Some(handle)))
+    }
+
     fn handle(&self, py: Python<'_>) -> PyResult<zerolane::worker::ConnectionHandle> {
         let handle = self
             .0
@@ -462,6 +484,15 @@ impl ConnectionHandle {
             self.handle(py)?.release(),
             |py, connection| Connection::object(py, connection)?.into_py_any(py),
         ))
+    }
+
+    /// Returns a Pending of the reason, an exception that is returned and not raised, when the connection is over,
+    /// whoever ends it: PeerDead, Closed and so on. An idle connection over a network notices a dead peer only with
+    /// `Options(keep_alive=True)`.
+    fn closed(&self, py: Python<'_>) -> PyResult<Pending> {
+        Ok(Pending::new(self.handle(py)?.closed(), |py, reason| {
+            errors::of(py, reason).into_value(py).into_py_any(py)
+        }))
     }
 
     /// Completes posted sends, then disconnects. Returns a Pending of None, which raises if something was not sent.

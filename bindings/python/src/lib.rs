@@ -41,7 +41,7 @@ mod _zerolane {
     #[pymodule_export]
     use crate::account::Account;
     #[pymodule_export]
-    use crate::background::{ConnectionHandle, EndpointHandle, WorkerThread};
+    use crate::background::{ConnectionHandle, EndpointHandle, WorkerThread, background};
     #[pymodule_export]
     use crate::cast::{CastOutcome, CastReceiver, HostOutcome, cast};
     #[pymodule_export]
@@ -61,7 +61,7 @@ mod _zerolane {
     #[pymodule_export]
     use crate::path::Path;
     #[pymodule_export]
-    use crate::pending::{Notices, Pending};
+    use crate::pending::{Pending, PendingSet};
     #[pymodule_export]
     use crate::queue::CompletionQueue;
     #[pymodule_export]

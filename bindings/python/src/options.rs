@@ -35,6 +35,10 @@ use zerolane::security::PublicKey;
 /// or `lane` "ethernet". Over raw Ethernet a path over UDP names an address of the peer, whose endpoint must have
 /// `udp_paths`. `path_threads` gives each path but the first a thread at this end.
 ///
+/// `keep_alive` asks the peer ten times an `idle_timeout` whether it lives, also while no request depends on it, so that
+/// an idle connection over a network ends when its peer has died. A peer whose program makes no call for that time then
+/// counts as dead, unless a worker's thread or asyncio answers for it.
+///
 /// `rendezvous` is the name by which both ends of shared memory find each other instead of the address: for containers
 /// of one kernel with separate networks and one rendezvous directory.
 #[pyclass(frozen, module = "zerolane")]
@@ -121,7 +125,7 @@ impl Options {
                         max_in_flight=None, spin=None, connect_timeout=None, idle_timeout=None,
                         plain=None, authenticated=None, identity=None, trust=None, lane=None, device=None,
                         paths=None, links=None, path_threads=None, ethernet_paths=None,
-                        udp_paths=None, rendezvous=None))]
+                        udp_paths=None, rendezvous=None, keep_alive=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn new(
         py: Python<'_>,
@@ -146,6 +150,7 @@ impl Options {
         ethernet_paths: Option<bool>,
         udp_paths: Option<bool>,
         rendezvous: Option<&str>,
+        keep_alive: Option<bool>,
     ) -> PyResult<Options> {
         let default = zerolane::Options::default();
         let time = |value: Option<f64>, name, default| {
@@ -175,6 +180,7 @@ impl Options {
             rendezvous: rendezvous.map(rendezvous_name).transpose()?,
             ethernet_paths: ethernet_paths.unwrap_or(default.ethernet_paths),
             udp_paths: udp_paths.unwrap_or(default.udp_paths),
+            keep_alive: keep_alive.unwrap_or(default.keep_alive),
             ..default
         };
         let checked = options.check();

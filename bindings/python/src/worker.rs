@@ -1,7 +1,7 @@
 //! Advances many connections in one loop, which Python calls.
 
 use crate::address::{Address, pair};
-use crate::background::WorkerThread;
+use crate::background::{ConnectionHandle, EndpointHandle, WorkerThread};
 use crate::completion::Completion;
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
@@ -200,7 +200,7 @@ impl Worker {
         options: Option<&Bound<'_, Options>>,
     ) -> PyResult<u64> {
         let options = options::read(options);
-        let on = address.first(py, options.lane)?;
+        let on = address.found(py, options.lane)?;
         self.with(py, |worker| Ok(worker.listen(on, options)?.to_u64()))
     }
 
@@ -213,7 +213,8 @@ impl Worker {
     }
 
     /// Begins to connect, and returns the connection's number at once. An event reports the result; requests posted
-    /// before that wait. Uses the first address of a name.
+    /// before that wait. Tries the addresses of a name in order; `connection` before the end of that stays with the one
+    /// tried then.
     #[pyo3(signature = (address, options=None))]
     fn connect(
         &self,
@@ -222,7 +223,7 @@ impl Worker {
         options: Option<&Bound<'_, Options>>,
     ) -> PyResult<u64> {
         let options = options::read(options);
-        let to = address.first(py, options.lane)?;
+        let to = address.found(py, options.lane)?;
         self.with(py, |worker| Ok(worker.connect(to, &options)?.to_u64()))
     }
 
@@ -259,6 +260,28 @@ impl Worker {
                 key: it.public_key(),
             }))
         })
+    }
+
+    /// Makes a handle of a connection, for any thread, also after `spawn`. The connection has no more events: what
+    /// posted receives bring goes to the handle, also if its event was not taken yet. None if it is not a connection of
+    /// this worker, is not connected yet, is over, or has a handle already.
+    fn connection_handle(
+        &self,
+        py: Python<'_>,
+        connection: u64,
+    ) -> PyResult<Option<ConnectionHandle>> {
+        let id = ConnectionId::from_u64(connection);
+        let made = self.with(py, |worker| Ok(worker.connection_handle(id)))?;
+        Ok(made.map(ConnectionHandle::new))
+    }
+
+    /// Makes a handle of an endpoint, for any thread, also after `spawn`: it gets the connections accepted from now on,
+    /// and those whose events were not taken yet. None if it is not an endpoint of this worker, is closed, or has a
+    /// handle already.
+    fn endpoint_handle(&self, py: Python<'_>, endpoint: u64) -> PyResult<Option<EndpointHandle>> {
+        let id = EndpointId::from_u64(endpoint);
+        let made = self.with(py, |worker| Ok(worker.endpoint_handle(id)))?;
+        Ok(made.map(EndpointHandle::new))
     }
 
     /// Lets every client of `endpoint` that connects from now on use `region` by `name`, with `rights`: exported once,
@@ -352,7 +375,8 @@ impl Worker {
     }
 
     /// Runs the worker in a thread of its own from now on: it serves peers and exported memory whatever Python does.
-    /// This object is then unusable. Connections and endpoints made before have no handle: their events are dropped.
+    /// This object is then unusable. Make handles of the connections and endpoints made before (`connection_handle`,
+    /// `endpoint_handle`): events of those without one are dropped.
     fn spawn(&self, py: Python<'_>) -> PyResult<WorkerThread> {
         let worker = py.detach(|| Ok(Box::new(self.shared.enter()?.take().ok_or_else(gone)?)));
         let worker = worker.map_err(|error| errors::of(py, error))?;

@@ -448,6 +448,103 @@ def raise_with(pending: object) -> None:
         held.clear()
 
 
+def test_closed__returns_the_reason_on_an_idle_connection(handles: Handles) -> None:
+    worker, ours, _ = handles
+    watching = zerolane.Options(keep_alive=True, lane="udp", idle_timeout=0.5)
+    with zerolane.Endpoint("127.0.0.1:0", watching) as endpoint:
+        address = endpoint.local_addr
+        with ThreadPoolExecutor() as threads:
+            connecting = threads.submit(zerolane.connect, address, zerolane.Options(lane="udp"))
+            accepted = endpoint.accept(timeout=20)
+            # It lives, and makes no call.
+            silent = connecting.result(20)
+        assert accepted is not None
+        watched = worker.adopt(accepted).wait(20)
+        assert isinstance(watched.closed().wait(20), zerolane.PeerDead)
+        silent.abort()
+    closed = ours.closed()
+    assert not closed.done()
+    handles[2].close().wait(20)
+    assert isinstance(closed.wait(20), zerolane.Closed)
+    assert isinstance(ours.closed().wait(20), zerolane.Closed)
+
+
+def test_background__is_the_workers_of_the_process() -> None:
+    with zerolane.background() as worker:
+        endpoint = worker.listen("127.0.0.1:0").wait(20)
+    # It goes on, for others.
+    again = zerolane.background()
+    again.stop()
+    again.abort()
+    accepting = endpoint.accept()
+    ours = again.connect(endpoint.local_addr).wait(20)
+    peers = accepting.wait(20)
+    ours.send(b"hello")
+    assert peers.recv(bytearray(5)).wait(20).memory == b"hello"
+
+
+def test_worker__handles_of_before_its_thread(handles: Handles) -> None:
+    others, _, _ = handles
+    worker = Worker()
+    number = worker.listen("127.0.0.1:0")
+    address = address_of(worker, number)
+    connecting = others.connect(address)
+    accepted: list[int] = []
+
+    def is_accepted(event: zerolane.Event) -> bool:
+        accepted.append(event.connection or 0)
+        return event.kind == "accepted"
+
+    until(worker, is_accepted)
+    endpoint, ours = worker.endpoint_handle(number), worker.connection_handle(accepted[-1])
+    assert endpoint is not None and ours is not None
+    assert worker.endpoint_handle(number) is None
+    assert worker.connection_handle(accepted[-1]) is None
+    assert worker.connection_handle(4711) is None and worker.endpoint_handle(4711) is None
+    with worker.spawn():
+        theirs = connecting.wait(20)
+        theirs.send(b"early")
+        assert ours.recv(bytearray(5)).wait(20).memory == b"early"
+        others.connect(address).wait(20).send(b"late").detach()
+        assert endpoint.accept().wait(20).recv(bytearray(4)).wait(20).memory == b"late"
+        ours.close().wait(20)
+
+
+def test_set__has_the_tokens_of_requests_that_are_over(handles: Handles) -> None:
+    _, ours, peers = handles
+    over = zerolane.PendingSet()
+    places = [bytearray(1) for _ in range(100)]
+    receives = [peers.recv(place) for place in places]
+    for token, receiving in enumerate(receives):
+        over.add(receiving, token)
+    assert over.poll_batch() == [] and over.wait(0) is None and over.wait(0.01) is None
+    assert select.select([over], [], [], 0)[0] == []
+    for n in range(100):
+        ours.send(bytes([n]))
+    came: set[int] = set()
+    while len(came) < 100:
+        assert select.select([over], [], [], 20)[0] == [over]
+        for token in over.poll_batch(max=7):
+            assert receives[token].done() and receives[token].wait(0).memory == bytes([token])
+            came.add(token)
+    assert select.select([over], [], [], 0)[0] == []
+    # One that is over, and one that was cancelled.
+    over.add(receives[0], 2**64 - 1)
+    assert over.wait(20) == 2**64 - 1
+    cancelled = peers.recv(bytearray(1))
+    cancelled.cancel()
+    over.add(cancelled, 7)
+    assert over.wait(20) == 7
+    for wrong in (-1, 2**64):
+        with pytest.raises(OverflowError):
+            over.add(receives[0], wrong)
+    # Another thread ends a wait.
+    with ThreadPoolExecutor() as threads:
+        waiting = threads.submit(over.wait)
+        over.signal(9)
+        assert waiting.result(20) == 9
+
+
 def test_pending__is_awaited(handles: Handles) -> None:
     _, ours, peers = handles
 

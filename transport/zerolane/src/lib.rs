@@ -25,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 pub mod advanced;
+mod addresses;
 mod arrived;
 mod completion;
 mod connection;
@@ -92,6 +93,7 @@ pub mod failure {
 
 /// The available lanes to a host, and parsing of host names and addresses.
 pub mod lanes {
+    pub use crate::addresses::ToAddresses;
     pub use zerolane_lane::{
         Neighbour, Reach, is_ethernet, max_ethernet_datagram, max_ip118_datagram, neighbours,
         probe_shared_memory, resolve, resolve_host,

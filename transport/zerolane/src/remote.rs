@@ -74,7 +74,7 @@ pub struct ReceivedMessage {
 /// use zerolane::{Connection, ExportedRegion, FetchOp, Options, Region, Rights};
 /// let table = ExportedRegion::new(Region::anonymous(4096)?).expect("page-aligned");
 /// let worker = Worker::new()?.spawn()?;
-/// let endpoint = worker.listen("127.0.0.1:0".parse().unwrap(), Options::default()).wait()?;
+/// let endpoint = worker.listen("127.0.0.1:0", Options::default()).wait()?;
 /// endpoint.export("table", &table, Rights::ALL).wait()?;
 /// let address = endpoint.local_addr();
 /// // From here on the owner makes no call for its peers.

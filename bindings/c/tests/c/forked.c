@@ -16,6 +16,8 @@ struct all {
     zl_endpoint *endpoint;
     zl_worker *worker;
     zl_queue *queue;
+    zl_set *set;
+    zl_worker_thread *background;
     zl_exported *exported;
 };
 
@@ -38,6 +40,8 @@ static void child(const struct all *all)
     size_t count;
     uint64_t number;
     char buffer[8];
+    zl_worker_thread *background;
+    zl_endpoint_handle *listening;
 
     FORKED(zl_send(all->ours, "by the child", 12));
     FORKED(zl_recv_into(all->ours, buffer, sizeof buffer, &count));
@@ -58,6 +62,10 @@ static void child(const struct all *all)
     FORKED(zl_queue_poll(all->queue, &completion));
     FORKED(zl_queue_poll_batch(all->queue, &completion, 1, &count));
     FORKED(zl_queue_wait(all->queue, -1, &completion));
+    FORKED(zl_set_poll_batch(all->set, &number, 1, &count));
+    FORKED(zl_set_wait(all->set, -1, &number));
+    EXPECT(zl_set_signal(all->set, 8) == ZL_OK);
+    FORKED(zl_worker_thread_listen(all->background, "127.0.0.1:0", NULL, &listening));
     FORKED(zl_exported_revoke(all->exported));
     EXPECT(zl_exported_data(all->exported) == NULL);
     /* What it makes itself is as any other. */
@@ -66,11 +74,17 @@ static void child(const struct all *all)
     FORKED(zl_export(own, all->exported, ZL_RIGHT_READ, &key));
     zl_connection_free(own);
     zl_connection_free(peers);
+    EXPECT(zl_worker_background(&background) == ZL_OK);
+    EXPECT(zl_worker_thread_listen(background, "127.0.0.1:0", NULL, &listening) == ZL_OK);
+    zl_endpoint_handle_free(listening);
+    zl_worker_thread_free(background);
     FORKED(zl_close(all->ours));
     zl_connection_free(all->busy);
     zl_endpoint_free(all->endpoint);
     zl_worker_free(all->worker);
     zl_queue_free(all->queue);
+    zl_set_free(all->set);
+    zl_worker_thread_free(all->background);
     zl_exported_free(all->exported);
     _exit(EXIT_SUCCESS);
 }
@@ -96,6 +110,8 @@ int main(void)
     EXPECT(zl_endpoint_bind("127.0.0.1:0", NULL, &all.endpoint) == ZL_OK);
     EXPECT(zl_worker_new(&all.worker) == ZL_OK);
     EXPECT(zl_queue_new(8, &all.queue) == ZL_OK);
+    EXPECT(zl_set_new(&all.set) == ZL_OK && zl_set_signal(all.set, 7) == ZL_OK);
+    EXPECT(zl_worker_background(&all.background) == ZL_OK);
     EXPECT(zl_exported_memfd(4096, &all.exported) == ZL_OK);
     EXPECT(zl_export(peers, all.exported, ZL_RIGHT_READ, &key) == ZL_OK);
     EXPECT(pthread_create(&waiting, NULL, wait_for_a_wake, all.busy) == 0);
@@ -128,6 +144,14 @@ int main(void)
     zl_connection_free(connected);
     zl_connection_free(accepted);
     EXPECT(zl_worker_progress(all.worker) == ZL_OK);
+    uint64_t token;
+    EXPECT(zl_set_wait(all.set, 0, &token) == ZL_OK && token == 7);
+    EXPECT(zl_set_wait(all.set, 0, &token) == ZL_TIMEOUT);
+    zl_set_free(all.set);
+    zl_endpoint_handle *listening;
+    EXPECT(zl_worker_thread_listen(all.background, "127.0.0.1:0", NULL, &listening) == ZL_OK);
+    zl_endpoint_handle_free(listening);
+    EXPECT(zl_worker_stop(all.background) == ZL_ERROR_ARGUMENT);
     EXPECT(zl_exported_revoke(all.exported) == ZL_OK && zl_exported_data(all.exported) == NULL);
     zl_exported_free(all.exported);
     zl_queue_free(all.queue);

@@ -5,7 +5,7 @@ use super::{SECTIONS, crate_dir, generated};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The files of Rust's interface.
-const RUST: [&str; 16] = [
+const RUST: [&str; 17] = [
     "connection.rs",
     "arrived.rs",
     "remote.rs",
@@ -20,11 +20,12 @@ const RUST: [&str; 16] = [
     "worker/partial.rs",
     "worker/thread.rs",
     "worker/pending.rs",
+    "worker/set.rs",
     "worker/release.rs",
     "worker/tokio.rs",
 ];
 /// Python's classes whose methods are listed.
-const PYTHON: [&str; 8] = [
+const PYTHON: [&str; 9] = [
     "Connection",
     "Endpoint",
     "CompletionQueue",
@@ -33,9 +34,10 @@ const PYTHON: [&str; 8] = [
     "EndpointHandle",
     "ConnectionHandle",
     "Pending",
+    "PendingSet",
 ];
 /// What C puts before the names of a type's functions.
-const PREFIXES: [(&str, &str); 8] = [
+const PREFIXES: [(&str, &str); 9] = [
     ("Connection", "zl_"),
     ("Endpoint", "zl_endpoint_"),
     ("CompletionQueue", "zl_queue_"),
@@ -44,6 +46,7 @@ const PREFIXES: [(&str, &str); 8] = [
     ("ConnectionHandle", "zl_handle_"),
     ("ExportedRegion", "zl_exported_"),
     ("Pending", "zl_pending_"),
+    ("PendingSet", "zl_set_"),
 ];
 /// The class of requests, which Python's connections extend.
 const REQUESTS: &str = "Requests";

@@ -10,7 +10,7 @@ pub(crate) struct Section {
 }
 
 /// The date in the manual pages: when the interface changed last.
-pub(crate) const DATE: &str = "November 25, 2026";
+pub(crate) const DATE: &str = "November 29, 2026";
 
 pub(crate) const SECTIONS: &[Section] = &[
     Section {
@@ -184,13 +184,17 @@ pub(crate) const SECTIONS: &[Section] = &[
         page: "zl_worker_spawn",
         title: "Workers in a thread of their own",
         about: "The thread serves peers while the program does something else: it serves exported memory and \
-                answers keep-alives. Any thread may use the handles; wait for a request with its zl_pending.",
+                answers keep-alives. Any thread may use the handles; wait for a request with its zl_pending, \
+                or for any of many with a zl_set.",
         items: &[
             "zl_worker_thread",
             "zl_endpoint_handle",
             "zl_handle",
             "zl_pending",
             "zl_worker_spawn",
+            "zl_worker_background",
+            "zl_worker_endpoint_handle",
+            "zl_worker_connection_handle",
             "zl_worker_stop",
             "zl_worker_thread_free",
             "zl_worker_thread_listen",
@@ -221,12 +225,22 @@ pub(crate) const SECTIONS: &[Section] = &[
             "zl_handle_arrived",
             "zl_handle_wait_arrived",
             "zl_handle_peer_addr",
+            "zl_handle_closed",
+            "zl_handle_on_closed",
             "zl_handle_finish",
             "zl_handle_release",
             "zl_handle_close",
             "zl_handle_free",
             "zl_pending_wait",
             "zl_pending_free",
+            "zl_set",
+            "zl_set_new",
+            "zl_set_add",
+            "zl_set_signal",
+            "zl_set_poll_batch",
+            "zl_set_wait",
+            "zl_set_fd",
+            "zl_set_free",
         ],
     },
     Section {

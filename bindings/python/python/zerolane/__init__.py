@@ -64,9 +64,11 @@ from zerolane._zerolane import (
     Options,
     Path,
     Pending,
+    PendingSet,
     Requests,
     Worker,
     WorkerThread,
+    background,
     cast,
     connect,
 )
@@ -105,6 +107,7 @@ __all__ = [
     "PathTooNarrow",
     "PeerDead",
     "Pending",
+    "PendingSet",
     "ProtocolError",
     "QueueFull",
     "Refused",
@@ -118,6 +121,7 @@ __all__ = [
     "Untrusted",
     "Worker",
     "WorkerThread",
+    "background",
     "cast",
     "connect",
 ]
