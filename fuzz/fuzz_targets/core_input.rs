@@ -6,9 +6,9 @@ use libfuzzer_sys::fuzz_target;
 use std::collections::VecDeque;
 use std::time::Duration;
 use zerolane_core::{
-    Atomic, BurstLimit, Config, Connection, Delivery, Entropy, Forecast, HoldOrder, Instant,
-    OperationDatagram, Placement, RegionId, RemotePlace, Span, TransferId, Transmit, WorkFlags,
-    WorkRequest, listen,
+    Atomic, BurstLimit, Config, Connection, Delivery, Entropy, ExportAs, Forecast, HoldOrder,
+    Instant, OperationDatagram, Placement, RegionId, RegionNumber, RemotePlace, Span, TransferId,
+    Transmit, WorkFlags, WorkRequest, listen,
 };
 use zerolane_wire::{
     FetchOpKind, Flags, Frames, HEADER_LEN, Header, Op, Packet, Profile, Profiles, Rights, Train,
@@ -211,7 +211,12 @@ impl Pair {
 
     fn export(&mut self, side: usize, rights: Rights) {
         let span = self.span(ROOM);
-        if let Ok((handle, mx)) = self.ends[side].export(span, rights, None) {
+        // Every other one under a number, which may be taken.
+        let named = match self.exports[side].len() as u8 {
+            n if n % 2 == 1 => ExportAs::Number(RegionNumber::from_be_bytes([0, 0, n])),
+            _ => ExportAs::Handle,
+        };
+        if let Ok((handle, mx)) = self.ends[side].export(span, rights, named) {
             self.exports[side].push((handle, mx, span.region.index));
         }
     }

@@ -9,7 +9,7 @@ use std::ffi::{c_char, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use zerolane::{Error, ExportedRegion, Process, Region, RegionKey, Rights};
+use zerolane::{Error, ExportedRegion, Process, Region, RegionKey, RegionNumber, Rights};
 
 /// Memory that peers may read and write while this program uses it. Use C11's stdatomic.h for
 /// 8-byte words that both change. After fork it belongs to the parent, and only the parent can
@@ -54,6 +54,21 @@ pub const ZL_RIGHT_READ: u32 = 1;
 pub const ZL_RIGHT_WRITE: u32 = 2;
 /// The peer may use zl_fetch_op.
 pub const ZL_RIGHT_ATOMIC: u32 = 4;
+
+pub(crate) fn number(number: u32) -> Result<RegionNumber, Failure> {
+    RegionNumber::new(number)
+        .ok_or_else(|| Failure::argument(format!("number {number}: a region's is below 2^24")))
+}
+
+/// The status of a revocation of a number.
+pub(crate) fn revoked(was_exported: bool) -> Result<zl_status, Failure> {
+    match was_exported {
+        true => Ok(zl_status::ZL_OK),
+        false => Err(Failure::argument(
+            "the worker exports nothing under this number",
+        )),
+    }
+}
 
 pub(crate) fn rights(bits: u32) -> Result<Rights, Failure> {
     if bits & !(ZL_RIGHT_READ | ZL_RIGHT_WRITE | ZL_RIGHT_ATOMIC) != 0 {
@@ -240,6 +255,34 @@ pub unsafe extern "C" fn zl_export_named(
     }
 }
 
+/// Like zl_export, under `number`, below 2^24, of the program's own: the peer makes the key with
+/// zl_key_numbered and need not be told it. `key` may be null. ZL_ERROR_ARGUMENT if the number is
+/// taken. After revocation it is free; a request that the peer posted before then meets the memory
+/// that has the number when it arrives.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_export_numbered(
+    connection: *mut zl_connection,
+    number: u32,
+    exported: *const zl_exported,
+    rights: u32,
+    key: *mut zl_key,
+) -> zl_status {
+    // SAFETY: C's promises about handles and outputs.
+    unsafe {
+        with(connection, |connection| {
+            let region = handle(exported, "exported")?.region()?;
+            let (number, rights) = (self::number(number)?, self::rights(rights)?);
+            let made = connection.export_numbered(number, &region, rights)?;
+            if !key.is_null() {
+                Output::new(key, "key")?.set(made.into());
+            }
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
 /// Ends an export to this connection's peer, at once. ZL_ERROR_ARGUMENT if `key` names no
 /// export of this connection.
 ///
@@ -335,4 +378,51 @@ pub unsafe extern "C" fn zl_key_length(key: *const zl_key) -> u64 {
     // SAFETY: C's promise about memory.
     let key = unsafe { handle(key, "key") }.and_then(zl_key::read);
     key.map_or(0, |key| key.len())
+}
+
+/// Makes the key of the memory that the peer exports under `number`, below 2^24, from byte `offset`
+/// on, which is offset 0 of the key. The peer is not asked: it refuses a request that it does not
+/// permit (ZL_ERROR_UNKNOWN, ZL_ERROR_OUT_OF_BOUNDS, ZL_ERROR_DENIED). Its zl_key_length is
+/// 2^64 - 1 less `offset`.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_key_numbered(number: u32, offset: u64, key: *mut zl_key) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promise about outputs.
+        let output = unsafe { Output::new(key, "key") }?;
+        output.set(RegionKey::numbered(self::number(number)?, offset).into());
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Writes `key` to `value` as 8 bytes: its number times 2^40 plus its offset. ZL_ERROR_ARGUMENT
+/// unless it is the key of numbered memory with an offset below 2^40. Length and rights are not part
+/// of it.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_key_to_u64(key: *const zl_key, value: *mut u64) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promises about memory and outputs.
+        let (key, output) = unsafe { (handle(key, "key")?.read()?, Output::new(value, "value")?) };
+        let made = key.to_u64().ok_or_else(|| {
+            Failure::argument("not the key of numbered memory, or its offset is 2^40 or more")
+        })?;
+        output.set(made);
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Makes the key that zl_key_to_u64 wrote as `value`, as zl_key_numbered does. Every value is a key.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_key_from_u64(value: u64, key: *mut zl_key) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promise about outputs.
+        let output = unsafe { Output::new(key, "key") }?;
+        output.set(RegionKey::from_u64(value).into());
+        Ok(zl_status::ZL_OK)
+    })
 }

@@ -2,7 +2,7 @@
 
 use crate::address;
 use crate::connection::{zl_account, zl_connection};
-use crate::exported::{rights, zl_exported, zl_key};
+use crate::exported::{self, rights, zl_exported, zl_key};
 use crate::message::payload;
 use crate::pending::{waited, zl_pending};
 use crate::pointer::{Output, bytes, free, give, handle, text};
@@ -379,6 +379,27 @@ pub unsafe extern "C" fn zl_handle_export_named(
         tell(connection, (key, "key"), -1, |connection| {
             let (name, region) = (text(name, "name")?, handle(exported, "exported")?.region()?);
             Ok(connection.export_named(name, &region, self::rights(rights)?))
+        })
+    }
+}
+
+/// Exports memory to the peer under `number`: see zl_export_numbered.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_export_numbered(
+    connection: *const zl_handle,
+    number: u32,
+    exported: *const zl_exported,
+    rights: u32,
+    key: *mut zl_key,
+) -> zl_status {
+    // SAFETY: C's promises about handles and outputs.
+    unsafe {
+        tell(connection, (key, "key"), -1, |connection| {
+            let region = handle(exported, "exported")?.region()?;
+            let (number, rights) = (exported::number(number)?, self::rights(rights)?);
+            Ok(connection.export_numbered(number, &region, rights))
         })
     }
 }

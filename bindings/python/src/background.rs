@@ -114,6 +114,28 @@ impl WorkerThread {
         Ok(Pending::new(self.handle.adopt(connection), connected))
     }
 
+    /// Lets every peer of this worker use `region` under `number`: see `Worker.export_numbered`. Returns a Pending of
+    /// None.
+    fn export_numbered(
+        &self,
+        py: Python<'_>,
+        number: u32,
+        region: &Bound<'_, ExportedRegion>,
+        rights: u8,
+    ) -> PyResult<Pending> {
+        let number = exported::number(number)?;
+        let (region, rights) = (region.get().region(py)?, exported::rights(rights)?);
+        let exporting = self.handle.export_numbered(number, &region, rights);
+        Ok(Pending::new(exporting, nothing))
+    }
+
+    /// Ends `export_numbered` on all connections of this worker. Returns a Pending: False if it exports nothing under
+    /// `number`.
+    fn revoke_number(&self, number: u32) -> PyResult<Pending> {
+        let revoking = self.handle.revoke_number(exported::number(number)?);
+        Ok(Pending::new(revoking, plain))
+    }
+
     /// Completes posted sends, closes everything, and waits for the end. Gives up one to two idle timeouts after posted
     /// requests stopped making progress. A second call does nothing. Ctrl-C ends the wait; the worker continues to its
     /// end.
@@ -386,6 +408,20 @@ impl ConnectionHandle {
     ) -> PyResult<Pending> {
         let (region, rights) = (region.get().region(py)?, exported::rights(rights)?);
         let exporting = self.handle(py)?.export_named(name, &region, rights);
+        Ok(Pending::new(exporting, key))
+    }
+
+    /// Like `export`, under `number`: see `Requests.export_numbered`.
+    fn export_numbered(
+        &self,
+        py: Python<'_>,
+        number: u32,
+        region: &Bound<'_, ExportedRegion>,
+        rights: u8,
+    ) -> PyResult<Pending> {
+        let number = exported::number(number)?;
+        let (region, rights) = (region.get().region(py)?, exported::rights(rights)?);
+        let exporting = self.handle(py)?.export_numbered(number, &region, rights);
         Ok(Pending::new(exporting, key))
     }
 

@@ -8,7 +8,13 @@ use pyo3::types::PyBytes;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use zerolane::failure::{Reason, TransferError};
-use zerolane::{Error, Process, RegionKey, Rights};
+use zerolane::{Error, Process, RegionKey, RegionNumber, Rights};
+
+/// The number of a region.
+pub(crate) fn number(number: u32) -> PyResult<RegionNumber> {
+    RegionNumber::new(number)
+        .ok_or_else(|| PyValueError::new_err(format!("number {number}: a region's is below 2**24")))
+}
 
 /// Converts the bits of `zerolane.Rights`.
 pub(crate) fn rights(bits: u8) -> PyResult<Rights> {
@@ -58,6 +64,28 @@ impl Key {
 
 #[pymethods]
 impl Key {
+    /// Makes the key of the memory that the peer exports under `number`, from byte `offset` on, which is offset 0 of
+    /// the key. The peer is not asked; it refuses a request that it does not permit.
+    #[staticmethod]
+    #[pyo3(signature = (number, offset=0))]
+    fn numbered(number: u32, offset: u64) -> PyResult<Key> {
+        Ok(Key(RegionKey::numbered(self::number(number)?, offset)))
+    }
+
+    /// The key as an int of 64 bits: its number times 2**40 plus its offset. ValueError unless it is the key of numbered
+    /// memory with an offset below 2**40. Length and rights are not part of it.
+    fn to_int(&self) -> PyResult<u64> {
+        self.0.to_u64().ok_or_else(|| {
+            PyValueError::new_err("not the key of numbered memory, or its offset is 2**40 or more")
+        })
+    }
+
+    /// Makes the key that `to_int` returned, as `numbered` does.
+    #[staticmethod]
+    fn from_int(value: u64) -> Key {
+        Key(RegionKey::from_u64(value))
+    }
+
     /// Makes a key from `bytes(key)`.
     #[staticmethod]
     fn from_bytes(bytes: [u8; RegionKey::BYTES]) -> PyResult<Key> {

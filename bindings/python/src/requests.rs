@@ -317,6 +317,25 @@ impl Requests {
         })
     }
 
+    /// Like `export`, under `number`, below 2**24, of the program's own: the peer makes the key with `Key.numbered` and
+    /// need not be told it. ValueError if the number is taken. After revocation it is free; a request that the peer
+    /// posted before then meets the memory that has the number when it arrives.
+    fn export_numbered(
+        &self,
+        py: Python<'_>,
+        number: u32,
+        region: &Bound<'_, ExportedRegion>,
+        rights: u8,
+    ) -> PyResult<Key> {
+        let number = exported::number(number)?;
+        let (region, rights) = (region.get().region(py)?, exported::rights(rights)?);
+        self.with(py, |connection| {
+            connection
+                .export_numbered(number, &region, rights)
+                .map(Key::new)
+        })
+    }
+
     /// Ends an export to this connection's peer, at once. False if `key` names no export of this connection.
     fn revoke(&self, py: Python<'_>, key: &Bound<'_, Key>) -> PyResult<bool> {
         let key = key.get().region();

@@ -50,6 +50,33 @@ def test_key__travels_as_bytes(pair: Pair) -> None:
         zerolane.Key.from_bytes(b"short")
 
 
+def test_key__of_a_number_is_made_by_the_peer(pair: Pair) -> None:
+    ours, peers = pair
+    memory = bytearray(64)
+    region = zerolane.ExportedRegion(memory)
+    with pytest.raises(ValueError, match="24"):
+        peers.export_numbered(2**24, region, Rights.WRITE)
+    exported = peers.export_numbered(7, region, Rights.WRITE)
+    assert exported.to_int() == 7 << 40 and exported.length == 64
+    with pytest.raises(ValueError, match="taken|already"):
+        peers.export_numbered(7, region, Rights.READ)
+    key = zerolane.Key.numbered(7, 3)
+    assert key.to_int() == (7 << 40) + 3
+    assert zerolane.Key.from_int(key.to_int()) == key
+    with pytest.raises(ValueError, match="offset"):
+        zerolane.Key.numbered(7, 2**40).to_int()
+    with serving(peers):
+        ours.put(key, 0, b"hello")
+        with pytest.raises(zerolane.Denied):
+            ours.get(key, 0, bytearray(1))
+        with pytest.raises(zerolane.OutOfBounds):
+            ours.put(key, 61, b"x")
+        with pytest.raises(zerolane.UnknownRegion):
+            ours.put(zerolane.Key.numbered(8), 0, b"x")
+    assert memory[3:8] == b"hello"
+    assert peers.revoke(key) and not peers.revoke(exported)
+
+
 def test_refused__and_the_connection_goes_on(pair: Pair) -> None:
     ours, peers = pair
     memory = bytearray(64)

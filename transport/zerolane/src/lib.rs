@@ -48,7 +48,8 @@ pub use queue::CompletionQueue;
 pub use remote::{FetchOp, Message};
 pub use work::Work;
 pub use zerolane_lane::{
-    Delivery, ExportedRegion, Options, Process, Region, Security, SharedRegion, TransferId, Waker,
+    Delivery, ExportedRegion, Options, Process, Region, RegionNumber, Security, SharedRegion,
+    TransferId, Waker,
 };
 pub use zerolane_wire::Rights;
 

@@ -7,8 +7,8 @@ use crate::work::Work;
 use std::mem::MaybeUninit;
 use zerolane_lane::limits;
 use zerolane_lane::{
-    Atomic, ExportedRegion, MAX_INLINE, Memory, MessageControl, NotPosted, PostError, Region,
-    RegionName, RemotePlace, TransferId, WorkFlags, WorkRequest,
+    Atomic, ExportAs, ExportedRegion, MAX_INLINE, Memory, MessageControl, NotPosted, PostError,
+    Region, RegionName, RegionNumber, RemotePlace, TransferId, WorkFlags, WorkRequest,
 };
 use zerolane_wire::{FetchOpKind, Rights};
 
@@ -126,11 +126,7 @@ impl Connection {
     /// # Errors
     /// The connection is closed, or too many regions are exported on it.
     pub fn export(&mut self, region: &ExportedRegion, rights: Rights) -> Result<RegionKey> {
-        Ok(RegionKey::new(self.driver.export(
-            region.exporting(),
-            rights,
-            None,
-        )?))
+        self.export_as(region, rights, ExportAs::Handle)
     }
 
     /// Like [`Connection::export`]; the peer can also ask for the region by `name`, of at most 32 bytes.
@@ -143,12 +139,35 @@ impl Connection {
         region: &ExportedRegion,
         rights: Rights,
     ) -> Result<RegionKey> {
-        let name = Some(region_name(name)?);
-        Ok(RegionKey::new(self.driver.export(
-            region.exporting(),
-            rights,
-            name,
-        )?))
+        self.export_as(region, rights, ExportAs::Name(region_name(name)?))
+    }
+
+    /// Like [`Connection::export`], under a number of the program's own. The peer need not be told the key: it makes
+    /// the key from the number ([`RegionKey::numbered`]). Anything that knows the number has the rights, as far as it
+    /// is the peer of this connection.
+    ///
+    /// Once the export is revoked, the number is free. An operation that the peer posted before then meets whatever has
+    /// the number when it arrives: use a number again only if no such operation is left, or if the peer does no harm.
+    ///
+    /// # Errors
+    /// As for [`Connection::export`]; or the number is taken.
+    pub fn export_numbered(
+        &mut self,
+        number: RegionNumber,
+        region: &ExportedRegion,
+        rights: Rights,
+    ) -> Result<RegionKey> {
+        self.export_as(region, rights, ExportAs::Number(number))
+    }
+
+    fn export_as(
+        &mut self,
+        region: &ExportedRegion,
+        rights: Rights,
+        named: ExportAs,
+    ) -> Result<RegionKey> {
+        let exported = self.driver.export(region.exporting(), rights, named)?;
+        Ok(RegionKey::new(exported))
     }
 
     /// Ends an export on this connection. After this call no late packet writes to the region, and nothing of it is
@@ -157,7 +176,7 @@ impl Connection {
         self.driver.revoke(key.handle())
     }
 
-    /// Ends all exports of `region` on this connection, under any name, including those made by
+    /// Ends all exports of `region` on this connection, under any name or number, including those made by
     /// [`Worker::export`](crate::worker::Worker::export) for an endpoint. Other peers keep their rights. False if there
     /// is none.
     pub fn revoke_region(&mut self, region: &ExportedRegion) -> bool {

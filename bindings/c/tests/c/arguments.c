@@ -313,6 +313,19 @@ static void remote_memory(void)
     EXPECT(zl_export_named(peers, "all", exported, ZL_RIGHT_READ | ZL_RIGHT_WRITE | ZL_RIGHT_ATOMIC, &key) ==
            ZL_OK);
     EXPECT(zl_key_length(&key) == 4096);
+    uint64_t value;
+    REFUSED(zl_key_to_u64(&key, &value)); /* a key of the connection's own */
+    REFUSED(zl_key_numbered(1 << 24, 0, &key));
+    REFUSED(zl_export_numbered(peers, 1 << 24, exported, ZL_RIGHT_READ, NULL));
+    EXPECT(zl_export_numbered(peers, 7, exported, ZL_RIGHT_READ, NULL) == ZL_OK);
+    REFUSED(zl_export_numbered(peers, 7, exported, ZL_RIGHT_READ, NULL));
+    EXPECT(zl_key_numbered(7, 16, &key) == ZL_OK && zl_key_to_u64(&key, &value) == ZL_OK);
+    EXPECT(value == ((uint64_t)7 << 40) + 16 && zl_key_length(&key) == UINT64_MAX - 16);
+    EXPECT(zl_revoke(peers, &key) == ZL_OK);
+    REFUSED(zl_revoke(peers, &key));
+    EXPECT(zl_key_numbered(7, UINT64_MAX, &key) == ZL_OK);
+    REFUSED(zl_key_to_u64(&key, &value));
+    EXPECT(zl_export_named(peers, "key", exported, ZL_RIGHT_READ | ZL_RIGHT_WRITE | ZL_RIGHT_ATOMIC, &key) == ZL_OK);
     EXPECT(pthread_create(&thread, NULL, serve, peers) == 0);
 
     EXPECT(zl_open_region(ours, "none", ZL_RIGHT_READ, &opened) == ZL_ERROR_UNKNOWN);

@@ -354,6 +354,37 @@ static void handles(zl_worker_thread *thread)
     zl_region_free(to);
 }
 
+/* Every peer of a worker makes the key of numbered memory, and so does the peer of one connection. */
+static void numbered(zl_worker_thread *thread, zl_handle **clients, zl_handle **servers, zl_exported *exported)
+{
+    zl_pending *sent;
+    zl_region *from;
+    zl_completion completion;
+    zl_key all, one;
+
+    EXPECT(zl_region_new(8, &from) == ZL_OK);
+    REFUSED(zl_worker_thread_export_numbered(thread, 1 << 24, exported, ALL));
+    REFUSED(zl_worker_thread_export_numbered(NULL, 5, exported, ALL));
+    EXPECT(zl_worker_thread_export_numbered(thread, 5, exported, ALL) == ZL_OK);
+    REFUSED(zl_worker_thread_export_numbered(thread, 5, exported, ALL));
+    EXPECT(zl_handle_export_numbered(servers[0], 6, exported, ALL, &one) == ZL_OK);
+    EXPECT(zl_key_numbered(5, 16, &all) == ZL_OK);
+    for (int n = 0; n < 2; n++) {
+        EXPECT(zl_handle_put(clients[n], &all, 8 * n, from, 0, 8, NULL, &sent) == ZL_OK);
+        done(sent);
+        EXPECT(zl_handle_put(clients[n], &one, 16, from, 0, 8, NULL, &sent) == ZL_OK);
+        EXPECT(zl_pending_wait(sent, 20000, &completion) == ZL_OK);
+        EXPECT(completion.status == (n == 0 ? ZL_OK : ZL_ERROR_UNKNOWN));
+        zl_pending_free(sent);
+    }
+    EXPECT(zl_worker_thread_revoke_number(thread, 5) == ZL_OK);
+    REFUSED(zl_worker_thread_revoke_number(thread, 5));
+    EXPECT(zl_handle_put(clients[1], &all, 0, from, 0, 8, NULL, &sent) == ZL_OK);
+    EXPECT(zl_pending_wait(sent, 20000, &completion) == ZL_OK && completion.status == ZL_ERROR_UNKNOWN);
+    zl_pending_free(sent);
+    zl_region_free(from);
+}
+
 /* A connection goes from one thread to another, by way of this one; the endpoint's export ends for it alone. */
 static void changes_hands(zl_worker_thread *thread)
 {
@@ -381,6 +412,7 @@ static void changes_hands(zl_worker_thread *thread)
         EXPECT(zl_handle_open_region(clients[n], "memory", ALL, &sent) == ZL_OK);
         keys[n] = done(sent).region;
     }
+    numbered(thread, clients, servers, exported);
     EXPECT(zl_handle_revoke_region(servers[0], exported) == ZL_OK);
     REFUSED(zl_handle_revoke_region(servers[0], exported));
     for (int n = 0; n < 2; n++) {

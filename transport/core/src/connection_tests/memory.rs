@@ -1,6 +1,7 @@
 //! Tests that operations on persistent memory follow Figure 12 of the thesis (4.3.2): order, visibility, messages.
 
 use super::sim::{Host, Sim, content, wake_time};
+use crate::ExportAs;
 use crate::*;
 use netsim::Side;
 use netsim::link::LinkConfig;
@@ -39,7 +40,7 @@ fn classic() -> Config {
 
 /// Exports `span` of B to A directly.
 pub(super) fn export(sim: &mut Sim, span: Span, rights: Rights) -> RemotePlace {
-    let (handle, mx) = sim.b.c().export(span, rights, None).unwrap();
+    let (handle, mx) = sim.b.c().export(span, rights, ExportAs::Handle).unwrap();
     let address = 0;
     RemotePlace {
         handle,
@@ -118,7 +119,10 @@ fn region__figure_12_requested_and_available() {
     let mut sim = quiet(Config::default());
     let span = sim.b.filled(1, 10_000);
     let name = *b"the region's name, 32 bytes long";
-    sim.b.c().export(span, Rights::ALL, Some(name)).unwrap();
+    sim.b
+        .c()
+        .export(span, Rights::ALL, ExportAs::Name(name))
+        .unwrap();
     let now = sim.now();
     let id = sim.a.c().request_region(now, name, Rights::READ).unwrap();
     until_over(&mut sim, id);
@@ -150,7 +154,10 @@ fn posted__before_the_connection_stands() {
     sim.run_until(S, |sim| sim.b.connection.is_some());
     let now = sim.now();
     let span = sim.a.filled(1, 100);
-    sim.a.c().export(span, Rights::READ, Some([2; 32])).unwrap();
+    sim.a
+        .c()
+        .export(span, Rights::READ, ExportAs::Name([2; 32]))
+        .unwrap();
     let asked = sim
         .b
         .c()
@@ -171,7 +178,10 @@ fn posted__before_the_connection_stands() {
 fn region__refused_in_words() {
     let mut sim = quiet(Config::default());
     let span = sim.b.filled(1, 100);
-    sim.b.c().export(span, Rights::READ, Some([1; 32])).unwrap();
+    sim.b
+        .c()
+        .export(span, Rights::READ, ExportAs::Name([1; 32]))
+        .unwrap();
     let cases = [
         ([2; 32], Rights::READ, Reason::Unknown),
         ([1; 32], Rights::ALL, Reason::Denied),
@@ -361,7 +371,11 @@ fn confirm__rides_on_what_leaves_anyway() {
     let mut sim = quiet(Config::default());
     let (there, here) = (sim.b.empty(8), sim.a.empty(8));
     let place = export(&mut sim, there, Rights::WRITE);
-    let (handle, mx) = sim.a.c().export(here, Rights::WRITE, None).unwrap();
+    let (handle, mx) = sim
+        .a
+        .c()
+        .export(here, Rights::WRITE, ExportAs::Handle)
+        .unwrap();
     let back = RemotePlace {
         handle,
         mx,

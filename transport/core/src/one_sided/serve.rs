@@ -8,7 +8,7 @@ use crate::counters::DropReason;
 use crate::event::{Event, TransferError};
 use crate::limits::{MAX_CONTROL, MAX_UNREAD};
 use crate::receiving::{Origin, Placement, Receiving};
-use crate::request::{Atomic, AtomicRequest, PostError, RegionName};
+use crate::request::{Atomic, AtomicRequest, ExportAs, PostError};
 use crate::sending::Sending;
 use crate::span::Span;
 use crate::timers::Timer;
@@ -25,9 +25,9 @@ impl OneSided {
         &mut self,
         span: Span,
         rights: Rights,
-        name: Option<RegionName>,
+        named: ExportAs,
     ) -> Result<(u32, u16), PostError> {
-        self.exports.export(span, rights, name)
+        self.exports.export(span, rights, named)
     }
 
     /// Ends an export, and refuses its waiting Gets. False if `handle` names none.

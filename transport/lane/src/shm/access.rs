@@ -108,7 +108,9 @@ impl Reached {
             .iter()
             .find(|it| it.lent.handle == at.handle && it.lent.mx == at.mx)?;
         let end = at.address.checked_add(access.len())?;
-        if end > mapped.lent.len || access.writes() && !mapped.lent.writable {
+        let denied = access.writes() && !mapped.lent.writable
+            || matches!(access, RemoteAccess::FetchOp(_)) && !mapped.lent.atomic;
+        if end > mapped.lent.len || denied {
             return None;
         }
         let lease = link.shared().peers_lease(mapped.lent.place);

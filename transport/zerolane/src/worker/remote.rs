@@ -9,7 +9,7 @@ use crate::error::{Error, Posted};
 use crate::key::RegionKey;
 use crate::remote::FetchOp;
 use crate::work::Work;
-use zerolane_lane::{ExportedRegion, Memory, Region};
+use zerolane_lane::{ExportedRegion, Memory, Region, RegionNumber};
 use zerolane_wire::Rights;
 
 impl ConnectionHandle {
@@ -125,6 +125,17 @@ impl ConnectionHandle {
     ) -> Pending<RegionKey> {
         let (name, region) = (name.to_owned(), region.clone());
         self.with(move |connection| connection.export_named(&name, &region, rights))
+    }
+
+    /// Like [`ConnectionHandle::export`], under `number`: see [`Connection::export_numbered`].
+    pub fn export_numbered(
+        &self,
+        number: RegionNumber,
+        region: &ExportedRegion,
+        rights: Rights,
+    ) -> Pending<RegionKey> {
+        let region = region.clone();
+        self.with(move |connection| connection.export_numbered(number, &region, rights))
     }
 
     /// Ends an export on this connection: see [`Connection::revoke`].

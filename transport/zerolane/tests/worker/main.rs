@@ -9,6 +9,7 @@ mod child;
 mod fork;
 mod handles;
 mod killed;
+mod numbered;
 mod over;
 mod progress;
 mod tokio;
