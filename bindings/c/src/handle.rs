@@ -1,7 +1,7 @@
 //! Posts requests on connections of a worker's thread.
 
 use crate::address;
-use crate::connection::{zl_account, zl_connection};
+use crate::connection::{write_json, zl_account, zl_connection};
 use crate::exported::{self, rights, zl_exported, zl_key};
 use crate::message::payload;
 use crate::pending::{waited, zl_pending};
@@ -565,6 +565,25 @@ pub unsafe extern "C" fn zl_handle_account(
 ) -> zl_status {
     // SAFETY: C's promises about handles and outputs.
     unsafe { tell(connection, (account, "account"), -1, |it| Ok(it.account())) }
+}
+
+/// Writes all of the connection's counters to `buffer` as one line of JSON: see zl_account_json.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_account_json(
+    connection: *const zl_handle,
+    buffer: *mut c_char,
+    capacity: usize,
+    length: *mut usize,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promise about handles.
+        let connection = unsafe { handle(connection, "connection")? };
+        let account = connection.0.account().wait()?;
+        // SAFETY: C's promises about memory and outputs.
+        unsafe { write_json(&account, buffer, capacity, length) }
+    })
 }
 
 /// Finishes sending after all requests made before: see zl_finish.

@@ -47,6 +47,7 @@ static void nulls(void)
     REFUSED(zl_peer_addr(NULL, text, sizeof text));
     REFUSED(zl_wake(NULL));
     REFUSED(zl_account_read(NULL, &account));
+    REFUSED(zl_account_json(NULL, NULL, 0, NULL));
     REFUSED(zl_close(NULL));
     REFUSED(zl_send(NULL, text, 1));
     REFUSED(zl_recv_into(NULL, text, 1, &length));

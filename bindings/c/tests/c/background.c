@@ -76,6 +76,7 @@ static void arguments(void)
     REFUSED(zl_handle_peer_addr(NULL, text, sizeof text));
     REFUSED(zl_handle_peer_key(NULL, text, sizeof text));
     REFUSED(zl_handle_account(NULL, &account));
+    REFUSED(zl_handle_account_json(NULL, NULL, 0, NULL));
     REFUSED(zl_handle_close(NULL));
     REFUSED(zl_pending_wait(NULL, 0, &completion));
     zl_worker_thread_free(NULL);
@@ -270,6 +271,12 @@ static void handles(zl_worker_thread *thread)
     EXPECT(zl_handle_peer_addr(client, text, sizeof text) == ZL_OK && strncmp(text, "127.", 4) == 0);
     EXPECT(zl_handle_peer_key(client, text, sizeof text) == ZL_OK && strncmp(text, "zl:", 3) == 0);
     EXPECT(zl_handle_account(client, &account) == ZL_OK && account.datagrams_sent > 0);
+    char json[4096];
+    size_t json_length = 0, needed = 0;
+    EXPECT(zl_handle_account_json(client, json, sizeof json, &json_length) == ZL_OK);
+    EXPECT(strlen(json) == json_length && json[0] == '{' && json[json_length - 1] == '}');
+    EXPECT(strstr(json, "\"datagrams_sent\":") != NULL && strchr(json, '\n') == NULL);
+    EXPECT(zl_handle_account_json(client, json, 10, &needed) == ZL_ERROR_ARGUMENT && needed > 1000);
 
     /* A Transfer; a receive that is given up loses none. */
     EXPECT(zl_region_new(LENGTH, &from) == ZL_OK && zl_region_new(LENGTH, &to) == ZL_OK);

@@ -270,7 +270,13 @@ pub(crate) const SECTIONS: &[Section] = &[
         page: "zl_account_read",
         title: "Counters",
         about: "Bytes placed and copied, datagrams and system calls of a connection.",
-        items: &["zl_account", "zl_account_read", "zl_handle_account"],
+        items: &[
+            "zl_account",
+            "zl_account_read",
+            "zl_account_json",
+            "zl_handle_account",
+            "zl_handle_account_json",
+        ],
     },
     Section {
         page: "zl_paths_read",
