@@ -12,6 +12,7 @@ use zerolane_core::{
 };
 use zerolane_wire::{
     FetchOpKind, Flags, Frames, HEADER_LEN, Header, Op, Packet, Profile, Profiles, Rights, Train,
+    Word,
 };
 
 /// Bytes of every receive; sends are as long or longer.
@@ -198,6 +199,8 @@ impl Pair {
     fn obey(&mut self, to: usize) {
         if let Some(order) = self.ends[to].pending_atomic() {
             assert!(order.word.len == 8 && order.word.offset % 8 == 0);
+            assert!(order.skip == 0 || order.skip == 4 && order.atomic.word == Word::U32);
+            assert!(order.atomic.operand <= order.atomic.word.max());
             self.assert_exported(to, order.word);
             self.ends[to].on_atomic_done(self.now, Some(order.atomic.operand));
         }
@@ -247,9 +250,14 @@ impl Pair {
             fence: len % 7 == 0,
             awaited: len % 3 == 0,
         };
+        let word = match len & 16 {
+            0 => Word::U64,
+            _ => Word::U32,
+        };
         let atomic = Atomic {
-            kind: FetchOpKind::ALL[usize::from(kind) % 6],
-            operand: len,
+            kind: FetchOpKind::ALL[usize::from(kind) % FetchOpKind::ALL.len()],
+            word,
+            operand: len & word.max(),
             comparand: 0,
         };
         let bounded = |span: Span, len: u64| Span {

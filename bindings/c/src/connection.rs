@@ -324,7 +324,7 @@ pub(crate) unsafe fn write_json(
     capacity: usize,
     length: *mut usize,
 ) -> Result<zl_status, Failure> {
-    let json = account.to_json();
+    let json = account.json();
     // SAFETY: the caller's promises.
     unsafe {
         if !length.is_null() {

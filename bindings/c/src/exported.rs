@@ -3,6 +3,7 @@
 use crate::connection::{drive, with, zl_connection};
 use crate::pointer::{Output, free, give, handle, text};
 use crate::region::zl_region;
+use crate::remote::{Fetch, fetch_op};
 use crate::status::{Failure, guard, zl_status};
 use crate::work::{work, zl_work};
 use std::ffi::{c_char, c_void};
@@ -12,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use zerolane::{Error, ExportedRegion, Process, Region, RegionKey, RegionNumber, Rights};
 
 /// Memory that peers may read and write while this program uses it. Use C11's stdatomic.h for
-/// 8-byte words that both change. After fork it belongs to the parent, and only the parent can
+/// 8-byte words that both change, zl_exported_fetch_op for 4-byte words. After fork it belongs to the parent, and only the parent can
 /// export and revoke it.
 pub struct zl_exported {
     /// `None` once revoked.
@@ -81,6 +82,10 @@ pub(crate) fn rights(bits: u32) -> Result<Rights, Failure> {
     })
 }
 
+fn was_revoked() -> Failure {
+    Failure::new(zl_status::ZL_ERROR_REVOKED, "the memory was revoked")
+}
+
 impl zl_exported {
     /// Exports a region that starts at a multiple of 8.
     fn of(mut region: Region) -> Result<zl_exported, Failure> {
@@ -107,9 +112,32 @@ impl zl_exported {
     }
 
     pub(crate) fn region(&self) -> Result<ExportedRegion, Failure> {
-        self.enter()?
-            .clone()
-            .ok_or_else(|| Failure::new(zl_status::ZL_ERROR_REVOKED, "the memory was revoked"))
+        self.enter()?.clone().ok_or_else(was_revoked)
+    }
+
+    /// Holds the lock: a revocation meanwhile waits, and frees the memory afterwards.
+    fn fetch(&self, offset: usize, op: Fetch) -> Result<u64, Failure> {
+        let region = self.enter()?;
+        let region = region.as_ref().ok_or_else(was_revoked)?;
+        let len = match op {
+            Fetch::U64(_) => 8,
+            Fetch::U32(_) => 4,
+        };
+        if !offset.is_multiple_of(len) {
+            let why = format!("offset {offset} is not a multiple of {len}");
+            return Err(Failure::argument(why));
+        }
+        let end = (offset - offset % 8).checked_add(8);
+        if end.is_none_or(|end| end > region.len()) {
+            return Err(Failure::new(
+                zl_status::ZL_ERROR_OUT_OF_BOUNDS,
+                "the word is outside the memory",
+            ));
+        }
+        Ok(match op {
+            Fetch::U64(op) => region.fetch_op(offset, op),
+            Fetch::U32(op) => region.fetch_op(offset, op),
+        })
     }
 
     fn revoke(&self) -> Result<(), Failure> {
@@ -207,6 +235,33 @@ pub unsafe extern "C" fn zl_exported_free(exported: *mut zl_exported) {
         unsafe { free(exported) };
         Ok(zl_status::ZL_OK)
     });
+}
+
+/// Does the operation of a zl_fetch_op on a word of this program's own memory, atomically with
+/// those of the peers. Use it for 4-byte words that peers change; for 8-byte words it is the same as
+/// C11's atomics. ZL_ERROR_REVOKED if the memory was revoked, ZL_ERROR_OUT_OF_BOUNDS if it does not
+/// have the 8 aligned bytes that are or hold the word.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_exported_fetch_op(
+    exported: *const zl_exported,
+    offset: usize,
+    op: u32,
+    operand: u64,
+    expected: u64,
+    before: *mut u64,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promise about handles.
+        let exported = unsafe { handle(exported, "exported") }?;
+        let value = exported.fetch(offset, fetch_op(op, operand, expected)?)?;
+        if !before.is_null() {
+            // SAFETY: C's promise about outputs.
+            unsafe { Output::new(before, "before") }?.set(value);
+        }
+        Ok(zl_status::ZL_OK)
+    })
 }
 
 /// Exports memory to the connection's peer with `rights`, ZL_RIGHT_... flags joined by |. `key`

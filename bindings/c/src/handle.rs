@@ -7,7 +7,7 @@ use crate::message::payload;
 use crate::pending::{waited, zl_pending};
 use crate::pointer::{Output, bytes, free, give, handle, text};
 use crate::region::{gathered, zl_part, zl_region};
-use crate::remote::{fetch_op, pieces, zl_piece};
+use crate::remote::{Fetch, fetch_op, pieces, zl_piece};
 use crate::security;
 use crate::status::{Failure, guard, zl_status};
 use crate::work::{work, zl_work};
@@ -320,7 +320,10 @@ pub unsafe extern "C" fn zl_handle_fetch_op(
     unsafe {
         post(connection, pending, |connection| {
             let on = handle(on, "on")?.read()?;
-            Ok(connection.fetch_op(&on, offset, fetch_op(op, operand, expected)?))
+            Ok(match fetch_op(op, operand, expected)? {
+                Fetch::U64(op) => connection.fetch_op(&on, offset, op),
+                Fetch::U32(op) => connection.fetch_op_u32(&on, offset, op),
+            })
         })
     }
 }

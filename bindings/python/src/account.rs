@@ -62,7 +62,7 @@ impl From<zerolane::counters::Account> for Account {
             no_bypass: account.no_bypass.map(|why| why.to_string()),
             no_path: account.no_path.map(|why| why.to_string()),
             direct_operations: account.direct_operations,
-            json: account.to_json(),
+            json: account.json(),
         }
     }
 }

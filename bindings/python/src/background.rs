@@ -7,7 +7,7 @@ use crate::completion::{Completion, read_delivery};
 use crate::connection::Connection;
 use crate::errors;
 use crate::exported::{self, ExportedRegion, Key};
-use crate::fetch::FetchOp;
+use crate::fetch::{Fetch, FetchOp};
 use crate::options::{self, Options};
 use crate::pending::Pending;
 use crate::pinned::{Use, pin, pin_source};
@@ -376,7 +376,11 @@ impl ConnectionHandle {
         op: &Bound<'_, FetchOp>,
     ) -> PyResult<Pending> {
         let key = key.get().region();
-        let fetching = self.handle(py)?.fetch_op(&key, offset, op.get().0);
+        let handle = self.handle(py)?;
+        let fetching = match op.get().0 {
+            Fetch::U64(op) => handle.fetch_op(&key, offset, op),
+            Fetch::U32(op) => handle.fetch_op_u32(&key, offset, op),
+        };
         Ok(Pending::outgoing(fetching, completed))
     }
 

@@ -1,6 +1,7 @@
 //! Exports Python's buffers, which peers may read and write.
 
 use crate::errors::{self, exception};
+use crate::fetch::{Fetch, FetchOp};
 use crate::pinned::{Pinned, Use, pin_for_release};
 use pyo3::exceptions::{PyIndexError, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
@@ -182,6 +183,16 @@ impl ExportedRegion {
         offset: usize,
         body: impl FnOnce(&AtomicU64) -> T,
     ) -> PyResult<T> {
+        self.with_words(py, offset, |region| body(region.word(offset)))
+    }
+
+    /// Calls `body` if the region has the aligned word at `offset`.
+    fn with_words<T>(
+        &self,
+        py: Python<'_>,
+        offset: usize,
+        body: impl FnOnce(&zerolane::ExportedRegion) -> T,
+    ) -> PyResult<T> {
         let region = self.enter(py)?;
         let region = region.as_ref().ok_or_else(|| revoked(py))?;
         if !offset.is_multiple_of(8) || offset.checked_add(8).is_none_or(|end| end > region.len()) {
@@ -190,7 +201,7 @@ impl ExportedRegion {
                 region.len()
             )));
         }
-        Ok(body(region.word(offset)))
+        Ok(body(region))
     }
 }
 
@@ -269,6 +280,22 @@ impl ExportedRegion {
     #[pyo3(signature = (offset, value=Word(1)))]
     fn fetch_add(&self, py: Python<'_>, offset: usize, value: Word) -> PyResult<u64> {
         self.with_word(py, offset, |word| word.fetch_add(value.0, Ordering::SeqCst))
+    }
+
+    /// Does an atomic operation on the word at `offset` bytes, as a peer does; returns its previous value. IndexError
+    /// unless the memory has the 8 aligned bytes that are or hold the word.
+    fn fetch_op(&self, py: Python<'_>, offset: usize, op: &Bound<'_, FetchOp>) -> PyResult<u64> {
+        let op = op.get().0;
+        if !offset.is_multiple_of(op.bytes()) {
+            return Err(PyIndexError::new_err(format!(
+                "{offset} is not a multiple of {}",
+                op.bytes()
+            )));
+        }
+        self.with_words(py, offset - offset % 8, |region| match op {
+            Fetch::U64(op) => region.fetch_op(offset, op),
+            Fetch::U32(op) => region.fetch_op(offset, op),
+        })
     }
 
     /// Ends all exports of the memory, to all peers, at once. After it returns, no operation of a peer reads or writes

@@ -3,7 +3,7 @@
 use crate::connection::Connection;
 use crate::errors;
 use crate::exported::{self, Key, Word};
-use crate::fetch::FetchOp;
+use crate::fetch::{Fetch, FetchOp};
 use crate::pinned::{Use, pin, pin_source};
 use crate::requests::work;
 use crate::view::view;
@@ -13,16 +13,10 @@ use zerolane::Work;
 use zerolane::failure::{Reason, TransferError};
 
 impl Connection {
-    fn fetch(
-        &self,
-        py: Python<'_>,
-        key: &Key,
-        offset: u64,
-        op: zerolane::FetchOp,
-    ) -> PyResult<u64> {
+    fn fetch(&self, py: Python<'_>, key: &Key, offset: u64, op: Fetch) -> PyResult<u64> {
         let key = key.region();
         let completion = self.driven.complete(py, |connection| {
-            connection.post_fetch_op(&key, offset, op, Work::default())
+            op.post(connection, &key, offset, Work::default())
         })?;
         Ok(completion.value)
     }
@@ -75,8 +69,7 @@ impl Connection {
         view(buffer, completion.result.unwrap_or(0))
     }
 
-    /// Does an atomic operation on the word of 8 bytes at `offset` of the peer's memory, exactly once; returns its
-    /// previous value.
+    /// Does an atomic operation on the word at `offset` of the peer's memory, exactly once; returns its previous value.
     fn fetch_op(
         &self,
         py: Python<'_>,
@@ -97,12 +90,14 @@ impl Connection {
         offset: u64,
         value: Word,
     ) -> PyResult<u64> {
-        self.fetch(py, key.get(), offset, zerolane::FetchOp::Add(value.0))
+        let op = zerolane::FetchOp::Add(value.0);
+        self.fetch(py, key.get(), offset, Fetch::U64(op))
     }
 
     /// Sets the word at `offset` of the peer's memory to 0; returns its previous value.
     fn fetch_clear(&self, py: Python<'_>, key: &Bound<'_, Key>, offset: u64) -> PyResult<u64> {
-        self.fetch(py, key.get(), offset, zerolane::FetchOp::Clear)
+        let op = Fetch::U64(zerolane::FetchOp::Clear);
+        self.fetch(py, key.get(), offset, op)
     }
 
     /// Sets the word at `offset` of the peer's memory; returns its previous value.
@@ -113,7 +108,8 @@ impl Connection {
         offset: u64,
         value: Word,
     ) -> PyResult<u64> {
-        self.fetch(py, key.get(), offset, zerolane::FetchOp::Swap(value.0))
+        let op = zerolane::FetchOp::Swap(value.0);
+        self.fetch(py, key.get(), offset, Fetch::U64(op))
     }
 
     /// Sets the word at `offset` of the peer's memory if it equals `expected`; returns its previous value, which is
@@ -128,6 +124,6 @@ impl Connection {
     ) -> PyResult<u64> {
         let (expected, new) = (expected.0, value.0);
         let op = zerolane::FetchOp::CompareAndSwap { expected, new };
-        self.fetch(py, key.get(), offset, op)
+        self.fetch(py, key.get(), offset, Fetch::U64(op))
     }
 }

@@ -459,9 +459,7 @@ impl Requests {
     ) -> PyResult<u32> {
         let (key, op) = (key.get().region(), op.get().0);
         let work = work(signalled, fence, None, context);
-        self.post(py, |connection| {
-            connection.post_fetch_op(&key, offset, op, work)
-        })
+        self.post(py, |connection| op.post(connection, &key, offset, work))
     }
 
     fn __repr__(&self) -> String {

@@ -385,6 +385,7 @@ fn fill_queues(attack: &mut Attack) {
         let s_id = attack.new_id();
         attack.say(Operation::FetchOp(FetchOp {
             kind: FetchOpKind::Increment,
+            word: zerolane_wire::Word::U64,
             mx,
             bufx: 0,
             offset: 0,

@@ -10,13 +10,14 @@ use zerolane_lane::{
     Atomic, ExportAs, ExportedRegion, MAX_INLINE, Memory, MessageControl, NotPosted, PostError,
     Region, RegionName, RegionNumber, RemotePlace, TransferId, WorkFlags, WorkRequest,
 };
-use zerolane_wire::{FetchOpKind, Rights};
+use zerolane_wire::{FetchOpKind, Rights, Word};
 
-/// An atomic operation on an aligned 64-bit word, in the byte order of the memory's owner.
+/// An atomic operation on an aligned word of 64 bits, or of 32 (`FetchOp<u32>`): an unsigned integer in the byte order of
+/// the memory's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FetchOp {
+pub enum FetchOp<W = u64> {
     /// Adds, wrapping.
-    Add(u64),
+    Add(W),
     /// Adds one, wrapping.
     Increment,
     /// Subtracts one, wrapping.
@@ -24,33 +25,61 @@ pub enum FetchOp {
     /// Stores zero.
     Clear,
     /// Stores this value.
-    Swap(u64),
+    Swap(W),
     /// Stores `new` if the word is `expected`.
     CompareAndSwap {
         /// The expected value.
-        expected: u64,
+        expected: W,
         /// The value to store.
-        new: u64,
+        new: W,
     },
+    /// Clears the bits that this value does not have.
+    And(W),
+    /// Sets the bits of this value.
+    Or(W),
+    /// Flips the bits of this value.
+    Xor(W),
+    /// Stores this value if it is less.
+    Min(W),
+    /// Stores this value if it is greater.
+    Max(W),
 }
 
 impl From<FetchOp> for Atomic {
     fn from(op: FetchOp) -> Atomic {
-        let (kind, operand, comparand) = match op {
-            FetchOp::Add(n) => (FetchOpKind::Add, n, 0),
-            FetchOp::Increment => (FetchOpKind::Increment, 0, 0),
-            FetchOp::Decrement => (FetchOpKind::Decrement, 0, 0),
-            FetchOp::Clear => (FetchOpKind::Clear, 0, 0),
-            FetchOp::Swap(new) => (FetchOpKind::Swap, new, 0),
-            FetchOp::CompareAndSwap { expected, new } => {
-                (FetchOpKind::CompareAndSwap, new, expected)
-            }
-        };
-        Atomic {
-            kind,
-            operand,
-            comparand,
+        atomic(op, Word::U64)
+    }
+}
+
+impl From<FetchOp<u32>> for Atomic {
+    fn from(op: FetchOp<u32>) -> Atomic {
+        atomic(op, Word::U32)
+    }
+}
+
+fn atomic<W: Into<u64>>(op: FetchOp<W>, word: Word) -> Atomic {
+    let mut comparand = 0;
+    let (kind, operand) = match op {
+        FetchOp::Add(n) => (FetchOpKind::Add, n.into()),
+        FetchOp::Increment => (FetchOpKind::Increment, 0),
+        FetchOp::Decrement => (FetchOpKind::Decrement, 0),
+        FetchOp::Clear => (FetchOpKind::Clear, 0),
+        FetchOp::Swap(new) => (FetchOpKind::Swap, new.into()),
+        FetchOp::CompareAndSwap { expected, new } => {
+            comparand = expected.into();
+            (FetchOpKind::CompareAndSwap, new.into())
         }
+        FetchOp::And(bits) => (FetchOpKind::And, bits.into()),
+        FetchOp::Or(bits) => (FetchOpKind::Or, bits.into()),
+        FetchOp::Xor(bits) => (FetchOpKind::Xor, bits.into()),
+        FetchOp::Min(n) => (FetchOpKind::Min, n.into()),
+        FetchOp::Max(n) => (FetchOpKind::Max, n.into()),
+    };
+    Atomic {
+        kind,
+        word,
+        operand,
+        comparand,
     }
 }
 
@@ -283,9 +312,22 @@ impl Connection {
     /// # Errors
     /// As for [`Connection::put`]; or `offset` is not a multiple of 8.
     pub fn fetch_op(&mut self, on: &RegionKey, offset: u64, op: FetchOp) -> Result<u64> {
-        let done = self
-            .driver
-            .complete(fetch_op(on, offset, op, WorkFlags::default())?)?;
+        self.fetch(on, offset, op.into())
+    }
+
+    /// Executes `op` exactly once on the word of 32 bits at `offset` of the peer's memory; returns the word's previous
+    /// value. The region must have the 8 aligned bytes that hold the word.
+    ///
+    /// # Errors
+    /// As for [`Connection::put`]; or `offset` is not a multiple of 4.
+    pub fn fetch_op_u32(&mut self, on: &RegionKey, offset: u64, op: FetchOp<u32>) -> Result<u32> {
+        // An honest peer's value has 32 bits.
+        Ok(self.fetch(on, offset, op.into())? as u32)
+    }
+
+    fn fetch(&mut self, on: &RegionKey, offset: u64, atomic: Atomic) -> Result<u64> {
+        let request = fetch_op(on, offset, atomic, WorkFlags::default())?;
+        let done = self.driver.complete(request)?;
         done.result?;
         Ok(done.value)
     }
@@ -522,7 +564,31 @@ impl Connection {
         op: FetchOp,
         work: Work,
     ) -> Result<TransferId> {
-        let request = fetch_op(on, offset, op, work.flags())?;
+        self.post_fetch(on, offset, op.into(), work)
+    }
+
+    /// Like [`Connection::post_fetch_op`], on a word of 32 bits: see [`Connection::fetch_op_u32`].
+    ///
+    /// # Errors
+    /// See [`PostError`].
+    pub fn post_fetch_op_u32(
+        &mut self,
+        on: &RegionKey,
+        offset: u64,
+        op: FetchOp<u32>,
+        work: Work,
+    ) -> Result<TransferId> {
+        self.post_fetch(on, offset, op.into(), work)
+    }
+
+    fn post_fetch(
+        &mut self,
+        on: &RegionKey,
+        offset: u64,
+        atomic: Atomic,
+        work: Work,
+    ) -> Result<TransferId> {
+        let request = fetch_op(on, offset, atomic, work.flags())?;
         Ok(self.driver.post_bare(request, work.report())?)
     }
 
@@ -630,13 +696,14 @@ fn put(place: RemotePlace, work: Work) -> WorkRequest {
     }
 }
 
-fn fetch_op(key: &RegionKey, offset: u64, op: FetchOp, flags: WorkFlags) -> Result<WorkRequest> {
-    if !offset.is_multiple_of(8) {
+fn fetch_op(key: &RegionKey, offset: u64, atomic: Atomic, flags: WorkFlags) -> Result<WorkRequest> {
+    let len = u64::from(atomic.word.bytes());
+    if !offset.is_multiple_of(len) {
         return Err(PostError::Misaligned.into());
     }
     Ok(WorkRequest::FetchOp {
-        place: key.place(offset, 8, Rights::ATOMIC)?,
-        atomic: op.into(),
+        place: key.place(offset, len, Rights::ATOMIC)?,
+        atomic,
         flags,
     })
 }

@@ -135,10 +135,11 @@ impl Connection {
                 atomic,
                 flags,
             } => {
-                if !place.address.is_multiple_of(8) {
+                let len = u64::from(atomic.word.bytes());
+                if !place.address.is_multiple_of(len) {
                     return Err(PostError::Misaligned);
                 }
-                in_bounds(cx, place, 8)?;
+                in_bounds(cx, place, len)?;
                 (RequestKind::Fetch { place, atomic }, flags)
             }
             WorkRequest::Message { control, flags } => {

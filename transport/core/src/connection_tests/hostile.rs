@@ -111,6 +111,7 @@ fn work_on_memory(sim: &mut Sim, private: Span) {
         let put = sim.a.c().post_put(now, to, span, Some(1), flags);
         let add = Atomic {
             kind: FetchOpKind::Add,
+            word: zerolane_wire::Word::U64,
             operand: 1,
             comparand: 0,
         };

@@ -645,6 +645,7 @@ impl Pair {
         };
         let atomic = Atomic {
             kind,
+            word: zerolane_wire::Word::U64,
             operand: n,
             comparand: 0,
         };

@@ -489,21 +489,28 @@ impl OneSided {
         if !self.responder.has_room(it.confirmed) || self.pending_atomic.is_some() {
             return Err(DropReason::Limit);
         }
+        // A word of 32 bits is changed as a part of 8 bytes, which must lie in the region.
+        let skip = it.offset % 8;
         let place = Named {
             handle: it.handle,
             mx: it.mx,
             bufx: it.bufx,
-            offset: it.offset,
+            offset: it.offset - skip,
         };
         match self.check(cx, place, 8, Rights::ATOMIC) {
             Ok(word) => {
                 let atomic = Atomic {
                     kind: it.kind,
+                    word: it.word,
                     operand: it.operand,
                     comparand: it.comparand,
                 };
                 self.pending_atomic = Some(PendingAtomic {
-                    order: AtomicRequest { word, atomic },
+                    order: AtomicRequest {
+                        word,
+                        skip: skip as usize,
+                        atomic,
+                    },
                     id: it.s_id,
                 });
                 Ok(())

@@ -16,10 +16,10 @@ impl Account {
     ///
     /// ```
     /// let account = zerolane_lane::Account::default();
-    /// let json = account.to_json();
+    /// let json = account.json();
     /// assert!(json.starts_with(r#"{"lane":"udp","#) && json.contains(r#""bytes_sent":0"#));
     /// ```
-    pub fn to_json(&self) -> String {
+    pub fn json(&self) -> String {
         let moved = MoveCause::ALL.iter().fold(Object::new(), |all, &cause| {
             all.with(&snake(cause), self.moved(cause))
         });

@@ -14,9 +14,9 @@ fn fields(of: impl Debug) -> Vec<String> {
 }
 
 #[test]
-fn to_json__has_every_field_once_and_is_one_line() {
+fn json__has_every_field_once_and_is_one_line() {
     let account = Account::default();
-    let json = account.to_json();
+    let json = account.json();
     assert!(!json.contains('\n'));
     let of_protocol = fields(account.protocol);
     assert!(of_protocol.len() > 20, "{of_protocol:?}");
@@ -32,7 +32,7 @@ fn to_json__has_every_field_once_and_is_one_line() {
 }
 
 #[test]
-fn to_json__what_is_known_and_what_is_not() {
+fn json__what_is_known_and_what_is_not() {
     let mut account = Account {
         lane: LaneKind::SharedMemory,
         no_bypass: Some(NoBypass::Full),
@@ -41,7 +41,7 @@ fn to_json__what_is_known_and_what_is_not() {
     account.path.rtt = Some(Duration::from_micros(13));
     account.path.mtu = Some(9000);
     account.count_moved(MoveCause::OpenedOutOfPlace, 7);
-    let json = account.to_json();
+    let json = account.json();
     for part in [
         r#"{"lane":"shared_memory","bytes_placed":0,"bytes_moved":7,"#,
         r#""opened_out_of_place":7,"#,

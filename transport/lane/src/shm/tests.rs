@@ -675,6 +675,7 @@ fn region__that_is_mapped_is_accessed_without_a_turn_of_its_owner() {
         place: zerolane_core::RemotePlace { address: 16, ..at },
         atomic: zerolane_core::Atomic {
             kind: zerolane_wire::FetchOpKind::Add,
+            word: zerolane_wire::Word::U64,
             operand: 5,
             comparand: 0,
         },
@@ -741,6 +742,7 @@ fn region__is_accessed_atomically_only_with_that_right() {
     let (mut a, mut b) = join(&options());
     let atomic = Atomic {
         kind: zerolane_wire::FetchOpKind::Add,
+        word: zerolane_wire::Word::U64,
         operand: 5,
         comparand: 0,
     };

@@ -5,11 +5,11 @@ use super::handle::{ConnectionHandle, posted, refused, signalled};
 use super::pending::{Pending, Refused};
 use crate::completion::Completion;
 use crate::connection::Connection;
-use crate::error::{Error, Posted};
+use crate::error::{Error, Posted, Result};
 use crate::key::RegionKey;
 use crate::remote::FetchOp;
 use crate::work::Work;
-use zerolane_lane::{ExportedRegion, Memory, Region, RegionNumber};
+use zerolane_lane::{ExportedRegion, Memory, Region, RegionNumber, TransferId};
 use zerolane_wire::Rights;
 
 impl ConnectionHandle {
@@ -84,12 +84,35 @@ impl ConnectionHandle {
 
     /// Does an atomic operation on a word of the peer's memory; the completion's `value` is the word's previous value.
     pub fn fetch_op(&self, on: &RegionKey, offset: u64, op: FetchOp) -> Pending<Completion> {
+        self.fetch(on, offset, move |connection, on, offset, work| {
+            connection.post_fetch_op(on, offset, op, work)
+        })
+    }
+
+    /// Like [`ConnectionHandle::fetch_op`], on a word of 32 bits: see [`Connection::fetch_op_u32`].
+    pub fn fetch_op_u32(
+        &self,
+        on: &RegionKey,
+        offset: u64,
+        op: FetchOp<u32>,
+    ) -> Pending<Completion> {
+        self.fetch(on, offset, move |connection, on, offset, work| {
+            connection.post_fetch_op_u32(on, offset, op, work)
+        })
+    }
+
+    fn fetch(
+        &self,
+        on: &RegionKey,
+        offset: u64,
+        post: impl Fn(&mut Connection, &RegionKey, u64, Work) -> Result<TransferId> + Send + 'static,
+    ) -> Pending<Completion> {
         let on = *on;
         let post = attempt(
             (),
             |error, ()| Refused::because(error),
             move |connection, ()| {
-                let posted = connection.post_fetch_op(&on, offset, op, Work::default());
+                let posted = post(connection, &on, offset, Work::default());
                 posted.map_err(|error| (error, ()))
             },
         );

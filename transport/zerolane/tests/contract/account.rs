@@ -6,7 +6,7 @@ use zerolane::Region;
 use zerolane::options::LaneChoice;
 
 #[test]
-fn to_json__is_read_back_as_what_the_account_has() {
+fn json__is_read_back_as_what_the_account_has() {
     for (lane, name) in [
         (LaneChoice::Udp, "udp"),
         (LaneChoice::default(), "shared_memory"),
@@ -23,7 +23,7 @@ fn to_json__is_read_back_as_what_the_account_has() {
         let received = theirs.wait(Some(PATIENCE)).expect("no error");
         received.expect("in time").result.expect("received");
         let account = theirs.account();
-        let json: Value = serde_json::from_str(&account.to_json()).expect("JSON");
+        let json: Value = serde_json::from_str(&account.json()).expect("JSON");
         assert_eq!(json["lane"], name);
         assert_eq!(json["datagrams_received"], account.datagrams_received);
         assert_eq!(json["receive_buffer"], account.receive_buffer);
