@@ -23,7 +23,7 @@ impl Account {
         let moved = MoveCause::ALL.iter().fold(Object::new(), |all, &cause| {
             all.with(&snake(cause), self.moved(cause))
         });
-        let all = Object::new()
+        Object::new()
             .with("lane", Word(self.lane))
             .with("bytes_placed", self.bytes_placed)
             .with("bytes_moved", self.bytes_moved())
@@ -45,8 +45,8 @@ impl Account {
             .with("dropped_truncated", self.dropped_truncated)
             .with("dropped_foreign", self.dropped_foreign)
             .with("dropped_on_send", self.dropped_on_send)
-            .with("dropped_revoked", self.dropped_revoked);
-        all.with("paths_refused", self.paths_refused)
+            .with("dropped_revoked", self.dropped_revoked)
+            .with("paths_refused", self.paths_refused)
             .with("no_path", self.no_path.map(Text))
             .with("receive_buffer", self.receive_buffer as u64)
             .with("bypass", self.bypass)
