@@ -42,8 +42,10 @@ proptest! {
         half in any::<bool>(),
         skip in 0..2usize,
         // Small numbers are often equal.
-        (before, operand, comparand) in (0..3u64, 0..3u64, 0..3u64)
-            .prop_union((any::<u64>(), any::<u64>(), any::<u64>())),
+        (before, operand, comparand) in prop_oneof![
+            (0..3u64, 0..3u64, 0..3u64),
+            (any::<u64>(), any::<u64>(), any::<u64>()),
+        ],
     ) {
         let kind = FetchOpKind::ALL[kind];
         let (word, skip) = if half { (Word::U32, 4 * skip) } else { (Word::U64, 0) };
@@ -76,9 +78,10 @@ fn fetch_op__on_both_halves_and_the_whole_by_many_threads_loses_none() {
     std::thread::scope(|scope| {
         for skip in [0, 4] {
             for _ in 0..2 {
-                scope.spawn(|| {
+                let memory = &memory;
+                scope.spawn(move || {
                     for _ in 0..EACH {
-                        fetch_op(&memory, skip, add(Word::U32, 1));
+                        fetch_op(memory, skip, add(Word::U32, 1));
                     }
                 });
             }

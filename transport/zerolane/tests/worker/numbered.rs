@@ -155,7 +155,8 @@ fn export_numbered__holds_for_requests_posted_before_the_connection() {
 fn revoke_number__ends_it_for_all_and_frees_the_number() {
     let (worker, endpoint) = listening(Options::default());
     let (first, next) = (memory(), memory());
-    let export = |memory, rights| worker.export_numbered(number(5), memory, rights).wait();
+    let export =
+        |memory: &ExportedRegion, rights| worker.export_numbered(number(5), memory, rights).wait();
     export(&first, Rights::ALL).expect("a new number");
     let taken = export(&next, Rights::ALL).expect_err("taken");
     assert!(taken.to_string().contains("number"), "{taken}");
@@ -203,7 +204,7 @@ fn export_numbered__that_one_connection_refuses_reaches_none() {
     assert_eq!(of_one.wait().expect("exported").to_u64(), Some(6 << 40));
     let refused = worker.export_numbered(number(6), &all, Rights::ALL).wait();
     let refused = refused.expect_err("taken");
-    let taken = matches!(refused, Error::Post(PostError::NumberTaken));
+    let taken = matches!(refused.error, Error::Post(PostError::NumberTaken));
     assert!(taken, "{refused:?}");
     let served: Vec<_> = peers
         .iter_mut()
