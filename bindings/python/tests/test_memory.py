@@ -58,7 +58,7 @@ def test_key__of_a_number_is_made_by_the_peer(pair: Pair) -> None:
         peers.export_numbered(2**24, region, Rights.WRITE)
     exported = peers.export_numbered(7, region, Rights.WRITE)
     assert exported.to_int() == 7 << 40 and exported.length == 64
-    with pytest.raises(ValueError, match="taken|already"):
+    with pytest.raises(ValueError, match="already"):
         peers.export_numbered(7, region, Rights.READ)
     key = zerolane.Key.numbered(7, 3)
     assert key.to_int() == (7 << 40) + 3

@@ -287,7 +287,7 @@ class Connection:
     def export_numbered(
         self, number: int, region: zerolane.ExportedRegion, rights: int
     ) -> zerolane.Key:
-        """Like ``export``, under ``number``, from which the peer makes the key: ``Key.numbered``."""
+        """Like ``export``, under ``number``: the peer makes the key, by ``Key.numbered``."""
         return self._requests.export_numbered(number, region, rights)
 
     def revoke(self, key: zerolane.Key) -> bool:
