@@ -925,7 +925,7 @@ void zl_queue_free(struct zl_queue *queue);
 
 /**
  * Memory that peers may read and write while this program uses it. Use C11's stdatomic.h for
- * 8-byte words that both change. After fork it belongs to the parent, and only the parent can
+ * 8-byte words that both change, zl_exported_fetch_op for 4-byte words. After fork it belongs to the parent, and only the parent can
  * export and revoke it.
  */
 typedef struct zl_exported zl_exported;
@@ -986,6 +986,20 @@ zl_status zl_export_named(struct zl_connection *connection,
                           struct zl_key *key);
 
 /**
+ * Like zl_export, under `number`, below 2^24, of the program's own: the peer makes the key with
+ * zl_key_numbered and need not be told it. `key` may be null. ZL_ERROR_ARGUMENT if the number is
+ * taken. After revocation it is free; a request that the peer posted before then meets the memory
+ * that has the number when it arrives.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_export_numbered(struct zl_connection *connection,
+                             uint32_t number,
+                             const struct zl_exported *exported,
+                             uint32_t rights,
+                             struct zl_key *key);
+
+/**
  * Ends an export to this connection's peer, at once. ZL_ERROR_ARGUMENT if `key` names no
  * export of this connection.
  *
@@ -1035,6 +1049,32 @@ zl_status zl_open_region(struct zl_connection *connection,
  * Threads: any.
  */
 uint64_t zl_key_length(const struct zl_key *key);
+
+/**
+ * Makes the key of the memory that the peer exports under `number`, below 2^24, from byte `offset`
+ * on, which is offset 0 of the key. The peer is not asked: it refuses a request that it does not
+ * permit (ZL_ERROR_UNKNOWN, ZL_ERROR_OUT_OF_BOUNDS, ZL_ERROR_DENIED). Its zl_key_length is
+ * 2^64 - 1 less `offset`.
+ *
+ * Threads: any.
+ */
+zl_status zl_key_numbered(uint32_t number, uint64_t offset, struct zl_key *key);
+
+/**
+ * Writes `key` to `value` as 8 bytes: its number times 2^40 plus its offset. ZL_ERROR_ARGUMENT
+ * unless it is the key of numbered memory with an offset below 2^40. Length and rights are not part
+ * of it.
+ *
+ * Threads: any.
+ */
+zl_status zl_key_to_u64(const struct zl_key *key, uint64_t *value);
+
+/**
+ * Makes the key that zl_key_to_u64 wrote as `value`, as zl_key_numbered does. Every value is a key.
+ *
+ * Threads: any.
+ */
+zl_status zl_key_from_u64(uint64_t value, struct zl_key *key);
 
 /**
  * Writes `len` bytes at `data` to the peer's memory at `offset`; returns when they are placed
@@ -1105,6 +1145,26 @@ enum zl_fetch_op_kind
      * Stores `operand` if the word equals `expected`.
      */
     ZL_FETCH_COMPARE_AND_SWAP = 5,
+    /**
+     * Clears the bits that `operand` does not have.
+     */
+    ZL_FETCH_AND = 6,
+    /**
+     * Sets the bits of `operand`.
+     */
+    ZL_FETCH_OR = 7,
+    /**
+     * Flips the bits of `operand`.
+     */
+    ZL_FETCH_XOR = 8,
+    /**
+     * Stores `operand` if it is less, unsigned.
+     */
+    ZL_FETCH_MIN = 9,
+    /**
+     * Stores `operand` if it is greater, unsigned.
+     */
+    ZL_FETCH_MAX = 10,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -1115,10 +1175,17 @@ typedef uint32_t zl_fetch_op_kind;
 #endif // __cplusplus
 
 /**
+ * Joined by | to a zl_fetch_op_kind: the word has 4 bytes, and `operand` and `expected` are below
+ * 2^32. The region must have the 8 aligned bytes that hold the word.
+ */
+#define ZL_FETCH_U32 (1 << 16)
+
+/**
  * Does `op`, a value of enum zl_fetch_op_kind, on the 8-byte word at `offset` of the peer's
- * memory, atomically and exactly once. Writes the word's previous value to `before`, if not
- * null. Operations that do not use `operand` or `expected` ignore them. ZL_ERROR_ARGUMENT if
- * `offset` is not a multiple of 8; other errors as for zl_put.
+ * memory, or with ZL_FETCH_U32 on a 4-byte word, atomically and exactly once. Writes the word's
+ * previous value to `before`, if not null. Operations that do not use `operand` or `expected`
+ * ignore them. ZL_ERROR_ARGUMENT if `offset` is not a multiple of the word's bytes; other errors as
+ * for zl_put.
  *
  * Threads: one at a time.
  */
@@ -1129,6 +1196,21 @@ zl_status zl_fetch_op(struct zl_connection *connection,
                       uint64_t operand,
                       uint64_t expected,
                       uint64_t *before);
+
+/**
+ * Does the operation of a zl_fetch_op on a word of this program's own memory, atomically with
+ * those of the peers. Use it for 4-byte words that peers change; for 8-byte words it is the same as
+ * C11's atomics. ZL_ERROR_REVOKED if the memory was revoked, ZL_ERROR_OUT_OF_BOUNDS if it does not
+ * have the 8 aligned bytes that are or hold the word.
+ *
+ * Threads: any.
+ */
+zl_status zl_exported_fetch_op(const struct zl_exported *exported,
+                               size_t offset,
+                               uint32_t op,
+                               uint64_t operand,
+                               uint64_t expected,
+                               uint64_t *before);
 
 /**
  * Posts a zl_open_region. Its completion, of kind ZL_KIND_OPEN, has the key in `region`. `how`
@@ -1396,6 +1478,28 @@ zl_status zl_worker_export(struct zl_worker *worker,
                            const char *name,
                            const struct zl_exported *exported,
                            uint32_t rights);
+
+/**
+ * Lets every peer of the worker use memory with `rights`, ZL_RIGHT_... flags joined by |, under
+ * `number`, below 2^24, of the program's own: on all present connections, and on all that it
+ * accepts, makes or adopts later. The peers make the key with zl_key_numbered and need not ask.
+ * ZL_ERROR_ARGUMENT if the number is taken, by the worker or on one of its connections;
+ * ZL_ERROR_TOO_MANY if one of them has no room: then none has the export. See zl_export_numbered.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_export_numbered(struct zl_worker *worker,
+                                    uint32_t number,
+                                    const struct zl_exported *exported,
+                                    uint32_t rights);
+
+/**
+ * Ends zl_worker_export_numbered on all connections of the worker, at once. ZL_ERROR_ARGUMENT if
+ * the worker exports nothing under `number`.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_revoke_number(struct zl_worker *worker, uint32_t number);
 
 /**
  * Stops listening. Accepted connections stay open. ZL_ERROR_CLOSED if it was already closed.
@@ -1750,6 +1854,23 @@ zl_status zl_worker_thread_adopt(const struct zl_worker_thread *thread,
                                  struct zl_handle **adopted);
 
 /**
+ * Lets every peer of the worker use memory under `number`: see zl_worker_export_numbered.
+ *
+ * Threads: any.
+ */
+zl_status zl_worker_thread_export_numbered(const struct zl_worker_thread *thread,
+                                           uint32_t number,
+                                           const struct zl_exported *exported,
+                                           uint32_t rights);
+
+/**
+ * Ends zl_worker_thread_export_numbered: see zl_worker_revoke_number.
+ *
+ * Threads: any.
+ */
+zl_status zl_worker_thread_revoke_number(const struct zl_worker_thread *thread, uint32_t number);
+
+/**
  * Writes the address listened on to `buffer`, as "host:port" and a zero: at most
  * ZL_ADDRESS_LENGTH bytes.
  *
@@ -1966,6 +2087,17 @@ zl_status zl_handle_export_named(const struct zl_handle *connection,
                                  const struct zl_exported *exported,
                                  uint32_t rights,
                                  struct zl_key *key);
+
+/**
+ * Exports memory to the peer under `number`: see zl_export_numbered.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_export_numbered(const struct zl_handle *connection,
+                                    uint32_t number,
+                                    const struct zl_exported *exported,
+                                    uint32_t rights,
+                                    struct zl_key *key);
 
 /**
  * Ends an export to the peer, at once: see zl_revoke.
@@ -2631,11 +2763,35 @@ typedef struct zl_account {
 zl_status zl_account_read(const struct zl_connection *connection, struct zl_account *account);
 
 /**
+ * Writes all of the connection's counters to `buffer` as one line of JSON, without a line feed,
+ * and a zero. `length` gets its bytes without the zero, also on failure; it may be null.
+ * ZL_ERROR_ARGUMENT if `capacity` is too small; 4096 bytes usually do. The members have the names
+ * of Rust's Account: numbers are integers, times nanoseconds ("rtt_ns"), and what is not known is
+ * null.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_account_json(const struct zl_connection *connection,
+                          char *buffer,
+                          size_t capacity,
+                          size_t *length);
+
+/**
  * Writes the connection's counters so far to `account`: see zl_account_read.
  *
  * Threads: any.
  */
 zl_status zl_handle_account(const struct zl_handle *connection, struct zl_account *account);
+
+/**
+ * Writes all of the connection's counters to `buffer` as one line of JSON: see zl_account_json.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_account_json(const struct zl_handle *connection,
+                                 char *buffer,
+                                 size_t capacity,
+                                 size_t *length);
 
 /* ================================================================================================
  * Paths

@@ -1,8 +1,8 @@
 //! Posts requests on connections of a worker's thread.
 
 use crate::address;
-use crate::connection::{zl_account, zl_connection};
-use crate::exported::{rights, zl_exported, zl_key};
+use crate::connection::{write_json, zl_account, zl_connection};
+use crate::exported::{self, rights, zl_exported, zl_key};
 use crate::message::payload;
 use crate::pending::{waited, zl_pending};
 use crate::pointer::{Output, bytes, free, give, handle, text};
@@ -14,9 +14,7 @@ use crate::work::{DELIVERY, PUT, ZL_WORK_FENCE, ZL_WORK_UNSIGNALLED, message, wo
 use std::ffi::{c_char, c_void};
 use zerolane::Completion;
 use zerolane::memory::Memory;
-use zerolane::request::{
-    Fetch, Get, GetPieces, Message, OpenRegion, Put, PutPieces, ReceiveMessage,
-};
+use zerolane::request::{Get, GetPieces, Message, OpenRegion, Put, PutPieces, ReceiveMessage};
 use zerolane::worker::{ConnectionHandle, Pending};
 
 /// A connection of a worker's thread. Any thread posts requests; those of one thread start in
@@ -335,7 +333,7 @@ pub unsafe extern "C" fn zl_handle_fetch_op(
         post(connection, pending, |connection| {
             let on = handle(on, "on")?.read()?;
             let op = fetch_op(op, operand, expected)?;
-            Ok(connection.post(Fetch::new(&on, offset, op)))
+            Ok(connection.post(op.on(&on, offset)))
         })
     }
 }
@@ -395,6 +393,27 @@ pub unsafe extern "C" fn zl_handle_export_named(
         tell(connection, (key, "key"), -1, |connection| {
             let (name, region) = (text(name, "name")?, handle(exported, "exported")?.region()?);
             Ok(connection.export_named(name, &region, self::rights(rights)?))
+        })
+    }
+}
+
+/// Exports memory to the peer under `number`: see zl_export_numbered.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_export_numbered(
+    connection: *const zl_handle,
+    number: u32,
+    exported: *const zl_exported,
+    rights: u32,
+    key: *mut zl_key,
+) -> zl_status {
+    // SAFETY: C's promises about handles and outputs.
+    unsafe {
+        tell(connection, (key, "key"), -1, |connection| {
+            let region = handle(exported, "exported")?.region()?;
+            let (number, rights) = (exported::number(number)?, self::rights(rights)?);
+            Ok(connection.export_numbered(number, &region, rights))
         })
     }
 }
@@ -560,6 +579,25 @@ pub unsafe extern "C" fn zl_handle_account(
 ) -> zl_status {
     // SAFETY: C's promises about handles and outputs.
     unsafe { tell(connection, (account, "account"), -1, |it| Ok(it.account())) }
+}
+
+/// Writes all of the connection's counters to `buffer` as one line of JSON: see zl_account_json.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_account_json(
+    connection: *const zl_handle,
+    buffer: *mut c_char,
+    capacity: usize,
+    length: *mut usize,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promise about handles.
+        let connection = unsafe { handle(connection, "connection")? };
+        let account = connection.0.account().wait()?;
+        // SAFETY: C's promises about memory and outputs.
+        unsafe { write_json(&account, buffer, capacity, length) }
+    })
 }
 
 /// Finishes sending after all requests made before: see zl_finish.

@@ -229,6 +229,7 @@ fn of_post(error: PostError) -> zl_status {
         PostError::Denied => ZL_ERROR_DENIED,
         PostError::Unsupported => ZL_ERROR_REFUSED,
         PostError::NameTaken
+        | PostError::NumberTaken
         | PostError::Misaligned
         | PostError::ControlTooLong
         | PostError::NoPieces

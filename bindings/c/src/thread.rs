@@ -2,7 +2,7 @@
 
 use crate::address::{self, resolve};
 use crate::connection::{take, zl_connection};
-use crate::exported::{rights, zl_exported};
+use crate::exported::{self, rights, zl_exported};
 use crate::handle::zl_handle;
 use crate::options::{self, zl_options};
 use crate::pending::waited;
@@ -237,6 +237,46 @@ pub unsafe extern "C" fn zl_worker_connection_handle(
             Ok(zl_status::ZL_OK)
         })
     }
+}
+
+/// Lets every peer of the worker use memory under `number`: see zl_worker_export_numbered.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_worker_thread_export_numbered(
+    thread: *const zl_worker_thread,
+    number: u32,
+    exported: *const zl_exported,
+    rights: u32,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promises about handles.
+        let (thread, region) = unsafe {
+            (
+                handle(thread, "thread")?,
+                handle(exported, "exported")?.region()?,
+            )
+        };
+        let (number, rights) = (exported::number(number)?, self::rights(rights)?);
+        thread.handle.export_numbered(number, &region, rights).wait()?;
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Ends zl_worker_thread_export_numbered: see zl_worker_revoke_number.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_worker_thread_revoke_number(
+    thread: *const zl_worker_thread,
+    number: u32,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promise about handles.
+        let thread = unsafe { handle(thread, "thread") }?;
+        let revoking = thread.handle.revoke_number(exported::number(number)?);
+        exported::revoked(revoking.wait()?)
+    })
 }
 
 /// Writes the address listened on to `buffer`, as "host:port" and a zero: at most

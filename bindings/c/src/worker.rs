@@ -3,7 +3,7 @@
 use crate::address::{self, resolve};
 use crate::connection::{take, zl_connection};
 use crate::event::zl_event;
-use crate::exported::{rights, zl_exported};
+use crate::exported::{self, rights, zl_exported};
 use crate::options::{self, zl_options};
 use crate::owned::Owned;
 use crate::pointer::{Output, Outputs, free, give, handle, milliseconds, text, timeout};
@@ -203,6 +203,45 @@ pub unsafe extern "C" fn zl_worker_export(
             let endpoint = EndpointId::from_u64(endpoint);
             worker.export(endpoint, name, &region, self::rights(rights)?)?;
             Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// Lets every peer of the worker use memory with `rights`, ZL_RIGHT_... flags joined by |, under
+/// `number`, below 2^24, of the program's own: on all present connections, and on all that it
+/// accepts, makes or adopts later. The peers make the key with zl_key_numbered and need not ask.
+/// ZL_ERROR_ARGUMENT if the number is taken, by the worker or on one of its connections;
+/// ZL_ERROR_TOO_MANY if one of them has no room: then none has the export. See zl_export_numbered.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_worker_export_numbered(
+    worker: *mut zl_worker,
+    number: u32,
+    exported: *const zl_exported,
+    rights: u32,
+) -> zl_status {
+    // SAFETY: C's promises about handles.
+    unsafe {
+        with(worker, |worker| {
+            let region = handle(exported, "exported")?.region()?;
+            let (number, rights) = (exported::number(number)?, self::rights(rights)?);
+            worker.export_numbered(number, &region, rights)?;
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// Ends zl_worker_export_numbered on all connections of the worker, at once. ZL_ERROR_ARGUMENT if
+/// the worker exports nothing under `number`.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_worker_revoke_number(worker: *mut zl_worker, number: u32) -> zl_status {
+    // SAFETY: C's promise about handles.
+    unsafe {
+        with(worker, |worker| {
+            exported::revoked(worker.revoke_number(exported::number(number)?))
         })
     }
 }

@@ -16,9 +16,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use std::sync::{Mutex, PoisonError};
 use zerolane::failure::{CloseReason, Reason, TransferError};
-use zerolane::request::{
-    Fetch, Get, GetPieces, OpenRegion, Put, PutPieces, ReceiveMessage, Transfer,
-};
+use zerolane::request::{Get, GetPieces, OpenRegion, Put, PutPieces, ReceiveMessage, Transfer};
 use zerolane::worker::WorkerHandle;
 
 /// The completion, or the exception of a failed request.
@@ -127,6 +125,28 @@ impl WorkerThread {
     fn adopt(&self, py: Python<'_>, connection: &Bound<'_, Connection>) -> PyResult<Pending> {
         let connection = connection.get().give_up(py)?;
         Ok(Pending::new(self.handle.adopt(connection), connected))
+    }
+
+    /// Lets every peer of this worker use `region` under `number`: see `Worker.export_numbered`. Returns a Pending of
+    /// None.
+    fn export_numbered(
+        &self,
+        py: Python<'_>,
+        number: u32,
+        region: &Bound<'_, ExportedRegion>,
+        rights: u8,
+    ) -> PyResult<Pending> {
+        let number = exported::number(number)?;
+        let (region, rights) = (region.get().region(py)?, exported::rights(rights)?);
+        let exporting = self.handle.export_numbered(number, &region, rights);
+        Ok(Pending::new(exporting, nothing))
+    }
+
+    /// Ends `export_numbered` on all connections of this worker. Returns a Pending: False if it exports nothing under
+    /// `number`.
+    fn revoke_number(&self, number: u32) -> PyResult<Pending> {
+        let revoking = self.handle.revoke_number(exported::number(number)?);
+        Ok(Pending::new(revoking, plain))
     }
 
     /// Completes posted sends, closes everything, and waits for the end. Gives up one to two idle timeouts after posted
@@ -376,7 +396,7 @@ impl ConnectionHandle {
         op: &Bound<'_, FetchOp>,
     ) -> PyResult<Pending> {
         let key = key.get().region();
-        let fetching = self.handle(py)?.post(Fetch::new(&key, offset, op.get().0));
+        let fetching = self.handle(py)?.post(op.get().0.on(&key, offset));
         Ok(Pending::outgoing(fetching, completed))
     }
 
@@ -409,6 +429,20 @@ impl ConnectionHandle {
     ) -> PyResult<Pending> {
         let (region, rights) = (region.get().region(py)?, exported::rights(rights)?);
         let exporting = self.handle(py)?.export_named(name, &region, rights);
+        Ok(Pending::new(exporting, key))
+    }
+
+    /// Like `export`, under `number`: see `Requests.export_numbered`.
+    fn export_numbered(
+        &self,
+        py: Python<'_>,
+        number: u32,
+        region: &Bound<'_, ExportedRegion>,
+        rights: u8,
+    ) -> PyResult<Pending> {
+        let number = exported::number(number)?;
+        let (region, rights) = (region.get().region(py)?, exported::rights(rights)?);
+        let exporting = self.handle(py)?.export_numbered(number, &region, rights);
         Ok(Pending::new(exporting, key))
     }
 

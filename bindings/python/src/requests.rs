@@ -20,7 +20,7 @@ use std::sync::Arc;
 use zerolane::failure::CloseReason;
 use zerolane::memory::Memory;
 use zerolane::request::{
-    Fetch, Get, GetPieces, Message, OpenRegion, Put, PutPieces, Receive, ReceiveMessage, Transfer,
+    Get, GetPieces, Message, OpenRegion, Put, PutPieces, Receive, ReceiveMessage, Transfer,
 };
 use zerolane::security::PublicKey;
 use zerolane::worker::ConnectionId;
@@ -335,6 +335,25 @@ impl Requests {
         })
     }
 
+    /// Like `export`, under `number`, below 2**24, of the program's own: the peer makes the key with `Key.numbered` and
+    /// need not be told it. ValueError if the number is taken. After revocation it is free; a request that the peer
+    /// posted before then meets the memory that has the number when it arrives.
+    fn export_numbered(
+        &self,
+        py: Python<'_>,
+        number: u32,
+        region: &Bound<'_, ExportedRegion>,
+        rights: u8,
+    ) -> PyResult<Key> {
+        let number = exported::number(number)?;
+        let (region, rights) = (region.get().region(py)?, exported::rights(rights)?);
+        self.with(py, |connection| {
+            connection
+                .export_numbered(number, &region, rights)
+                .map(Key::new)
+        })
+    }
+
     /// Ends an export to this connection's peer, at once. False if `key` names no export of this connection.
     fn revoke(&self, py: Python<'_>, key: &Bound<'_, Key>) -> PyResult<bool> {
         let key = key.get().region();
@@ -450,7 +469,7 @@ impl Requests {
         context: u64,
     ) -> PyResult<u64> {
         let (key, op) = (key.get().region(), op.get().0);
-        let fetch = Fetch::new(&key, offset, op).fence(fence);
+        let fetch = op.on(&key, offset).fence(fence);
         let fetch = fetch.signalled(signalled).context(context);
         self.post(py, |connection| connection.post(fetch))
     }

@@ -299,6 +299,28 @@ impl Worker {
         self.with(py, |worker| worker.export(id, name, &region, rights))
     }
 
+    /// Lets every peer of this worker use `region` with `rights`, under `number`, below 2**24: on all present
+    /// connections, and on all that it accepts, makes or adopts later. The peers make the key with `Key.numbered` and
+    /// need not ask. ValueError if the number is taken, by the worker or on one of its connections; QueueFull if one of
+    /// them has no room: then none has the export.
+    fn export_numbered(
+        &self,
+        py: Python<'_>,
+        number: u32,
+        region: &Bound<'_, ExportedRegion>,
+        rights: u8,
+    ) -> PyResult<()> {
+        let number = exported::number(number)?;
+        let (region, rights) = (region.get().region(py)?, exported::rights(rights)?);
+        self.with(py, |worker| worker.export_numbered(number, &region, rights))
+    }
+
+    /// Ends `export_numbered` on all connections of this worker, at once. False if it exports nothing under `number`.
+    fn revoke_number(&self, py: Python<'_>, number: u32) -> PyResult<bool> {
+        let number = exported::number(number)?;
+        self.with(py, |worker| Ok(worker.revoke_number(number)))
+    }
+
     /// Stops listening. Accepted connections stay open. False if it was already closed.
     fn close_endpoint(&self, py: Python<'_>, endpoint: u64) -> PyResult<bool> {
         let id = EndpointId::from_u64(endpoint);

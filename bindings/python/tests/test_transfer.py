@@ -1,6 +1,7 @@
 """Tests messages: content, buffers of every kind, errors, threads, signals."""
 
 import ctypes
+import json
 import mmap
 import os
 import subprocess
@@ -96,6 +97,9 @@ def test_posted__many_in_flight_complete_in_order(pair: Pair, executor: ThreadPo
         assert place == row.tobytes()
     account = peers.account()
     assert account.bytes_placed + account.bytes_moved == 8 << 20
+    counters = json.loads(account.json)
+    assert (counters["lane"], counters["bytes_placed"]) == (account.lane, account.bytes_placed)
+    assert counters["protocol"]["timeouts"] >= 0 and "\n" not in account.json
 
 
 def test_exported__bytearray_cannot_be_resized_while_posted(pair: Pair) -> None:

@@ -324,6 +324,37 @@ def test_revoke_region__ends_an_endpoints_export_for_one_peer() -> None:
         assert region.load(8) == int.from_bytes(b"theirs\0\0", "little")
 
 
+def test_export_numbered__reaches_every_peer(handles: Handles) -> None:
+    worker, ours, peers = handles
+    region = zerolane.ExportedRegion(bytearray(64))
+    worker.export_numbered(3, region, Rights.ALL).wait(20)
+    with pytest.raises(ValueError, match="already"):
+        worker.export_numbered(3, region, Rights.ALL).wait(20)
+    key = zerolane.Key.numbered(3, 8)
+    for end, word in [(ours, b"12345678"), (peers, b"87654321")]:
+        end.put(key, 0, word).wait(20)
+        assert region.read(8, 8) == word
+    peers.export_numbered(4, region, Rights.WRITE).wait(20)
+    ours.put(zerolane.Key.numbered(4), 0, b"x").wait(20)
+    with pytest.raises(zerolane.UnknownRegion):
+        peers.put(zerolane.Key.numbered(4), 0, b"x").wait(20)
+    assert worker.revoke_number(3).wait(20) is True
+    assert worker.revoke_number(3).wait(20) is False
+    with pytest.raises(zerolane.UnknownRegion):
+        ours.put(key, 0, b"x").wait(20)
+
+
+def test_worker__exports_by_number_on_its_connections() -> None:
+    region = zerolane.ExportedRegion(bytearray(64))
+    worker = Worker()
+    worker.export_numbered(1, region, Rights.ALL)
+    with pytest.raises(ValueError, match="already"):
+        worker.export_numbered(1, region, Rights.ALL)
+    with pytest.raises(ValueError, match="24"):
+        worker.revoke_number(2**24)
+    assert worker.revoke_number(1) and not worker.revoke_number(1)
+
+
 def test_release__a_connection_goes_to_another_worker(handles: Handles) -> None:
     _, ours, peers = handles
     receiving = peers.recv(bytearray(8))

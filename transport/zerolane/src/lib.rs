@@ -24,8 +24,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod advanced;
 mod addresses;
+pub mod advanced;
 mod arrived;
 mod completion;
 mod connection;
@@ -49,7 +49,8 @@ pub use queue::CompletionQueue;
 pub use remote::{FetchOp, ReceivedMessage};
 pub use request::RequestId;
 pub use zerolane_lane::{
-    Delivery, ExportedRegion, Options, Process, Region, Security, SharedRegion, Waited, Waker,
+    Delivery, ExportedRegion, Options, Process, Region, RegionNumber, Security, SharedRegion,
+    Waited, Waker,
 };
 pub use zerolane_wire::Rights;
 

@@ -99,6 +99,7 @@ static void arguments(void)
     REFUSED(zl_handle_account(NULL, &account));
     REFUSED(zl_handle_closed(NULL, 0, &reason));
     REFUSED(zl_handle_on_closed(NULL, ended, NULL));
+    REFUSED(zl_handle_account_json(NULL, NULL, 0, NULL));
     REFUSED(zl_handle_close(NULL));
     REFUSED(zl_pending_wait(NULL, 0, &completion));
     REFUSED(zl_set_new(NULL));
@@ -380,6 +381,12 @@ static void handles(zl_worker_thread *thread)
     EXPECT(zl_handle_peer_addr(client, text, sizeof text) == ZL_OK && strncmp(text, "127.", 4) == 0);
     EXPECT(zl_handle_peer_key(client, text, sizeof text) == ZL_OK && strncmp(text, "zl:", 3) == 0);
     EXPECT(zl_handle_account(client, &account) == ZL_OK && account.datagrams_sent > 0);
+    char json[4096];
+    size_t json_length = 0, needed = 0;
+    EXPECT(zl_handle_account_json(client, json, sizeof json, &json_length) == ZL_OK);
+    EXPECT(strlen(json) == json_length && json[0] == '{' && json[json_length - 1] == '}');
+    EXPECT(strstr(json, "\"datagrams_sent\":") != NULL && strchr(json, '\n') == NULL);
+    EXPECT(zl_handle_account_json(client, json, 10, &needed) == ZL_ERROR_ARGUMENT && needed > 1000);
 
     /* A Transfer; a receive that is given up loses none. */
     EXPECT(zl_region_new(LENGTH, &from) == ZL_OK && zl_region_new(LENGTH, &to) == ZL_OK);
@@ -465,6 +472,37 @@ static void handles(zl_worker_thread *thread)
     zl_region_free(to);
 }
 
+/* Every peer of a worker makes the key of numbered memory, and so does the peer of one connection. */
+static void numbered(zl_worker_thread *thread, zl_handle **clients, zl_handle **servers, zl_exported *exported)
+{
+    zl_pending *sent;
+    zl_region *from;
+    zl_completion completion;
+    zl_key all, one;
+
+    EXPECT(zl_region_new(8, &from) == ZL_OK);
+    REFUSED(zl_worker_thread_export_numbered(thread, 1 << 24, exported, ALL));
+    REFUSED(zl_worker_thread_export_numbered(NULL, 5, exported, ALL));
+    EXPECT(zl_worker_thread_export_numbered(thread, 5, exported, ALL) == ZL_OK);
+    REFUSED(zl_worker_thread_export_numbered(thread, 5, exported, ALL));
+    EXPECT(zl_handle_export_numbered(servers[0], 6, exported, ALL, &one) == ZL_OK);
+    EXPECT(zl_key_numbered(5, 16, &all) == ZL_OK);
+    for (int n = 0; n < 2; n++) {
+        EXPECT(zl_handle_put(clients[n], &all, 8 * n, from, 0, 8, NULL, &sent) == ZL_OK);
+        done(sent);
+        EXPECT(zl_handle_put(clients[n], &one, 16, from, 0, 8, NULL, &sent) == ZL_OK);
+        EXPECT(zl_pending_wait(sent, 20000, &completion) == ZL_OK);
+        EXPECT(completion.status == (n == 0 ? ZL_OK : ZL_ERROR_UNKNOWN));
+        zl_pending_free(sent);
+    }
+    EXPECT(zl_worker_thread_revoke_number(thread, 5) == ZL_OK);
+    REFUSED(zl_worker_thread_revoke_number(thread, 5));
+    EXPECT(zl_handle_put(clients[1], &all, 0, from, 0, 8, NULL, &sent) == ZL_OK);
+    EXPECT(zl_pending_wait(sent, 20000, &completion) == ZL_OK && completion.status == ZL_ERROR_UNKNOWN);
+    zl_pending_free(sent);
+    zl_region_free(from);
+}
+
 /* A connection goes from one thread to another, by way of this one; the endpoint's export ends for it alone. */
 static void changes_hands(zl_worker_thread *thread)
 {
@@ -492,6 +530,7 @@ static void changes_hands(zl_worker_thread *thread)
         EXPECT(zl_handle_open_region(clients[n], "memory", ALL, &sent) == ZL_OK);
         keys[n] = done(sent).region;
     }
+    numbered(thread, clients, servers, exported);
     EXPECT(zl_handle_revoke_region(servers[0], exported) == ZL_OK);
     REFUSED(zl_handle_revoke_region(servers[0], exported));
     for (int n = 0; n < 2; n++) {

@@ -5,7 +5,7 @@ use super::{SECTIONS, crate_dir, generated};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The files of Rust's interface.
-const RUST: [&str; 17] = [
+const RUST: [&str; 18] = [
     "connection.rs",
     "arrived.rs",
     "remote.rs",
@@ -16,6 +16,7 @@ const RUST: [&str; 17] = [
     "worker/mod.rs",
     "worker/run.rs",
     "worker/handle.rs",
+    "worker/numbered.rs",
     "worker/remote.rs",
     "worker/partial.rs",
     "worker/thread.rs",

@@ -284,6 +284,12 @@ class Connection:
         """Like ``export``; the peer can also ask for it with ``open_region`` by ``name``."""
         return self._requests.export_named(name, region, rights)
 
+    def export_numbered(
+        self, number: int, region: zerolane.ExportedRegion, rights: int
+    ) -> zerolane.Key:
+        """Like ``export``, under ``number``: the peer makes the key, by ``Key.numbered``."""
+        return self._requests.export_numbered(number, region, rights)
+
     def revoke(self, key: zerolane.Key) -> bool:
         """Ends an export to the connection's peer, at once."""
         return self._requests.revoke(key)

@@ -68,6 +68,7 @@ mod connections;
 mod endpoints;
 mod handle;
 mod link;
+mod numbered;
 mod partial;
 mod pending;
 mod poller;
@@ -95,6 +96,7 @@ use crate::error::{Error, Result};
 use claims::Claims;
 use endpoints::Listening;
 use link::Link;
+use numbered::Numbered;
 use poller::{Key, Poller};
 use ready::Ready;
 use slotmap::{Key as _, KeyData, SlotMap};
@@ -242,6 +244,8 @@ pub struct Worker {
     event_backlog: Vec<Key>,
     events: VecDeque<Event>,
     inbox: Arc<Inbox>,
+    /// Regions that every peer may use.
+    numbered: Numbered,
     /// The endpoints among `slots`.
     endpoints: Vec<Key>,
     /// Submissions that have not started.
@@ -278,6 +282,7 @@ impl Worker {
                 waker,
                 process: Process::current(),
             }),
+            numbered: Numbered::default(),
             endpoints: Vec::new(),
             taken: VecDeque::new(),
             ports: Ports::default(),
@@ -508,7 +513,8 @@ impl Worker {
         options
     }
 
-    fn own(&mut self, link: Link) -> Result<ConnectionId> {
+    fn own(&mut self, mut link: Link) -> Result<ConnectionId> {
+        self.numbered.export_to(&mut link.connection)?;
         Ok(ConnectionId(self.insert(Slot::Connection(Box::new(link)))?))
     }
 

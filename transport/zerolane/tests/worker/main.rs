@@ -12,6 +12,7 @@ mod fork;
 mod handles;
 mod killed;
 mod late;
+mod numbered;
 mod over;
 mod progress;
 mod set;
