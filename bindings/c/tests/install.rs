@@ -76,19 +76,14 @@ impl Installed {
     /// Compiles a C program against the shared library.
     fn compile(&self, source: &Path) -> PathBuf {
         let program = self.root.path().join(source.file_stem().expect("a name"));
-        run(self.compiler(source).arg("-o").arg(&program));
-        program
-    }
-
-    /// The compiler with all but the program's name.
-    fn compiler(&self, source: &Path) -> Command {
-        let mut command = Command::new("cc");
-        command
+        run(Command::new("cc")
             .args(["-std=c11", "-pthread"])
             .args(STRICT)
             .arg(source)
-            .args(self.pkg_config(&["--cflags", "--libs"]));
-        command
+            .args(self.pkg_config(&["--cflags", "--libs"]))
+            .arg("-o")
+            .arg(&program));
+        program
     }
 
     /// Compiles a C program with the library in it.
@@ -220,7 +215,6 @@ fn install__programs_compile_without_a_warning_and_run() {
         let hosts = hosts();
         installed.run_at(hosts.as_ref(), &installed.compile(&source(program)));
     }
-    old_names_warn_and_work(&installed);
     let security = installed.compile(&source("tests/c/security.c"));
     run(bounded(&security)
         .arg(installed.root.path())
@@ -233,30 +227,6 @@ fn install__programs_compile_without_a_warning_and_run() {
     soname_and_symbols_are_the_headers(&installed);
     manual_is_installed(&installed);
     uninstall(&installed);
-}
-
-/// Functions that were renamed: the compiler says so, and they do what they did.
-fn old_names_warn_and_work(installed: &Installed) {
-    let program = source("tests/c/renamed.c");
-    let compile = |extra: &[&str]| {
-        let mut command = installed.compiler(&program);
-        command.args(extra).arg("-o");
-        command.arg(installed.root.path().join("renamed"));
-        command.output().expect("a compiler")
-    };
-    let refused = compile(&[]);
-    let said = String::from_utf8_lossy(&refused.stderr);
-    assert!(
-        !refused.status.success() && said.contains("use zl_recv_into"),
-        "deprecated: {said}"
-    );
-    let made = compile(&["-Wno-deprecated-declarations"]);
-    assert!(
-        made.status.success(),
-        "{}",
-        String::from_utf8_lossy(&made.stderr)
-    );
-    installed.run(&installed.root.path().join("renamed"));
 }
 
 /// The programs of docs/guide/c.md, each in a file.

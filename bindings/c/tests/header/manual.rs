@@ -90,9 +90,9 @@ fn prototype(page: &mut String, function: &Item) {
         .declaration
         .find(&format!("{}(", function.name))
         .expect("its name");
-    let before = function.declaration[..at].lines().last().expect("a type");
+    let before = function.declaration[..at].trim();
     let arguments = function.declaration[at + function.name.len() + 1..].trim_end_matches(");");
-    line(page, &format!(".Ft {}", before.trim()));
+    line(page, &format!(".Ft {before}"));
     line(page, &format!(".Fo {}", function.name));
     for argument in arguments.split(',') {
         let argument = argument.split_whitespace().collect::<Vec<_>>().join(" ");
