@@ -73,9 +73,8 @@ pub unsafe extern "C" fn zl_pending_wait(
     })
 }
 
-/// Frees it. Null does nothing. A request that is not over is cancelled in the background.
-/// Memory of zl_region_new and zl_region_map_file stays until then; that of zl_region_wrap must
-/// stay until zl_pending_wait returned the result, or the worker's thread has ended. A Transfer
+/// Frees it. Null does nothing. A request that is not over is cancelled in the background, and
+/// uses its memory until then: free wrapped memory in its `release` (zl_region_wrap). A Transfer
 /// or message that has come by then goes to the next receive.
 ///
 /// Threads: the last that uses it.

@@ -431,23 +431,36 @@ static void changes_hands(zl_worker_thread *thread)
     zl_region_free(to);
 }
 
-/* A worker that is gone refuses, in words. */
+static void count(void *memory, void *context)
+{
+    (void)memory;
+    ++*(int *)context;
+}
+
+/* A worker that is gone refuses, in words, and has given wrapped memory back. */
 static void gone(void)
 {
     zl_worker_thread *thread = spawned();
     zl_endpoint_handle *endpoint;
     zl_handle *client, *server;
     zl_pending *pending;
-    zl_region *region;
+    zl_region *region, *wrapped;
     zl_completion completion;
     char address[ZL_ADDRESS_LENGTH];
+    char memory[8];
+    int released = 0;
 
     EXPECT(zl_region_new(8, &region) == ZL_OK);
+    EXPECT(zl_region_wrap(memory, sizeof memory, count, &released, &wrapped) == ZL_OK);
     EXPECT(zl_worker_thread_listen(thread, "127.0.0.1:0", NULL, &endpoint) == ZL_OK);
     EXPECT(zl_endpoint_handle_local_addr(endpoint, address, sizeof address) == ZL_OK);
     EXPECT(zl_worker_thread_connect(thread, address, NULL, &client) == ZL_OK);
     EXPECT(zl_endpoint_handle_accept(endpoint, 20000, &server) == ZL_OK);
+    EXPECT(zl_handle_recv(server, wrapped, 0, sizeof memory, &pending) == ZL_OK);
+    zl_region_free(wrapped);
+    zl_pending_free(pending);
     zl_worker_thread_free(thread);
+    EXPECT(released == 1);
     EXPECT(zl_handle_recv(client, region, 0, 8, &pending) == ZL_OK);
     EXPECT(zl_pending_wait(pending, -1, &completion) == ZL_ERROR_CLOSED);
     REFUSED(zl_pending_wait(pending, -1, &completion));

@@ -17,7 +17,17 @@ struct all {
     zl_worker *worker;
     zl_queue *queue;
     zl_exported *exported;
+    zl_region *wrapped;
 };
+
+/* Memory that was given back. */
+static int released;
+
+static void count(void *memory, void *context)
+{
+    (void)memory, (void)context;
+    released++;
+}
 
 /* A thread that is in a call when its process forks: in the child its lock is never let go. */
 static void *wait_for_a_wake(void *connection)
@@ -72,6 +82,8 @@ static void child(const struct all *all)
     zl_worker_free(all->worker);
     zl_queue_free(all->queue);
     zl_exported_free(all->exported);
+    zl_region_free(all->wrapped);
+    EXPECT(released == 0);
     _exit(EXIT_SUCCESS);
 }
 
@@ -87,7 +99,7 @@ int main(void)
     zl_connection *peers, *others;
     zl_key key;
     pthread_t waiting, sending;
-    char address[ZL_ADDRESS_LENGTH], buffer[8];
+    char address[ZL_ADDRESS_LENGTH], buffer[8], memory[8];
     size_t length;
     int status;
 
@@ -97,6 +109,7 @@ int main(void)
     EXPECT(zl_worker_new(&all.worker) == ZL_OK);
     EXPECT(zl_queue_new(8, &all.queue) == ZL_OK);
     EXPECT(zl_exported_memfd(4096, &all.exported) == ZL_OK);
+    EXPECT(zl_region_wrap(memory, sizeof memory, count, NULL, &all.wrapped) == ZL_OK);
     EXPECT(zl_export(peers, all.exported, ZL_RIGHT_READ, &key) == ZL_OK);
     EXPECT(pthread_create(&waiting, NULL, wait_for_a_wake, all.busy) == 0);
     pid_t pid = fork();
@@ -130,6 +143,8 @@ int main(void)
     EXPECT(zl_worker_progress(all.worker) == ZL_OK);
     EXPECT(zl_exported_revoke(all.exported) == ZL_OK && zl_exported_data(all.exported) == NULL);
     zl_exported_free(all.exported);
+    zl_region_free(all.wrapped);
+    EXPECT(released == 1);
     zl_queue_free(all.queue);
     zl_worker_free(all.worker);
     zl_endpoint_free(all.endpoint);

@@ -10,7 +10,7 @@ pub(crate) struct Section {
 }
 
 /// The date in the manual pages: when the interface changed last.
-pub(crate) const DATE: &str = "November 25, 2026";
+pub(crate) const DATE: &str = "November 29, 2026";
 
 pub(crate) const SECTIONS: &[Section] = &[
     Section {
