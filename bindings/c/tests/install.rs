@@ -203,6 +203,7 @@ fn install__programs_compile_without_a_warning_and_run() {
     assert!(ran.stdout.starts_with(b"16 MiB received"));
 
     installed.run(&installed.compile(&source("tests/c/arguments.c")));
+    extremes_are_tried(&installed);
     installed.run(&installed.compile(&source("tests/c/forked.c")));
     installed.run(&installed.compile(&source("tests/c/delivery.c")));
     installed.run(&installed.compile(&source("tests/c/work.c")));
@@ -301,6 +302,30 @@ fn functions(header: &str) -> impl Iterator<Item = (&str, &str)> {
         let (parameters, _) = text[end..].strip_prefix('(')?.split_once(");")?;
         Some((&text[..end], parameters))
     })
+}
+
+/// A function without a row in extremes.c fails here.
+fn extremes_are_tried(installed: &Installed) {
+    let header = std::fs::read_to_string(installed.path("include/zerolane.h")).expect("the header");
+    let is_number = |parameter: &str| {
+        let mut words = parameter.split_whitespace();
+        let integer = |it: &str| it == "int" || it.ends_with("_t") && !it.starts_with("zl_");
+        words.next().is_some_and(integer) && !parameter.contains('*')
+    };
+    let with_numbers: BTreeSet<&str> = functions(&header)
+        .filter(|(_, parameters)| parameters.split(',').any(is_number))
+        .map(|it| it.0)
+        .collect();
+    let program = installed.compile(&source("tests/c/extremes.c"));
+    let ran = run(bounded(&program)
+        .arg(installed.root.path())
+        .env("LD_LIBRARY_PATH", installed.path("lib")));
+    let said = String::from_utf8(ran.stdout).expect("UTF-8");
+    let tried: BTreeSet<&str> = said.lines().collect();
+    assert_eq!(
+        tried, with_numbers,
+        "tried, and functions that take a number"
+    );
 }
 
 /// Each function has a page, under its own name.
