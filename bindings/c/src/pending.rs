@@ -4,23 +4,53 @@ use crate::completion::zl_completion;
 use crate::owned::Owned;
 use crate::pointer::{Output, free, give, handle, timeout};
 use crate::status::{Failure, guard, zl_status};
-use zerolane::Completion;
+use std::ptr;
 use zerolane::worker::{Pending, Refused, RequestId};
+use zerolane::{Completion, Region};
 
 /// A request of a zl_handle, to wait for.
 pub struct zl_pending {
     /// `None` once its result was returned.
-    pending: Owned<Option<Pending<Completion>>>,
+    pending: Owned<Option<Waited>>,
     pub(crate) id: RequestId,
 }
 
+struct Waited {
+    answer: Pending<Completion>,
+    /// The memory of a receive.
+    place: Option<Region>,
+}
+
 impl zl_pending {
-    pub(crate) fn give(pending: Pending<Completion>) -> *mut zl_pending {
+    /// A request; `place` is its memory if it receives.
+    pub(crate) fn give(answer: Pending<Completion>, place: Option<Region>) -> *mut zl_pending {
         give(zl_pending {
-            id: pending.id(),
-            pending: Owned::new(Some(pending)),
+            id: answer.id(),
+            pending: Owned::new(Some(Waited { answer, place })),
         })
     }
+}
+
+/// The completion for C. What came for a receive that was given up comes in the memory of that receive; C looks for it
+/// in `place`, the memory of this one.
+fn completed(ended: Completion, place: Option<Region>) -> zl_completion {
+    let length = ended.result.unwrap_or(0);
+    let Some(mut place) = place.filter(|_| length > 0) else {
+        return zl_completion::new(0, ended);
+    };
+    if length > place.len() {
+        return zl_completion {
+            status: zl_status::ZL_ERROR_TOO_LARGE,
+            length: 0,
+            ..zl_completion::new(0, ended)
+        };
+    }
+    let memory = ended.memory.as_ptr();
+    if memory != place.as_ptr() {
+        // SAFETY: the completion holds `length` received bytes, `place` at least as many. They may overlap.
+        unsafe { ptr::copy(memory, place.as_mut_ptr(), length) };
+    }
+    zl_completion::new(0, ended)
 }
 
 /// Waits `timeout_ms` milliseconds (negative: no limit) for a worker's answer.
@@ -58,14 +88,14 @@ pub unsafe extern "C" fn zl_pending_wait(
                 Output::new(completion, "completion")?,
             )
         };
-        let mut place = pending.pending.enter()?;
-        let Some(taken) = place.take() else {
+        let mut untaken = pending.pending.enter()?;
+        let Some(taken) = untaken.take() else {
             return Err(Failure::argument("the completion was already reported"));
         };
-        match waited(taken, timeout_ms) {
-            Ok(ended) => output.set(zl_completion::new(0, ended?)),
-            Err(goes_on) => {
-                *place = Some(goes_on);
+        match waited(taken.answer, timeout_ms) {
+            Ok(ended) => output.set(completed(ended?, taken.place)),
+            Err(answer) => {
+                *untaken = Some(Waited { answer, ..taken });
                 return Ok(zl_status::ZL_TIMEOUT);
             }
         }

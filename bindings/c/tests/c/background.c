@@ -255,7 +255,7 @@ static void handles(zl_worker_thread *thread)
     zl_handle *client, *server, *none;
     zl_pending *sent, *received, *given_up;
     zl_completion completion;
-    zl_region *from, *to, *memory;
+    zl_region *from, *to, *other, *memory;
     zl_exported *exported;
     zl_account account;
     zl_key key;
@@ -285,6 +285,22 @@ static void handles(zl_worker_thread *thread)
     EXPECT(done(sent).context == 42);
     EXPECT(done(received).length == LENGTH);
     EXPECT(memcmp(zl_region_data(to), zl_region_data(from), LENGTH) == 0);
+
+    /* One given up when its Transfer had come: the next has the bytes, in its own memory, if there is room. */
+    EXPECT(zl_region_new(LENGTH, &other) == ZL_OK);
+    for (int lacks = 0; lacks < 2; lacks++) {
+        EXPECT(zl_handle_recv(server, to, 0, LENGTH, &given_up) == ZL_OK);
+        EXPECT(zl_handle_send(client, from, 0, LENGTH, NULL, &sent) == ZL_OK);
+        done(sent);
+        zl_pending_free(given_up);
+        EXPECT(zl_handle_recv(server, other, 0, LENGTH - (size_t)lacks, &received) == ZL_OK);
+        EXPECT(zl_pending_wait(received, 20000, &completion) == ZL_OK);
+        EXPECT(completion.status == (lacks ? ZL_ERROR_TOO_LARGE : ZL_OK));
+        EXPECT(completion.length == (lacks ? 0 : LENGTH));
+        EXPECT(memcmp(zl_region_data(other), zl_region_data(from), LENGTH) == 0);
+        zl_pending_free(received);
+    }
+    zl_region_free(other);
 
     /* A message. */
     REFUSED(zl_handle_send_message(client, NULL, 1, NULL, 0, 0, &sent));
