@@ -474,6 +474,7 @@ static void gone(void)
     EXPECT(zl_endpoint_handle_accept(endpoint, 20000, &server) == ZL_OK);
     EXPECT(zl_handle_recv(server, wrapped, 0, sizeof memory, &pending) == ZL_OK);
     zl_region_free(wrapped);
+    EXPECT(released == 0);
     zl_pending_free(pending);
     zl_worker_thread_free(thread);
     EXPECT(released == 1);
