@@ -337,8 +337,9 @@ pub(crate) unsafe fn write_json(
 
 /// Waits until the peer has received all that was sent, then disconnects and frees the
 /// connection, also on failure. Gives up after the idle timeout without progress. Requests in
-/// flight end, and their memory is no longer accessed. ZL_ERROR_ARGUMENT for null and for a
-/// connection of a worker: use zl_worker_close.
+/// flight end; the kernel may still read what they send, so free wrapped memory in its `release`
+/// (zl_region_wrap). ZL_ERROR_ARGUMENT for null and for a connection of a worker: use
+/// zl_worker_close.
 ///
 /// Threads: the last that uses it.
 #[unsafe(no_mangle)]
@@ -350,8 +351,9 @@ pub unsafe extern "C" fn zl_close(connection: *mut zl_connection) -> zl_status {
     })
 }
 
-/// Ends the connection at once, tells the peer if possible, and frees it. Memory of its
-/// requests is no longer accessed. Null and a connection of a worker do nothing.
+/// Ends the connection at once, tells the peer if possible, and frees it. The kernel may still
+/// read what its requests send: free wrapped memory in its `release` (zl_region_wrap). Null and
+/// a connection of a worker do nothing.
 ///
 /// Threads: the last that uses it.
 #[unsafe(no_mangle)]

@@ -12,10 +12,10 @@ use crate::security;
 use crate::status::{self, Failure, guard, zl_status};
 use crate::work::{DELIVERY, PUT, ZL_WORK_FENCE, ZL_WORK_UNSIGNALLED, message, work, zl_work};
 use std::ffi::{c_char, c_void};
-use zerolane::Completion;
 use zerolane::memory::Memory;
 use zerolane::request::{Get, GetPieces, Message, OpenRegion, Put, PutPieces, ReceiveMessage};
 use zerolane::worker::{ConnectionHandle, Pending};
+use zerolane::{Completion, Region};
 
 /// A connection of a worker's thread. Any thread posts requests; those of one thread start in
 /// its order, and wait in order if there is no room. Each request has a zl_pending.
@@ -40,6 +40,19 @@ unsafe fn post(
     pending: *mut *mut zl_pending,
     post: impl FnOnce(&ConnectionHandle) -> Result<Pending<Completion>, Failure>,
 ) -> zl_status {
+    // SAFETY: the caller's promises.
+    unsafe { post_into(connection, pending, |it| Ok((post(it)?, None))) }
+}
+
+/// Posts a request; `post` also returns the memory of a receive, once more.
+///
+/// # Safety
+/// As for [`post`].
+unsafe fn post_into(
+    connection: *const zl_handle,
+    pending: *mut *mut zl_pending,
+    post: impl FnOnce(&ConnectionHandle) -> Result<(Pending<Completion>, Option<Region>), Failure>,
+) -> zl_status {
     guard(|| {
         // SAFETY: the caller's promises.
         let (connection, output) = unsafe {
@@ -48,7 +61,8 @@ unsafe fn post(
                 Output::new(pending, "pending")?,
             )
         };
-        output.set(zl_pending::give(post(&connection.0)?));
+        let (answer, place) = post(&connection.0)?;
+        output.set(zl_pending::give(answer, place));
         Ok(zl_status::ZL_OK)
     })
 }
@@ -137,8 +151,10 @@ pub unsafe extern "C" fn zl_handle_recv(
 ) -> zl_status {
     // SAFETY: C's promises about handles and outputs.
     unsafe {
-        post(connection, pending, |connection| {
-            Ok(connection.recv(handle(region, "region")?.part(offset, len)?))
+        post_into(connection, pending, |connection| {
+            let region = handle(region, "region")?;
+            let place = region.part(offset, len)?;
+            Ok((connection.recv(region.part(offset, len)?), Some(place)))
         })
     }
 }
@@ -204,9 +220,10 @@ pub unsafe extern "C" fn zl_handle_recv_message(
 ) -> zl_status {
     // SAFETY: C's promises about handles and outputs.
     unsafe {
-        post(connection, pending, |connection| {
-            let receive = ReceiveMessage::new();
-            Ok(connection.post(receive.payload(payload(region, offset, len)?)))
+        post_into(connection, pending, |connection| {
+            let place = payload(region, offset, len)?.unwrap_or_else(Region::empty);
+            let receive = ReceiveMessage::new().payload(payload(region, offset, len)?);
+            Ok((connection.post(receive), Some(place)))
         })
     }
 }

@@ -34,7 +34,6 @@ mod pointer;
 pub mod queue;
 pub mod region;
 pub mod remote;
-pub mod renamed;
 pub mod security;
 pub mod set;
 pub mod status;

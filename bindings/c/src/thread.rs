@@ -258,7 +258,10 @@ pub unsafe extern "C" fn zl_worker_thread_export_numbered(
             )
         };
         let (number, rights) = (exported::number(number)?, self::rights(rights)?);
-        thread.handle.export_numbered(number, &region, rights).wait()?;
+        thread
+            .handle
+            .export_numbered(number, &region, rights)
+            .wait()?;
         Ok(zl_status::ZL_OK)
     })
 }

@@ -534,7 +534,8 @@ pub unsafe extern "C" fn zl_worker_wake(worker: *const zl_worker) -> zl_status {
 }
 
 /// Ends all connections and endpoints of the worker at once, tells the peers if possible, and
-/// frees it. Memory of requests is no longer accessed. Null does nothing.
+/// frees it. The kernel may still read what requests send: free wrapped memory in its `release`
+/// (zl_region_wrap). Null does nothing.
 ///
 /// Threads: the last that uses it.
 #[unsafe(no_mangle)]

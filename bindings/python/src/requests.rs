@@ -11,7 +11,7 @@ use crate::path::{self, Path};
 use crate::pinned::{Use, pin, pin_source};
 use crate::shared::Loop;
 use crate::view::view;
-use pyo3::exceptions::{PyDeprecationWarning, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
 use std::borrow::Cow;
@@ -299,22 +299,13 @@ impl Requests {
         })
     }
 
-    /// Exports memory to the connection's peer; give it the key. (A `name` is deprecated: `export_named`.)
-    #[pyo3(signature = (region, rights, name=None))]
+    /// Exports memory to the connection's peer; give it the key.
     fn export(
         &self,
         py: Python<'_>,
         region: &Bound<'_, ExportedRegion>,
         rights: u8,
-        name: Option<&str>,
     ) -> PyResult<Key> {
-        if let Some(name) = name {
-            let class = py.get_type::<PyDeprecationWarning>();
-            let message =
-                c"export with a name is deprecated, and the next release removes it: use export_named";
-            PyErr::warn(py, &class, message, 1)?;
-            return self.export_named(py, name, region, rights);
-        }
         let (region, rights) = (region.get().region(py)?, exported::rights(rights)?);
         self.with(py, |connection| {
             connection.export(&region, rights).map(Key::new)

@@ -245,7 +245,7 @@ def test_accept__of_a_closed_endpoint_fails() -> None:
     asyncio.run(asyncio.wait_for(main(), 30))
 
 
-def test_receive_into__returns_however_it_is_delivered() -> None:
+def test_recv_into__returns_however_it_is_delivered() -> None:
     async def body(ours: aio.Connection, peers: aio.Connection) -> None:
         for delivery in ("silent", "polled", "interrupt"):
             place = bytearray(5)
@@ -361,27 +361,6 @@ def test_export__of_an_endpoint_is_every_clients() -> None:
                 await clients[0].fetch_add(key, 0)
 
     asyncio.run(asyncio.wait_for(main(), 30))
-
-
-def test_names_of_before__warn_and_work() -> None:
-    async def body(ours: aio.Connection, peers: aio.Connection) -> None:
-        place = bytearray(8)
-        with pytest.warns(DeprecationWarning, match="recv_into"):
-            receiving = asyncio.create_task(peers.receive_into(place))
-            await ours.send(b"one")
-            assert await receiving == 3
-        with pytest.warns(DeprecationWarning, match="recv_message"):
-            receiving_message = asyncio.create_task(peers.receive_message(place))
-            await ours.send_message(b"two", b"more")
-            assert await receiving_message == (b"two", 4)
-        with zerolane.ExportedRegion(bytearray(8)) as region:
-            with pytest.warns(DeprecationWarning, match="export_named"):
-                peers.export(region, Rights.ALL, "name")
-            await ours.open_region("name", Rights.ALL)
-        with pytest.warns(DeprecationWarning, match="peer_addr"):
-            assert ours.peer_address == ours.peer_addr
-
-    run(body)
 
 
 def test_loop__another_one_is_refused_at_once() -> None:

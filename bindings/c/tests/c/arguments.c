@@ -94,7 +94,7 @@ static void nulls(void)
     zl_exported_free(NULL);
     zl_queue_free(NULL);
     REFUSED(zl_region_new(1, NULL));
-    REFUSED(zl_region_wrap(text, 1, NULL));
+    REFUSED(zl_region_wrap(text, 1, NULL, NULL, NULL));
     REFUSED(zl_region_map_file(0, 0, 1, ZL_ACCESS_READ, NULL));
     EXPECT(zl_region_data(NULL) == NULL && zl_region_length(NULL) == 0);
     zl_options_free(NULL);
@@ -186,20 +186,32 @@ static void lengths(void)
     EXPECT(strstr(zl_last_error(), "the system has") != NULL);
 }
 
+/* Counts its calls, in its context. */
+static void count(void *memory, void *context)
+{
+    (void)memory;
+    ++*(int *)context;
+}
+
 static void regions(void)
 {
     zl_region *region;
     char memory[16];
+    int released = 0;
 
     REFUSED(zl_region_new(SIZE_MAX, &region));
-    REFUSED(zl_region_wrap(memory, SIZE_MAX, &region));
-    REFUSED(zl_region_wrap(NULL, 1, &region));
+    REFUSED(zl_region_wrap(memory, SIZE_MAX, count, &released, &region));
+    REFUSED(zl_region_wrap(NULL, 1, count, &released, &region));
+    REFUSED(zl_region_wrap(memory, 1, count, &released, NULL));
     REFUSED(zl_region_map_file(-1, 0, 1, ZL_ACCESS_READ, &region));
     REFUSED(zl_region_map_file(0, 0, 1, 77, &region));
     EXPECT(zl_region_map_file(9999, 0, 1, ZL_ACCESS_READ, &region) == ZL_ERROR_SYSTEM);
-    EXPECT(zl_region_wrap(NULL, 0, &region) == ZL_OK);
+    /* Refused memory stays the caller's. */
+    EXPECT(released == 0);
+    EXPECT(zl_region_wrap(NULL, 0, count, &released, &region) == ZL_OK);
     zl_region_free(region);
-    EXPECT(zl_region_wrap(memory, sizeof memory, &region) == ZL_OK);
+    EXPECT(released == 1);
+    EXPECT(zl_region_wrap(memory, sizeof memory, NULL, NULL, &region) == ZL_OK);
     EXPECT(zl_region_data(region) == memory && zl_region_length(region) == sizeof memory);
     zl_region_free(region);
 }

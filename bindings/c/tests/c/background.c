@@ -365,7 +365,7 @@ static void handles(zl_worker_thread *thread)
     zl_handle *client, *server, *none;
     zl_pending *sent, *received, *given_up;
     zl_completion completion;
-    zl_region *from, *to, *memory;
+    zl_region *from, *to, *other, *memory;
     zl_exported *exported;
     zl_account account;
     zl_key key;
@@ -402,6 +402,22 @@ static void handles(zl_worker_thread *thread)
     EXPECT(done(sent).context == 42);
     EXPECT(done(received).length == LENGTH);
     EXPECT(memcmp(zl_region_data(to), zl_region_data(from), LENGTH) == 0);
+
+    /* One given up when its Transfer had come: the next has the bytes, in its own memory, if there is room. */
+    EXPECT(zl_region_new(LENGTH, &other) == ZL_OK);
+    for (int lacks = 0; lacks < 2; lacks++) {
+        EXPECT(zl_handle_recv(server, to, 0, LENGTH, &given_up) == ZL_OK);
+        EXPECT(zl_handle_send(client, from, 0, LENGTH, NULL, &sent) == ZL_OK);
+        done(sent);
+        zl_pending_free(given_up);
+        EXPECT(zl_handle_recv(server, other, 0, LENGTH - (size_t)lacks, &received) == ZL_OK);
+        EXPECT(zl_pending_wait(received, 20000, &completion) == ZL_OK);
+        EXPECT(completion.status == (lacks ? ZL_ERROR_TOO_LARGE : ZL_OK));
+        EXPECT(completion.length == (lacks ? 0 : LENGTH));
+        EXPECT(memcmp(zl_region_data(other), zl_region_data(from), LENGTH) == 0);
+        zl_pending_free(received);
+    }
+    zl_region_free(other);
 
     /* A message. */
     REFUSED(zl_handle_send_message(client, NULL, 1, NULL, 0, 0, &sent));
@@ -644,23 +660,37 @@ static void late(void)
     zl_region_free(region);
 }
 
-/* A worker that is gone refuses, in words. */
+static void count(void *memory, void *context)
+{
+    (void)memory;
+    ++*(int *)context;
+}
+
+/* A worker that is gone refuses, in words, and has given wrapped memory back. */
 static void gone(void)
 {
     zl_worker_thread *thread = spawned();
     zl_endpoint_handle *endpoint;
     zl_handle *client, *server;
     zl_pending *pending;
-    zl_region *region;
+    zl_region *region, *wrapped;
     zl_completion completion;
     char address[ZL_ADDRESS_LENGTH];
+    char memory[8];
+    int released = 0;
 
     EXPECT(zl_region_new(8, &region) == ZL_OK);
+    EXPECT(zl_region_wrap(memory, sizeof memory, count, &released, &wrapped) == ZL_OK);
     EXPECT(zl_worker_thread_listen(thread, "127.0.0.1:0", NULL, &endpoint) == ZL_OK);
     EXPECT(zl_endpoint_handle_local_addr(endpoint, address, sizeof address) == ZL_OK);
     EXPECT(zl_worker_thread_connect(thread, address, NULL, &client) == ZL_OK);
     EXPECT(zl_endpoint_handle_accept(endpoint, 20000, &server) == ZL_OK);
+    EXPECT(zl_handle_recv(server, wrapped, 0, sizeof memory, &pending) == ZL_OK);
+    zl_region_free(wrapped);
+    EXPECT(released == 0);
+    zl_pending_free(pending);
     zl_worker_thread_free(thread);
+    EXPECT(released == 1);
     EXPECT(zl_handle_recv(client, region, 0, 8, &pending) == ZL_OK);
     EXPECT(zl_pending_wait(pending, -1, &completion) == ZL_ERROR_CLOSED);
     REFUSED(zl_pending_wait(pending, -1, &completion));

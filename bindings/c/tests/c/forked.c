@@ -19,7 +19,17 @@ struct all {
     zl_set *set;
     zl_worker_thread *background;
     zl_exported *exported;
+    zl_region *wrapped;
 };
+
+/* Memory that was given back. */
+static int released;
+
+static void count(void *memory, void *context)
+{
+    (void)memory, (void)context;
+    released++;
+}
 
 /* A thread that is in a call when its process forks: in the child its lock is never let go. */
 static void *wait_for_a_wake(void *connection)
@@ -86,6 +96,8 @@ static void child(const struct all *all)
     zl_set_free(all->set);
     zl_worker_thread_free(all->background);
     zl_exported_free(all->exported);
+    zl_region_free(all->wrapped);
+    EXPECT(released == 0);
     _exit(EXIT_SUCCESS);
 }
 
@@ -101,7 +113,7 @@ int main(void)
     zl_connection *peers, *others;
     zl_key key;
     pthread_t waiting, sending;
-    char address[ZL_ADDRESS_LENGTH], buffer[8];
+    char address[ZL_ADDRESS_LENGTH], buffer[8], memory[8];
     size_t length;
     int status;
 
@@ -113,6 +125,7 @@ int main(void)
     EXPECT(zl_set_new(&all.set) == ZL_OK && zl_set_signal(all.set, 7) == ZL_OK);
     EXPECT(zl_worker_background(&all.background) == ZL_OK);
     EXPECT(zl_exported_memfd(4096, &all.exported) == ZL_OK);
+    EXPECT(zl_region_wrap(memory, sizeof memory, count, NULL, &all.wrapped) == ZL_OK);
     EXPECT(zl_export(peers, all.exported, ZL_RIGHT_READ, &key) == ZL_OK);
     EXPECT(pthread_create(&waiting, NULL, wait_for_a_wake, all.busy) == 0);
     pid_t pid = fork();
@@ -154,6 +167,8 @@ int main(void)
     EXPECT(zl_worker_stop(all.background) == ZL_ERROR_ARGUMENT);
     EXPECT(zl_exported_revoke(all.exported) == ZL_OK && zl_exported_data(all.exported) == NULL);
     zl_exported_free(all.exported);
+    zl_region_free(all.wrapped);
+    EXPECT(released == 1);
     zl_queue_free(all.queue);
     zl_worker_free(all.worker);
     zl_endpoint_free(all.endpoint);

@@ -1,7 +1,7 @@
 //! Tests that docs/reference/names.md has every name of the Rust, C and Python interfaces, and no other.
 
 use super::items::Kind;
-use super::{SECTIONS, crate_dir, generated};
+use super::{crate_dir, generated};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The files of Rust's interface.
@@ -150,11 +150,8 @@ fn rust_surface() -> Names {
 fn python_surface() -> Names {
     let mut names = Names::new();
     let mut class = String::new();
-    let mut deprecated = false;
     for line in read("bindings/python/python/zerolane/_zerolane.pyi").lines() {
-        if line.contains("@deprecated(") {
-            deprecated = true;
-        } else if let Some(rest) = line.strip_prefix("class ") {
+        if let Some(rest) = line.strip_prefix("class ") {
             class = super::items::word(rest).to_owned();
             if class == REQUESTS {
                 class = PYTHON[0].to_owned();
@@ -163,8 +160,7 @@ fn python_surface() -> Names {
             names.insert(super::items::word(rest).to_owned());
         } else if let Some(rest) = line.strip_prefix("    def ") {
             let name = super::items::word(rest);
-            let old = std::mem::take(&mut deprecated);
-            if PYTHON.contains(&class.as_str()) && !name.starts_with('_') && !old {
+            if PYTHON.contains(&class.as_str()) && !name.starts_with('_') {
                 names.insert(format!("{class}.{name}"));
             }
         }
@@ -202,9 +198,7 @@ fn names__of_rust_are_in_the_table() {
 fn names__of_c_are_in_the_table() {
     let header = generated();
     let functions = header.items.iter().filter(|it| it.kind == Kind::Function);
-    let mut functions: Names = functions.map(|it| it.name.clone()).collect();
-    let before = SECTIONS.last().expect("the names of before").items;
-    functions.retain(|it| !before.contains(&it.as_str()));
+    let functions: Names = functions.map(|it| it.name.clone()).collect();
     are_the_same(&column(1), &functions, "C's");
 }
 

@@ -17,7 +17,6 @@ change, or a peer's write to memory that Python reads: the bytes are shared, and
 write sees some of both.
 """
 
-from zerolane import _deprecated as _deprecated
 from zerolane._errors import (
     Cancelled,
     CastFailed,

@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Self
 from weakref import WeakKeyDictionary, ref
 
 import zerolane
-from zerolane._deprecated import warn
 
 if TYPE_CHECKING:
     from zerolane._zerolane import _Address, _Delivery, _Memory, _Source
@@ -172,12 +171,6 @@ class Connection:
         return self._requests.peer_addr
 
     @property
-    def peer_address(self) -> tuple[str, int]:
-        """Deprecated: ``peer_addr``."""
-        warn("Connection.peer_address", "peer_addr")
-        return self.peer_addr
-
-    @property
     def peer_key(self) -> str | None:
         """The key that the peer proved it owns; None if the connection is plain."""
         return self._requests.peer_key
@@ -193,11 +186,6 @@ class Connection:
         if kept is not None:
             return kept.length
         return (await self._request(lambda it: it.post_recv(buffer))).length
-
-    async def receive_into(self, buffer: _Memory) -> int:
-        """Deprecated: ``recv_into``."""
-        warn("Connection.receive_into", "recv_into")
-        return await self.recv_into(buffer)
 
     async def put(
         self,
@@ -252,12 +240,6 @@ class Connection:
         completion = await self._request(lambda it: it.post_message_recv(payload))
         return completion.control, completion.memory
 
-    async def receive_message(self, payload: _Memory | None = None) -> tuple[bytes, int]:
-        """Deprecated: ``recv_message``, which returns the memory instead of its length."""
-        warn("Connection.receive_message", "recv_message")
-        control, memory = await self.recv_message(payload)
-        return control, 0 if memory is None else memory.nbytes
-
     async def immediate(self) -> int:
         """Returns the number of the peer's next put that has one; raises the reason when none can
         come. While 1024 wait to be taken, the peer holds messages and immediates back."""
@@ -271,13 +253,8 @@ class Connection:
         self._tell_kept()
         return immediate
 
-    def export(
-        self, region: zerolane.ExportedRegion, rights: int, name: str | None = None
-    ) -> zerolane.Key:
-        """Exports memory to the connection's peer. (A ``name`` is deprecated: ``export_named``.)"""
-        if name is not None:
-            warn("Connection.export with a name", "export_named")
-            return self.export_named(name, region, rights)
+    def export(self, region: zerolane.ExportedRegion, rights: int) -> zerolane.Key:
+        """Exports memory to the connection's peer."""
         return self._requests.export(region, rights)
 
     def export_named(self, name: str, region: zerolane.ExportedRegion, rights: int) -> zerolane.Key:
@@ -473,21 +450,9 @@ class Endpoint:
         return self._listener.local_addr
 
     @property
-    def address(self) -> tuple[str, int]:
-        """Deprecated: ``local_addr``."""
-        warn("Endpoint.address", "local_addr")
-        return self.local_addr
-
-    @property
     def public_key(self) -> str | None:
         """The key by which clients know this end; None if connections are plain."""
         return self._listener.public_key
-
-    @property
-    def key(self) -> str | None:
-        """Deprecated: ``public_key``."""
-        warn("Endpoint.key", "public_key")
-        return self.public_key
 
     def export(self, name: str, region: zerolane.ExportedRegion, rights: int) -> None:
         """Lets every client that connects from now on use ``region`` with ``rights``, by
