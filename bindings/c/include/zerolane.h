@@ -27,13 +27,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Marks a deprecated name. The next release removes it. */
-#if defined(__GNUC__)
-#define ZL_DEPRECATED(use) __attribute__((deprecated(use)))
-#else
-#define ZL_DEPRECATED(use)
-#endif
-
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -360,16 +353,18 @@ zl_status zl_finish(struct zl_connection *connection);
 /**
  * Waits until the peer has received all that was sent, then disconnects and frees the
  * connection, also on failure. Gives up after the idle timeout without progress. Requests in
- * flight end, and their memory is no longer accessed. ZL_ERROR_ARGUMENT for null and for a
- * connection of a worker: use zl_worker_close.
+ * flight end; the kernel may still read what they send, so free wrapped memory in its `release`
+ * (zl_region_wrap). ZL_ERROR_ARGUMENT for null and for a connection of a worker: use
+ * zl_worker_close.
  *
  * Threads: the last that uses it.
  */
 zl_status zl_close(struct zl_connection *connection);
 
 /**
- * Ends the connection at once, tells the peer if possible, and frees it. Memory of its
- * requests is no longer accessed. Null and a connection of a worker do nothing.
+ * Ends the connection at once, tells the peer if possible, and frees it. The kernel may still
+ * read what its requests send: free wrapped memory in its `release` (zl_region_wrap). Null and
+ * a connection of a worker do nothing.
  *
  * Threads: the last that uses it.
  */
@@ -383,8 +378,9 @@ void zl_connection_free(struct zl_connection *connection);
  */
 
 /**
- * Memory for requests, which name parts of it. You may free the region while a request uses
- * it: memory of zl_region_new and zl_region_map_file stays until the request is done.
+ * Memory for requests, which name parts of it. You may free the region while a request or an
+ * export uses it: its memory stays until both are over. Memory of zl_region_wrap is yours
+ * again when its `release` runs.
  */
 typedef struct zl_region zl_region;
 
@@ -397,12 +393,25 @@ typedef struct zl_region zl_region;
 zl_status zl_region_new(size_t len, struct zl_region **region);
 
 /**
- * Makes a region of `len` bytes at `memory`. They must stay in place until the region is freed
- * and every request that uses it is done or its connection freed.
+ * Makes a region of `len` bytes at `memory`. `release` gets `memory` and `context`, once, when
+ * neither Zerolane nor the kernel accesses the bytes any more: the region is freed, its exports
+ * have ended, and the completions of its requests were taken, or their connection is freed.
+ * Free or unmap the memory only then: after the end of a connection the kernel may still read
+ * what was being sent. In that case `release` never runs, because nothing tells when the kernel
+ * is done.
+ *
+ * `release` runs in a thread that calls this library, or in a worker's thread. It must return
+ * soon, and must neither call this library nor throw. In a child of fork it does not run. If
+ * this function fails, it does not run either, and the memory remains yours. It may be null if
+ * the memory stays as long as the process.
  *
  * Threads: any.
  */
-zl_status zl_region_wrap(void *memory, size_t len, struct zl_region **region);
+zl_status zl_region_wrap(void *memory,
+                         size_t len,
+                         void (*release)(void *memory, void *context),
+                         void *context,
+                         struct zl_region **region);
 
 /**
  * The use of a mapped file.
@@ -459,7 +468,8 @@ void *zl_region_data(const struct zl_region *region);
 size_t zl_region_length(const struct zl_region *region);
 
 /**
- * Frees the region. Null does nothing. Memory that a request uses is freed with that request.
+ * Frees the region. Null does nothing. Memory that a request or an export uses stays until that
+ * is over.
  *
  * Threads: the last that uses it.
  */
@@ -811,7 +821,7 @@ zl_status zl_wait_arrived(struct zl_connection *connection,
                           uint64_t *bytes);
 
 /**
- * Cancels a request: it ends with ZL_ERROR_CANCELLED, and its memory is no longer accessed.
+ * Cancels a request. Its memory is in use until its completion, with ZL_ERROR_CANCELLED.
  * ZL_ERROR_ARGUMENT if it is already over.
  *
  * Threads: one at a time.
@@ -1178,7 +1188,7 @@ typedef uint32_t zl_fetch_op_kind;
  * Joined by | to a zl_fetch_op_kind: the word has 4 bytes, and `operand` and `expected` are below
  * 2^32. The region must have the 8 aligned bytes that hold the word.
  */
-#define ZL_FETCH_U32 (1 << 16)
+#define ZL_FETCH_U32 65536
 
 /**
  * Does `op`, a value of enum zl_fetch_op_kind, on the 8-byte word at `offset` of the peer's
@@ -1720,7 +1730,8 @@ zl_status zl_worker_next_timeout(struct zl_worker *worker, int64_t *timeout_ms);
 
 /**
  * Ends all connections and endpoints of the worker at once, tells the peers if possible, and
- * frees it. Memory of requests is no longer accessed. Null does nothing.
+ * frees it. The kernel may still read what requests send: free wrapped memory in its `release`
+ * (zl_region_wrap). Null does nothing.
  *
  * Threads: the last that uses it.
  */
@@ -2241,9 +2252,8 @@ zl_status zl_pending_wait(struct zl_pending *pending,
                           struct zl_completion *completion);
 
 /**
- * Frees it. Null does nothing. A request that is not over is cancelled in the background.
- * Memory of zl_region_new and zl_region_map_file stays until then; that of zl_region_wrap must
- * stay until zl_pending_wait returned the result, or the worker's thread has ended. A Transfer
+ * Frees it. Null does nothing. A request that is not over is cancelled in the background, and
+ * uses its memory until then: free wrapped memory in its `release` (zl_region_wrap). A Transfer
  * or message that has come by then goes to the next receive.
  *
  * Threads: the last that uses it.
@@ -2635,7 +2645,7 @@ void zl_device_free(struct zl_device *device);
 #define ZL_PUBLIC_KEY_LENGTH 47
 
 /**
- * Uses the key in `file` as this end's identity,; zerolane keygen makes such files. Creates
+ * Uses the key in `file` as this end's identity; zerolane keygen makes such files. Creates
  * the file if it does not exist. Other users must not be able to read it. Without this call,
  * each connection and endpoint makes a fresh key. Writes the public key to `buffer`, if not
  * null, as text and a zero: at most ZL_PUBLIC_KEY_LENGTH bytes.
@@ -2915,178 +2925,6 @@ zl_status zl_paths_read(const struct zl_connection *connection,
                         struct zl_path *paths,
                         size_t capacity,
                         size_t *count);
-
-/* ================================================================================================
- * Deprecated names
- * The next release removes these.
- */
-
-/**
- * Old name of zl_recv_into.
- *
- * Threads: one at a time.
- */
-ZL_DEPRECATED("use zl_recv_into")
-zl_status zl_receive(struct zl_connection *connection,
-                     void *buffer,
-                     size_t capacity,
-                     size_t *len);
-
-/**
- * Old form of zl_post_recv, with null for `how`.
- *
- * Threads: one at a time.
- */
-ZL_DEPRECATED("use zl_post_recv")
-zl_status zl_post_receive(struct zl_connection *connection,
-                          const struct zl_region *region,
-                          size_t offset,
-                          size_t len,
-                          uint64_t *id);
-
-/**
- * Old form of zl_post_send, with `delivery` in its zl_work.
- *
- * Threads: one at a time.
- */
-ZL_DEPRECATED("use zl_post_send")
-zl_status zl_post_send_with(struct zl_connection *connection,
-                            const struct zl_region *region,
-                            size_t offset,
-                            size_t len,
-                            uint32_t delivery,
-                            uint64_t *id);
-
-/**
- * Old name of zl_recv_message.
- *
- * Threads: one at a time.
- */
-ZL_DEPRECATED("use zl_recv_message")
-zl_status zl_receive_message(struct zl_connection *connection,
-                             void *control,
-                             size_t *control_len,
-                             void *payload,
-                             size_t capacity,
-                             size_t *len);
-
-/**
- * Old form of zl_post_message_recv, with null for `how`.
- *
- * Threads: one at a time.
- */
-ZL_DEPRECATED("use zl_post_message_recv")
-zl_status zl_post_message_receive(struct zl_connection *connection,
-                                  const struct zl_region *region,
-                                  size_t offset,
-                                  size_t len,
-                                  uint64_t *id);
-
-/**
- * Old name of zl_fetch_op.
- *
- * Threads: one at a time.
- */
-ZL_DEPRECATED("use zl_fetch_op")
-zl_status zl_fetch(struct zl_connection *connection,
-                   const struct zl_key *on,
-                   uint64_t offset,
-                   uint32_t op,
-                   uint64_t operand,
-                   uint64_t expected,
-                   uint64_t *before);
-
-/**
- * Old name of zl_post_fetch_op.
- *
- * Threads: one at a time.
- */
-ZL_DEPRECATED("use zl_post_fetch_op")
-zl_status zl_post_fetch(struct zl_connection *connection,
-                        const struct zl_key *on,
-                        uint64_t offset,
-                        uint32_t op,
-                        uint64_t operand,
-                        uint64_t expected,
-                        const struct zl_work *how,
-                        uint64_t *id);
-
-/**
- * Old name of zl_post_put_vectored.
- *
- * Threads: one at a time.
- */
-ZL_DEPRECATED("use zl_post_put_vectored")
-zl_status zl_post_put_pieces(struct zl_connection *connection,
-                             const struct zl_key *to,
-                             const struct zl_piece *pieces,
-                             size_t count,
-                             const struct zl_work *how,
-                             uint64_t *id);
-
-/**
- * Old name of zl_post_get_vectored.
- *
- * Threads: one at a time.
- */
-ZL_DEPRECATED("use zl_post_get_vectored")
-zl_status zl_post_get_pieces(struct zl_connection *connection,
-                             const struct zl_key *from,
-                             const struct zl_piece *pieces,
-                             size_t count,
-                             const struct zl_work *how,
-                             uint64_t *id);
-
-/**
- * Old name of zl_open_region.
- *
- * Threads: one at a time.
- */
-ZL_DEPRECATED("use zl_open_region")
-zl_status zl_open(struct zl_connection *connection,
-                  const char *name,
-                  uint32_t rights,
-                  struct zl_key *key);
-
-/**
- * Old name of zl_peer_addr.
- *
- * Threads: one at a time.
- */
-ZL_DEPRECATED("use zl_peer_addr")
-zl_status zl_peer_address(const struct zl_connection *connection,
-                          char *buffer,
-                          size_t capacity);
-
-/**
- * Old name of zl_endpoint_local_addr.
- *
- * Threads: one at a time.
- */
-ZL_DEPRECATED("use zl_endpoint_local_addr")
-zl_status zl_endpoint_address(const struct zl_endpoint *endpoint,
-                              char *buffer,
-                              size_t capacity);
-
-/**
- * Old name of zl_endpoint_public_key.
- *
- * Threads: one at a time.
- */
-ZL_DEPRECATED("use zl_endpoint_public_key")
-zl_status zl_endpoint_key(const struct zl_endpoint *endpoint,
-                          char *buffer,
-                          size_t capacity);
-
-/**
- * Old name of zl_set_completion_queue.
- *
- * Threads: one at a time.
- */
-ZL_DEPRECATED("use zl_set_completion_queue")
-zl_status zl_set_queue(struct zl_connection *connection,
-                       const struct zl_queue *queue,
-                       uint64_t tag);
 
 #ifdef __cplusplus
 } /* extern "C" */

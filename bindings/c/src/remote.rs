@@ -40,7 +40,7 @@ pub enum zl_fetch_op_kind {
 
 /// Joined by | to a zl_fetch_op_kind: the word has 4 bytes, and `operand` and `expected` are below
 /// 2^32. The region must have the 8 aligned bytes that hold the word.
-pub const ZL_FETCH_U32: u32 = 1 << 16;
+pub const ZL_FETCH_U32: u32 = 0x10000;
 
 /// An operation on a word of either size.
 pub(crate) enum AnyFetchOp {
