@@ -5,6 +5,7 @@ use crate::address::{Address, pair};
 use crate::aside::aside;
 use crate::completion::{Completion, read_delivery};
 use crate::connection::Connection;
+use crate::dropped;
 use crate::errors;
 use crate::exported::{self, ExportedRegion, Key};
 use crate::fetch::FetchOp;
@@ -15,6 +16,7 @@ use crate::requests::{payload, pieces, place, work};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use std::sync::{Mutex, PoisonError};
+use zerolane::Process;
 use zerolane::failure::{CloseReason, Reason, TransferError};
 use zerolane::worker::WorkerHandle;
 
@@ -51,12 +53,27 @@ fn plain<T: for<'py> IntoPyObject<'py>>(py: Python<'_>, value: T) -> PyResult<Py
 /// everything on exit, or ends at once on an exception.
 ///
 /// Any thread may call its methods and those of its handles. They return at once with a Pending to wait for or await.
-/// The thread never needs the interpreter: it serves peers and exported memory whatever Python does.
-#[pyclass(frozen, module = "zerolane")]
+/// The thread never needs the interpreter: it serves peers and exported memory whatever Python does. One that is dropped
+/// without an end is aborted, with a ResourceWarning.
+#[pyclass(frozen, weakref, module = "zerolane")]
 pub(crate) struct WorkerThread {
     /// `None` once the worker is over.
     thread: Mutex<Option<zerolane::worker::WorkerThread>>,
     handle: WorkerHandle,
+    process: Process,
+}
+
+impl Drop for WorkerThread {
+    fn drop(&mut self) {
+        let thread = self.thread.get_mut();
+        let is_open = thread.unwrap_or_else(PoisonError::into_inner).is_some();
+        if is_open && self.process.is_current() {
+            dropped::warn(
+                "unclosed WorkerThread: its connections disconnect at once. Stop it, abort it, or use it in a with \
+                 statement",
+            );
+        }
+    }
 }
 
 impl WorkerThread {
@@ -64,6 +81,7 @@ impl WorkerThread {
         WorkerThread {
             handle: (*thread).clone(),
             thread: Mutex::new(Some(thread)),
+            process: Process::current(),
         }
     }
 
@@ -154,7 +172,7 @@ fn connected(py: Python<'_>, handle: zerolane::worker::ConnectionHandle) -> PyRe
 }
 
 /// An endpoint of a worker's thread. It closes when its last reference is gone.
-#[pyclass(frozen, module = "zerolane")]
+#[pyclass(frozen, weakref, module = "zerolane")]
 pub(crate) struct EndpointHandle(zerolane::worker::EndpointHandle);
 
 #[pymethods]
@@ -181,7 +199,8 @@ impl EndpointHandle {
         rights: u8,
     ) -> PyResult<Pending> {
         let (region, rights) = (region.get().region(py)?, exported::rights(rights)?);
-        Ok(Pending::new(self.0.export(name, &region, rights), nothing))
+        let exporting = self.0.export(name, &region, rights);
+        Ok(Pending::new(exporting, nothing).that_goes_on())
     }
 
     fn __repr__(&self) -> String {
@@ -194,7 +213,7 @@ impl EndpointHandle {
 ///
 /// Requests of one thread start in its order; if there is no room they wait. They return a Pending of a Completion,
 /// which raises the request's error.
-#[pyclass(frozen, module = "zerolane")]
+#[pyclass(frozen, weakref, module = "zerolane")]
 pub(crate) struct ConnectionHandle(Mutex<Option<zerolane::worker::ConnectionHandle>>);
 
 impl ConnectionHandle {
@@ -373,7 +392,8 @@ impl ConnectionHandle {
         rights: u8,
     ) -> PyResult<Pending> {
         let (region, rights) = (region.get().region(py)?, exported::rights(rights)?);
-        Ok(Pending::new(self.handle(py)?.export(&region, rights), key))
+        let exporting = self.handle(py)?.export(&region, rights);
+        Ok(Pending::new(exporting, key).that_goes_on())
     }
 
     /// Like `export`; the peer can also ask for the memory with `open_region` by `name`, at most 32 bytes of UTF-8.
@@ -386,13 +406,13 @@ impl ConnectionHandle {
     ) -> PyResult<Pending> {
         let (region, rights) = (region.get().region(py)?, exported::rights(rights)?);
         let exporting = self.handle(py)?.export_named(name, &region, rights);
-        Ok(Pending::new(exporting, key))
+        Ok(Pending::new(exporting, key).that_goes_on())
     }
 
     /// Ends an export to this peer. Returns a Pending: False if `key` names no export of this connection.
     fn revoke(&self, py: Python<'_>, key: &Bound<'_, Key>) -> PyResult<Pending> {
         let revoking = self.handle(py)?.revoke(&key.get().region());
-        Ok(Pending::new(revoking, plain))
+        Ok(Pending::new(revoking, plain).that_goes_on())
     }
 
     /// Ends all exports of `region` to this peer, including those of the endpoint. Returns a Pending: False if there is
@@ -404,7 +424,7 @@ impl ConnectionHandle {
     ) -> PyResult<Pending> {
         let region = region.get().region(py)?;
         let revoking = self.handle(py)?.revoke_region(&region);
-        Ok(Pending::new(revoking, plain))
+        Ok(Pending::new(revoking, plain).that_goes_on())
     }
 
     /// Returns a Pending of the length of the next announced message that no receive matches. The peer chooses the
@@ -442,7 +462,7 @@ impl ConnectionHandle {
 
     /// Finishes sending after all requests made before: see `Connection.finish`. Returns a Pending of None.
     fn finish(&self, py: Python<'_>) -> PyResult<Pending> {
-        Ok(Pending::new(self.handle(py)?.finish(), nothing))
+        Ok(Pending::new(self.handle(py)?.finish(), nothing).that_goes_on())
     }
 
     /// Returns a Pending of the connection's counters so far, an Account.
@@ -468,6 +488,6 @@ impl ConnectionHandle {
     fn close(&self, py: Python<'_>) -> PyResult<Pending> {
         let handle = self.handle(py)?;
         drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
-        Ok(Pending::new(handle.close(), nothing))
+        Ok(Pending::new(handle.close(), nothing).that_goes_on())
     }
 }

@@ -11,7 +11,7 @@ use zerolane::failure::TransferError;
 use zerolane::request::WorkKind;
 
 /// A finished request. Its buffer is free again.
-#[pyclass(frozen, module = "zerolane")]
+#[pyclass(frozen, weakref, module = "zerolane")]
 pub(crate) struct Completion {
     /// The request's number, returned by the call that posted it.
     #[pyo3(get)]

@@ -4,7 +4,7 @@ use crate::exported::Word;
 use pyo3::prelude::*;
 
 /// An atomic operation on a word of 8 bytes, for `fetch_op` and `post_fetch_op`.
-#[pyclass(frozen, eq, hash, module = "zerolane")]
+#[pyclass(frozen, eq, hash, weakref, module = "zerolane")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FetchOp(pub(crate) zerolane::FetchOp);
 

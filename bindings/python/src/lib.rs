@@ -17,6 +17,7 @@ mod completion;
 mod connection;
 mod device;
 mod driven;
+mod dropped;
 mod endpoint;
 mod errors;
 mod exported;

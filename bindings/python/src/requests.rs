@@ -34,7 +34,7 @@ enum Place {
 ///
 /// Each `post_...` returns the request's number, which its completion has as `id`. The completion also returns
 /// `context`, a 64-bit number of the caller's. Without `signalled` a request completes only if it fails.
-#[pyclass(frozen, subclass, module = "zerolane")]
+#[pyclass(frozen, subclass, weakref, module = "zerolane")]
 pub(crate) struct Requests {
     place: Place,
     peer: SocketAddr,
