@@ -11,8 +11,9 @@ use crate::exported::{self, ExportedRegion, Key};
 use crate::fetch::FetchOp;
 use crate::options::{self, Options};
 use crate::pending::Pending;
+use crate::pieces::Given;
 use crate::pinned::{Use, pin, pin_source};
-use crate::requests::{payload, pieces, place, work};
+use crate::requests::{payload, place, work};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use std::sync::{Mutex, PoisonError};
@@ -326,18 +327,18 @@ impl ConnectionHandle {
         Ok(Pending::incoming(getting, completed))
     }
 
-    /// Puts 1 to 4096 pieces, each an offset and a buffer, gathered here and scattered there.
+    /// Puts 1 to 4096 pieces, each an offset and a buffer, or `Pieces` of one buffer: gathered here and scattered there.
     #[pyo3(signature = (key, pieces, *, immediate=None, fence=false, context=0))]
     fn put_vectored(
         &self,
         py: Python<'_>,
         key: &Bound<'_, Key>,
-        pieces: Vec<(u64, Bound<'_, PyAny>)>,
+        pieces: Given<'_>,
         immediate: Option<u32>,
         fence: bool,
         context: u64,
     ) -> PyResult<Pending> {
-        let pieces = self::pieces(&pieces, Use::Read, |it| it.share().into())?;
+        let pieces = pieces.pin(Use::Read, |it| it.share().into())?;
         let work = work(true, fence, immediate, context);
         let putting = self
             .handle(py)?
@@ -345,18 +346,18 @@ impl ConnectionHandle {
         Ok(Pending::outgoing(putting, completed))
     }
 
-    /// Gets 1 to 4096 pieces, each an offset and a buffer, gathered there and scattered here; the completion has them
-    /// in `pieces`.
+    /// Gets 1 to 4096 pieces, each an offset and a buffer, or `Pieces` of one buffer: gathered there and scattered here.
+    /// The completion has them in `pieces`.
     #[pyo3(signature = (key, pieces, *, fence=false, context=0))]
     fn get_vectored(
         &self,
         py: Python<'_>,
         key: &Bound<'_, Key>,
-        pieces: Vec<(u64, Bound<'_, PyAny>)>,
+        pieces: Given<'_>,
         fence: bool,
         context: u64,
     ) -> PyResult<Pending> {
-        let pieces = self::pieces(&pieces, Use::Write, |it| it)?;
+        let pieces = pieces.pin(Use::Write, |it| it)?;
         let work = work(true, fence, None, context);
         let getting = self
             .handle(py)?

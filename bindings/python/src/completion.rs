@@ -48,12 +48,7 @@ impl Completion {
             kind: kind(completion.kind),
             context: completion.context,
             region: completion.region.map(Key::new),
-            pieces: completion
-                .pieces
-                .iter()
-                .filter_map(|it| pinned::object(py, it))
-                .map(Bound::unbind)
-                .collect(),
+            pieces: pinned::objects(py, &completion.pieces),
             buffer: pinned::object(py, &completion.memory).map(Bound::unbind),
             value: completion.value,
             delivery: delivery(completion.delivery),
@@ -133,7 +128,7 @@ impl Completion {
             .transpose()
     }
 
-    /// The memory of each posted piece, whole. Its content is undefined if the request failed.
+    /// The memory of each posted piece, whole; that of the one buffer of `Pieces`. Its content is undefined if the request failed.
     #[getter]
     fn pieces<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyMemoryView>>> {
         let pieces = self.pieces.iter();

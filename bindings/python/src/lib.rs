@@ -27,6 +27,7 @@ mod options;
 mod path;
 mod patience;
 mod pending;
+mod pieces;
 mod pinned;
 mod queue;
 mod release;
@@ -63,6 +64,8 @@ mod _zerolane {
     use crate::path::Path;
     #[pymodule_export]
     use crate::pending::{Notices, Pending};
+    #[pymodule_export]
+    use crate::pieces::Pieces;
     #[pymodule_export]
     use crate::queue::CompletionQueue;
     #[pymodule_export]

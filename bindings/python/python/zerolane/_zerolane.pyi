@@ -29,6 +29,7 @@ __all__ = [
     "Options",
     "Path",
     "Pending",
+    "Pieces",
     "Requests",
     "Worker",
     "WorkerThread",
@@ -50,6 +51,8 @@ _Memory: TypeAlias = Buffer | _Array
 
 # The source of a send: a buffer, or several that are sent as one.
 _Source: TypeAlias = _Memory | list[Any] | tuple[_Memory, ...]
+
+_Numbers: TypeAlias = Sequence[int] | _Memory
 
 _Delivery: TypeAlias = Literal["silent", "polled", "interrupt"]
 
@@ -286,6 +289,15 @@ class Endpoint:
         /,
     ) -> None: ...
 
+@final
+class Pieces:
+    def __new__(
+        cls, buffer: _Memory, local: _Numbers, remote: _Numbers, length: int | _Numbers
+    ) -> Self: ...
+    def __len__(self) -> int: ...
+
+_Pieces: TypeAlias = Pieces | Sequence[tuple[int, _Memory]]
+
 @disjoint_base
 class Requests:
     @property
@@ -352,7 +364,7 @@ class Requests:
     def post_put_vectored(
         self,
         key: Key,
-        pieces: Sequence[tuple[int, _Memory]],
+        pieces: _Pieces,
         *,
         immediate: int | None = None,
         fence: bool = False,
@@ -363,7 +375,7 @@ class Requests:
     def post_put_pieces(
         self,
         key: Key,
-        pieces: Sequence[tuple[int, _Memory]],
+        pieces: _Pieces,
         *,
         immediate: int | None = None,
         fence: bool = False,
@@ -381,7 +393,7 @@ class Requests:
     def post_get_vectored(
         self,
         key: Key,
-        pieces: Sequence[tuple[int, _Memory]],
+        pieces: _Pieces,
         *,
         fence: bool = False,
         context: int = 0,
@@ -606,7 +618,7 @@ class ConnectionHandle:
     def put_vectored(
         self,
         key: Key,
-        pieces: Sequence[tuple[int, _Memory]],
+        pieces: _Pieces,
         *,
         immediate: int | None = None,
         fence: bool = False,
@@ -615,7 +627,7 @@ class ConnectionHandle:
     def get_vectored(
         self,
         key: Key,
-        pieces: Sequence[tuple[int, _Memory]],
+        pieces: _Pieces,
         *,
         fence: bool = False,
         context: int = 0,

@@ -807,6 +807,7 @@ const DOCUMENTS: &[Document] = &[
         text: include_str!("../../../../docs/guide/python.md"),
         facts: &[
             Fact("exchange up to {128} bytes", &["limits::MAX_CONTROL"]),
+            Fact("Up to {4096} pieces go", &["MAX_POSTED"]),
             Fact("at {1024} unread completions the peer", &["MAX_UNREAD"]),
             Fact("within {a twentieth} of a second", &["patience::SLICE"]),
             Fact("the idle timeout ({15 s} unless", &["config::idle_timeout"]),
