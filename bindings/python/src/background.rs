@@ -54,8 +54,8 @@ fn plain<T: for<'py> IntoPyObject<'py>>(py: Python<'_>, value: T) -> PyResult<Py
 /// everything on exit, or ends at once on an exception.
 ///
 /// Any thread may call its methods and those of its handles. They return at once with a Pending to wait for or await.
-/// The thread never needs the interpreter: it serves peers and exported memory whatever Python does. One that is dropped
-/// without an end is aborted, with a ResourceWarning.
+/// The thread never needs the interpreter: it serves peers and exported memory whatever Python does. One that is
+/// dropped without an end is aborted, with a ResourceWarning.
 #[pyclass(frozen, weakref, module = "zerolane")]
 pub(crate) struct WorkerThread {
     /// `None` once the worker is over.
@@ -327,7 +327,8 @@ impl ConnectionHandle {
         Ok(Pending::incoming(getting, completed))
     }
 
-    /// Puts 1 to 4096 pieces, each an offset and a buffer, or `Pieces` of one buffer: gathered here and scattered there.
+    /// Puts 1 to 4096 pieces, each an offset and a buffer, or `Pieces` of one buffer: gathered here and scattered
+    /// there.
     #[pyo3(signature = (key, pieces, *, immediate=None, fence=false, context=0))]
     fn put_vectored(
         &self,
@@ -346,8 +347,8 @@ impl ConnectionHandle {
         Ok(Pending::outgoing(putting, completed))
     }
 
-    /// Gets 1 to 4096 pieces, each an offset and a buffer, or `Pieces` of one buffer: gathered there and scattered here.
-    /// The completion has them in `pieces`.
+    /// Gets 1 to 4096 pieces, each an offset and a buffer, or `Pieces` of one buffer: gathered there and scattered
+    /// here. The completion has them in `pieces`.
     #[pyo3(signature = (key, pieces, *, fence=false, context=0))]
     fn get_vectored(
         &self,

@@ -128,7 +128,8 @@ impl Completion {
             .transpose()
     }
 
-    /// The memory of each posted piece, whole; that of the one buffer of `Pieces`. Its content is undefined if the request failed.
+    /// The memory of each posted piece, whole; that of the one buffer of `Pieces`. Its content is undefined if the
+    /// request failed.
     #[getter]
     fn pieces<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyMemoryView>>> {
         let pieces = self.pieces.iter();

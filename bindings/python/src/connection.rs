@@ -68,8 +68,8 @@ impl Drop for Connection {
     fn drop(&mut self) {
         if self.driven.is_open() {
             dropped::warn(&format!(
-                "unclosed Connection to {}: it disconnects at once, and what was not received yet is lost. Close it, or use \
-                 it in a with statement",
+                "unclosed Connection to {}: it disconnects at once, and what was not received yet is lost. Close it, or \
+                 use it in a with statement",
                 self.peer
             ));
         }

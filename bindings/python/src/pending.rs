@@ -215,8 +215,8 @@ impl Drop for Pending {
             Dropped::GoesOn => {
                 state.detach();
                 dropped::warn(
-                    "a Pending was dropped before its end was seen: the request continues, and its result is lost. Keep \
-                     it and wait for it, or detach() it",
+                    "a Pending was dropped before its end was seen: the request continues, and its result is lost. \
+                     Keep it and wait for it, or detach() it",
                 );
             }
             Dropped::Cancels => dropped::warn(
