@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use zerolane::counters::LaneKind;
 
 /// Counters of a connection since it began: payload bytes placed or copied again, and datagrams.
-#[pyclass(frozen, get_all, module = "zerolane")]
+#[pyclass(frozen, get_all, weakref, module = "zerolane")]
 pub(crate) struct Account {
     /// Payload bytes that reached their place without a copy in user space.
     bytes_placed: u64,

@@ -5,16 +5,19 @@ use crate::address::{Address, pair};
 use crate::aside::aside;
 use crate::completion::{Completion, read_delivery};
 use crate::connection::Connection;
+use crate::dropped;
 use crate::errors;
 use crate::exported::{self, ExportedRegion, Key};
 use crate::fetch::FetchOp;
 use crate::options::{self, Options};
 use crate::pending::Pending;
+use crate::pieces::Given;
 use crate::pinned::{Use, pin, pin_source};
-use crate::requests::{message, payload, pieces, place};
+use crate::requests::{message, payload, place};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use std::sync::{Mutex, PoisonError};
+use zerolane::Process;
 use zerolane::failure::{CloseReason, Reason, TransferError};
 use zerolane::request::{Get, GetPieces, OpenRegion, Put, PutPieces, ReceiveMessage, Transfer};
 use zerolane::worker::WorkerHandle;
@@ -52,12 +55,27 @@ fn plain<T: for<'py> IntoPyObject<'py>>(py: Python<'_>, value: T) -> PyResult<Py
 /// and closes everything on exit, or ends at once on an exception.
 ///
 /// Any thread may call its methods and those of its handles. They return at once with a Pending to wait for or await.
-/// The thread never needs the interpreter: it serves peers and exported memory whatever Python does.
-#[pyclass(frozen, module = "zerolane")]
+/// The thread never needs the interpreter: it serves peers and exported memory whatever Python does. One that is
+/// dropped without an end is aborted, with a ResourceWarning.
+#[pyclass(frozen, weakref, module = "zerolane")]
 pub(crate) struct WorkerThread {
     /// `None` once the worker is over, and for the process's worker.
     thread: Mutex<Option<zerolane::worker::WorkerThread>>,
     handle: WorkerHandle,
+    process: Process,
+}
+
+impl Drop for WorkerThread {
+    fn drop(&mut self) {
+        let thread = self.thread.get_mut();
+        let is_open = thread.unwrap_or_else(PoisonError::into_inner).is_some();
+        if is_open && self.process.is_current() {
+            dropped::warn(
+                "unclosed WorkerThread: its connections disconnect at once. Stop it, abort it, or use it in a with \
+                 statement",
+            );
+        }
+    }
 }
 
 impl WorkerThread {
@@ -65,6 +83,7 @@ impl WorkerThread {
         WorkerThread {
             handle: (*thread).clone(),
             thread: Mutex::new(Some(thread)),
+            process: Process::current(),
         }
     }
 
@@ -83,6 +102,7 @@ pub(crate) fn background(py: Python<'_>) -> PyResult<WorkerThread> {
     Ok(WorkerThread {
         handle: handle.map_err(|error| errors::of(py, error))?,
         thread: Mutex::new(None),
+        process: Process::current(),
     })
 }
 
@@ -189,7 +209,7 @@ fn connected(py: Python<'_>, handle: zerolane::worker::ConnectionHandle) -> PyRe
 }
 
 /// An endpoint of a worker's thread. It closes when its last reference is gone.
-#[pyclass(frozen, module = "zerolane")]
+#[pyclass(frozen, weakref, module = "zerolane")]
 pub(crate) struct EndpointHandle(zerolane::worker::EndpointHandle);
 
 impl EndpointHandle {
@@ -222,7 +242,8 @@ impl EndpointHandle {
         rights: u8,
     ) -> PyResult<Pending> {
         let (region, rights) = (region.get().region(py)?, exported::rights(rights)?);
-        Ok(Pending::new(self.0.export(name, &region, rights), nothing))
+        let exporting = self.0.export(name, &region, rights);
+        Ok(Pending::new(exporting, nothing).that_goes_on())
     }
 
     fn __repr__(&self) -> String {
@@ -235,7 +256,7 @@ impl EndpointHandle {
 ///
 /// Requests of one thread start in its order; if there is no room they wait. They return a Pending of a Completion,
 /// which raises the request's error.
-#[pyclass(frozen, module = "zerolane")]
+#[pyclass(frozen, weakref, module = "zerolane")]
 pub(crate) struct ConnectionHandle(Mutex<Option<zerolane::worker::ConnectionHandle>>);
 
 impl ConnectionHandle {
@@ -353,35 +374,36 @@ impl ConnectionHandle {
         Ok(Pending::incoming(getting, completed))
     }
 
-    /// Puts 1 to 4096 pieces, each an offset and a buffer, gathered here and scattered there.
+    /// Puts 1 to 4096 pieces, each an offset and a buffer, or `Pieces` of one buffer: gathered here and scattered
+    /// there.
     #[pyo3(signature = (key, pieces, *, immediate=None, fence=false, context=0))]
     fn put_vectored(
         &self,
         py: Python<'_>,
         key: &Bound<'_, Key>,
-        pieces: Vec<(u64, Bound<'_, PyAny>)>,
+        pieces: Given<'_>,
         immediate: Option<u32>,
         fence: bool,
         context: u64,
     ) -> PyResult<Pending> {
-        let pieces = self::pieces(&pieces, Use::Read, |it| it.share().into())?;
+        let pieces = pieces.pin(Use::Read, |it| it.share().into())?;
         let put = PutPieces::new(&key.get().region(), pieces).immediate(immediate);
         let putting = self.handle(py)?.post(put.fence(fence).context(context));
         Ok(Pending::outgoing(putting, completed))
     }
 
-    /// Gets 1 to 4096 pieces, each an offset and a buffer, gathered there and scattered here; the completion has them
-    /// in `pieces`.
+    /// Gets 1 to 4096 pieces, each an offset and a buffer, or `Pieces` of one buffer: gathered there and scattered
+    /// here. The completion has them in `pieces`.
     #[pyo3(signature = (key, pieces, *, fence=false, context=0))]
     fn get_vectored(
         &self,
         py: Python<'_>,
         key: &Bound<'_, Key>,
-        pieces: Vec<(u64, Bound<'_, PyAny>)>,
+        pieces: Given<'_>,
         fence: bool,
         context: u64,
     ) -> PyResult<Pending> {
-        let pieces = self::pieces(&pieces, Use::Write, |it| it)?;
+        let pieces = pieces.pin(Use::Write, |it| it)?;
         let get = GetPieces::new(&key.get().region(), pieces).fence(fence);
         let getting = self.handle(py)?.post(get.context(context));
         Ok(Pending::incoming(getting, completed))
@@ -416,7 +438,8 @@ impl ConnectionHandle {
         rights: u8,
     ) -> PyResult<Pending> {
         let (region, rights) = (region.get().region(py)?, exported::rights(rights)?);
-        Ok(Pending::new(self.handle(py)?.export(&region, rights), key))
+        let exporting = self.handle(py)?.export(&region, rights);
+        Ok(Pending::new(exporting, key).that_goes_on())
     }
 
     /// Like `export`; the peer can also ask for the memory with `open_region` by `name`, at most 32 bytes of UTF-8.
@@ -429,7 +452,7 @@ impl ConnectionHandle {
     ) -> PyResult<Pending> {
         let (region, rights) = (region.get().region(py)?, exported::rights(rights)?);
         let exporting = self.handle(py)?.export_named(name, &region, rights);
-        Ok(Pending::new(exporting, key))
+        Ok(Pending::new(exporting, key).that_goes_on())
     }
 
     /// Like `export`, under `number`: see `Requests.export_numbered`.
@@ -449,7 +472,7 @@ impl ConnectionHandle {
     /// Ends an export to this peer. Returns a Pending: False if `key` names no export of this connection.
     fn revoke(&self, py: Python<'_>, key: &Bound<'_, Key>) -> PyResult<Pending> {
         let revoking = self.handle(py)?.revoke(&key.get().region());
-        Ok(Pending::new(revoking, plain))
+        Ok(Pending::new(revoking, plain).that_goes_on())
     }
 
     /// Ends all exports of `region` to this peer, including those of the endpoint. Returns a Pending: False if there is
@@ -461,7 +484,7 @@ impl ConnectionHandle {
     ) -> PyResult<Pending> {
         let region = region.get().region(py)?;
         let revoking = self.handle(py)?.revoke_region(&region);
-        Ok(Pending::new(revoking, plain))
+        Ok(Pending::new(revoking, plain).that_goes_on())
     }
 
     /// Returns a Pending of the length of the next announced message that no receive matches. The peer chooses the
@@ -499,7 +522,7 @@ impl ConnectionHandle {
 
     /// Finishes sending after all requests made before: see `Connection.finish`. Returns a Pending of None.
     fn finish(&self, py: Python<'_>) -> PyResult<Pending> {
-        Ok(Pending::new(self.handle(py)?.finish(), nothing))
+        Ok(Pending::new(self.handle(py)?.finish(), nothing).that_goes_on())
     }
 
     /// Returns a Pending of the connection's counters so far, an Account.
@@ -534,6 +557,6 @@ impl ConnectionHandle {
     fn close(&self, py: Python<'_>) -> PyResult<Pending> {
         let handle = self.handle(py)?;
         drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
-        Ok(Pending::new(handle.close(), nothing))
+        Ok(Pending::new(handle.close(), nothing).that_goes_on())
     }
 }

@@ -48,8 +48,8 @@ impl<'py> FromPyObject<'_, 'py> for Word {
 }
 
 /// Names exported memory on one connection. Give `bytes(key)` to the peer by any means; `Key.from_bytes` makes it a key
-/// again.
-#[pyclass(frozen, eq, hash, module = "zerolane")]
+/// again, and so does pickle.
+#[pyclass(frozen, eq, hash, weakref, module = "zerolane")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Key(RegionKey);
 
@@ -104,6 +104,15 @@ impl Key {
         PyBytes::new(py, &self.0.to_bytes())
     }
 
+    /// For pickle.
+    fn __reduce__<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+        let from_bytes = py.get_type::<Key>().getattr("from_bytes")?;
+        Ok((from_bytes, (self.__bytes__(py),)))
+    }
+
     fn __repr__(&self) -> String {
         format!("Key(length={})", self.length())
     }
@@ -120,7 +129,7 @@ impl Key {
 /// connected through shared memory puts and gets there without this program.
 ///
 /// After a fork it belongs to the parent: in the child its methods raise Closed.
-#[pyclass(frozen, module = "zerolane")]
+#[pyclass(frozen, weakref, module = "zerolane")]
 pub(crate) struct ExportedRegion {
     /// `None` once revoked.
     region: Mutex<Option<zerolane::ExportedRegion>>,

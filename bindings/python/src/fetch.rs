@@ -85,7 +85,7 @@ fn with_value(
 
 /// An atomic operation on a word of 8 bytes, or of 4 with `bits=32`, for `fetch_op` and `post_fetch_op`. The word is an
 /// unsigned integer. The memory must have the 8 aligned bytes that hold a word of 4.
-#[pyclass(frozen, eq, hash, module = "zerolane")]
+#[pyclass(frozen, eq, hash, weakref, module = "zerolane")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FetchOp(pub(crate) AnyFetchOp);
 

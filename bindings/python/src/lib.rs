@@ -17,6 +17,7 @@ mod completion;
 mod connection;
 mod device;
 mod driven;
+mod dropped;
 mod endpoint;
 mod errors;
 mod exported;
@@ -26,6 +27,7 @@ mod options;
 mod path;
 mod patience;
 mod pending;
+mod pieces;
 mod pinned;
 mod queue;
 mod release;
@@ -62,6 +64,8 @@ mod _zerolane {
     use crate::path::Path;
     #[pymodule_export]
     use crate::pending::{Pending, PendingSet};
+    #[pymodule_export]
+    use crate::pieces::Pieces;
     #[pymodule_export]
     use crate::queue::CompletionQueue;
     #[pymodule_export]

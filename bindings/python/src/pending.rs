@@ -1,8 +1,9 @@
 //! Waits for answers of a worker in a thread of its own.
 
+use crate::dropped;
 use crate::errors;
 use crate::patience::Patience;
-use pyo3::exceptions::{PyResourceWarning, PyTimeoutError, PyTypeError};
+use pyo3::exceptions::{PyTimeoutError, PyTypeError};
 use pyo3::prelude::*;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -84,14 +85,12 @@ impl State {
     }
 }
 
-/// What happens to an unfinished request when the last reference to its Pending is gone.
+/// What happens to a request when the last reference to its Pending is gone before its end is known.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Dropped {
     /// It continues: a program that ignores the result of a send has still sent.
     GoesOn,
-    /// It is cancelled, with a warning: a buffer that the program reads later would not be filled.
-    Warns,
-    /// It is cancelled.
+    /// It is cancelled: without a Pending, nothing can take its result.
     Cancels,
 }
 
@@ -100,9 +99,9 @@ enum Dropped {
 /// It is cancel-safe. Cancelling it before its end cancels the request; a message or connection that has come by then
 /// is not lost, but goes to the next request. `detach` lets it continue without a waiter.
 ///
-/// If its last reference is gone before its end, a send, a put or an atomic operation continues, and any other request
-/// is cancelled, with a ResourceWarning if it would have filled a buffer.
-#[pyclass(frozen, generic, module = "zerolane")]
+/// If its last reference is gone before the program has seen its end, there is a ResourceWarning. A send, a put, an
+/// atomic operation, an export, a revoke, a finish or a close then continues, and any other request is cancelled.
+#[pyclass(frozen, generic, weakref, module = "zerolane")]
 pub(crate) struct Pending {
     state: Mutex<State>,
     /// The identifier of a request on a connection.
@@ -124,12 +123,18 @@ impl Pending {
         }
     }
 
+    /// Lets the request continue when this is dropped.
+    pub(crate) fn that_goes_on(mut self) -> Pending {
+        self.dropped = Dropped::GoesOn;
+        self
+    }
+
     /// A request on a connection that sends, puts, or changes the peer's memory.
     pub(crate) fn outgoing(
         pending: zerolane::worker::Pending<Completion>,
         make: Make<Completion>,
     ) -> Pending {
-        Pending::of_request(pending, make, Dropped::GoesOn)
+        Pending::of_request(pending, make).that_goes_on()
     }
 
     /// A request on a connection that fills a buffer.
@@ -137,16 +142,15 @@ impl Pending {
         pending: zerolane::worker::Pending<Completion>,
         make: Make<Completion>,
     ) -> Pending {
-        Pending::of_request(pending, make, Dropped::Warns)
+        Pending::of_request(pending, make)
     }
 
     fn of_request(
         pending: zerolane::worker::Pending<Completion>,
         make: Make<Completion>,
-        dropped: Dropped,
     ) -> Pending {
         let (id, mut made) = (pending.id(), Pending::new(pending, make));
-        (made.id, made.dropped) = (Some(id), dropped);
+        made.id = Some(id);
         made
     }
 
@@ -202,28 +206,19 @@ impl Drop for Pending {
             return;
         }
         match self.dropped {
-            Dropped::GoesOn => state.detach(),
-            Dropped::Warns => warn_of_cancelling(),
-            Dropped::Cancels => {}
+            Dropped::GoesOn => {
+                state.detach();
+                dropped::warn(
+                    "a Pending was dropped before its end was seen: the request continues, and its result is lost. \
+                     Keep it and wait for it, or detach() it",
+                );
+            }
+            Dropped::Cancels => dropped::warn(
+                "a Pending was dropped before its end was seen: the request is cancelled. Keep it and wait for it, or \
+                 detach() it",
+            ),
         }
     }
-}
-
-/// Called where Python drops an object, perhaps because of an exception.
-fn warn_of_cancelling() {
-    // `None`: the interpreter is ending.
-    let _ = Python::try_attach(|py| {
-        let raised = PyErr::take(py);
-        let class = py.get_type::<PyResourceWarning>();
-        let text = c"a Pending of a request that fills a buffer was dropped before its end: the request is cancelled. \
-                     Keep it and wait for it, or detach() it";
-        if let Err(error) = PyErr::warn(py, &class, text, 1) {
-            error.write_unraisable(py, None);
-        }
-        if let Some(raised) = raised {
-            raised.restore(py);
-        }
-    });
 }
 
 #[pymethods]
@@ -281,7 +276,7 @@ impl Pending {
 /// Tells which of any number of Pending requests have their result, for an event loop of the program's own: `fileno()` is
 /// readable while the set has tokens. The set does not own the requests: keep them, and call `wait` of the one whose
 /// token has come. After a fork it belongs to the parent.
-#[pyclass(frozen, module = "zerolane")]
+#[pyclass(frozen, weakref, module = "zerolane")]
 pub(crate) struct PendingSet(zerolane::worker::PendingSet);
 
 #[pymethods]

@@ -4,6 +4,7 @@ use crate::address::{Address, pair};
 use crate::background::{ConnectionHandle, EndpointHandle, WorkerThread};
 use crate::completion::Completion;
 use crate::connection::Connection;
+use crate::dropped;
 use crate::endpoint::Endpoint;
 use crate::errors;
 use crate::exported::{self, ExportedRegion};
@@ -28,7 +29,7 @@ fn gone() -> Error {
 }
 
 /// An event of a worker.
-#[pyclass(frozen, get_all, module = "zerolane")]
+#[pyclass(frozen, get_all, weakref, module = "zerolane")]
 pub(crate) struct Event {
     /// "accepted": an endpoint accepted a connection. "connected": a connection of `connect` is established.
     /// "completed": a request is over, or an immediate arrived. "announced": the peer announced a message that no
@@ -118,7 +119,7 @@ impl Event {
 }
 
 /// An endpoint of a worker.
-#[pyclass(frozen, module = "zerolane")]
+#[pyclass(frozen, weakref, module = "zerolane")]
 pub(crate) struct Listener {
     local: SocketAddr,
     key: Option<zerolane::security::PublicKey>,
@@ -149,7 +150,8 @@ impl Listener {
 /// Endpoints and connections are numbers here, never reused. Connections of a worker that is not called make no
 /// progress, and their peers take this end for dead after the idle timeout: `spawn` runs it in a thread. After a fork
 /// it belongs to the parent, with all its connections: in the child its methods raise Closed, and `abort` does nothing.
-#[pyclass(frozen, module = "zerolane")]
+/// One that is dropped without an end is aborted, with a ResourceWarning.
+#[pyclass(frozen, weakref, module = "zerolane")]
 pub(crate) struct Worker {
     shared: Arc<Loop>,
     /// Whether `wake` was called.
@@ -165,6 +167,16 @@ impl Worker {
     ) -> PyResult<T> {
         py.detach(|| body(self.shared.enter()?.as_mut().ok_or_else(gone)?))
             .map_err(|error| errors::of(py, error))
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if self.shared.peek().is_some_and(|it| it.is_some()) {
+            dropped::warn(
+                "unclosed Worker: its connections disconnect at once. Stop it, abort it, or use it in a with statement",
+            );
+        }
     }
 }
 

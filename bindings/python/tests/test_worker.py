@@ -400,8 +400,10 @@ def test_handle__pieces_announcements_and_what_has_arrived(handles: Handles) -> 
     assert peers.arrived(sending).wait(20) is None, "another connection's"
     waiting = peers.recv(bytearray(1))
     assert peers.arrived(waiting).wait(20) == 0
+    account = peers.account()
     with pytest.raises(TypeError):
-        peers.arrived(peers.account())  # type: ignore[arg-type]
+        peers.arrived(account)  # type: ignore[arg-type]
+    account.wait(20)
     # Numbers are there when the connection is over.
     ours.close().wait(20)
     with pytest.raises(zerolane.ConnectionEnded):
@@ -446,23 +448,47 @@ def test_pending__dropped_where_nothing_is_received_goes_on(handles: Handles) ->
     _, ours, peers = handles
     region = zerolane.ExportedRegion(bytearray(64))
     key = peers.export(region, Rights.ALL).wait(20)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         ours.send(b"sent")
         ours.send_message(b"control", b"payload")
         ours.put(key, 8, b"put here")
         ours.put_vectored(key, [(16, b"and "), (20, b"here")])
         for _ in range(5):
             ours.fetch_op(key, 0, FetchOp.increment())
+    texts = [str(it.message) for it in caught]
+    assert len(texts) == 9 and all("the request continues" in it for it in texts), texts
     assert peers.recv(bytearray(10)).wait(20).memory == b"sent"
     assert peers.recv_message(bytearray(10)).wait(20).control == b"control"
     # Behind all of them.
     assert ours.fetch_op(key, 0, FetchOp.add(0)).wait(20).value == 5
     assert region.read(8, 16) == b"put hereand here"
     place = bytearray(8)
-    with pytest.warns(ResourceWarning, match="dropped before its end"):
+    with pytest.warns(ResourceWarning, match="the request is cancelled"):
         for _ in range(100):
             ours.get(key, 8, place)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(100):
+            ours.fetch_op(key, 0, FetchOp.increment()).detach()
+            ours.get(key, 8, bytearray(8)).cancel()
+        ended = ours.fetch_op(key, 0, FetchOp.add(0))
+        for _ in range(20_000):
+            if ended.done():
+                break
+            time.sleep(0.001)
+        # Its end was seen, if not its result.
+        del ended
+        gc.collect()
+    # What takes effect without a waiter does, and tells.
+    other = ours.fetch_op(key, 0, FetchOp.add(0)).wait(20).value
+    assert other == 105
+    with pytest.warns(ResourceWarning, match="the request continues"):
+        peers.revoke(key)
+    with pytest.raises(zerolane.RequestFailed):
+        ours.fetch_op(key, 0, FetchOp.increment()).wait(20)
+    with pytest.warns(ResourceWarning, match="the request is cancelled"):
+        ours.announced()
     # An exception that is on its way is no other.
     with pytest.warns(ResourceWarning), pytest.raises(KeyError):
         raise_with(peers.recv(bytearray(8)))

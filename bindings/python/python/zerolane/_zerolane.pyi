@@ -29,6 +29,7 @@ __all__ = [
     "Path",
     "Pending",
     "PendingSet",
+    "Pieces",
     "Requests",
     "Worker",
     "WorkerThread",
@@ -51,6 +52,8 @@ _Memory: TypeAlias = Buffer | _Array
 
 # The source of a send: a buffer, or several that are sent as one.
 _Source: TypeAlias = _Memory | list[Any] | tuple[_Memory, ...]
+
+_Numbers: TypeAlias = Sequence[int] | _Memory
 
 _Delivery: TypeAlias = Literal["silent", "polled", "interrupt"]
 
@@ -126,6 +129,7 @@ class Options:
     ) -> Self: ...
     @property
     def key(self) -> str | None: ...
+    def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, Any]]: ...
 
 @final
 class Account:
@@ -300,6 +304,15 @@ class Endpoint:
         /,
     ) -> None: ...
 
+@final
+class Pieces:
+    def __new__(
+        cls, buffer: _Memory, local: _Numbers, remote: _Numbers, length: int | _Numbers
+    ) -> Self: ...
+    def __len__(self) -> int: ...
+
+_Pieces: TypeAlias = Pieces | Sequence[tuple[int, _Memory]]
+
 @disjoint_base
 class Requests:
     @property
@@ -361,7 +374,7 @@ class Requests:
     def post_put_vectored(
         self,
         key: Key,
-        pieces: Sequence[tuple[int, _Memory]],
+        pieces: _Pieces,
         *,
         immediate: int | None = None,
         fence: bool = False,
@@ -380,7 +393,7 @@ class Requests:
     def post_get_vectored(
         self,
         key: Key,
-        pieces: Sequence[tuple[int, _Memory]],
+        pieces: _Pieces,
         *,
         fence: bool = False,
         context: int = 0,
@@ -591,7 +604,7 @@ class ConnectionHandle:
     def put_vectored(
         self,
         key: Key,
-        pieces: Sequence[tuple[int, _Memory]],
+        pieces: _Pieces,
         *,
         immediate: int | None = None,
         fence: bool = False,
@@ -600,7 +613,7 @@ class ConnectionHandle:
     def get_vectored(
         self,
         key: Key,
-        pieces: Sequence[tuple[int, _Memory]],
+        pieces: _Pieces,
         *,
         fence: bool = False,
         context: int = 0,
