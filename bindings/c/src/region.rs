@@ -9,7 +9,7 @@ use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use zerolane::Region;
-use zerolane::memory::{Access, Memory};
+use zerolane::memory::{Access, FileRegion, Memory};
 
 /// Memory for requests, which name parts of it. You may free the region while a request uses
 /// it: memory of zl_region_new and zl_region_map_file stays until the request is done.
@@ -28,11 +28,20 @@ unsafe impl Send for zl_region {}
 unsafe impl Sync for zl_region {}
 
 impl zl_region {
-    fn of(mut region: Region, file: bool) -> zl_region {
+    fn of(mut region: Region) -> zl_region {
         zl_region {
             start: NonNull::from(&mut region[..]).cast(),
             len: region.len(),
-            file,
+            file: false,
+            keep: Arc::new(region),
+        }
+    }
+
+    fn of_file(region: FileRegion) -> zl_region {
+        zl_region {
+            start: NonNull::new(region.as_ptr().cast()).unwrap_or(NonNull::dangling()),
+            len: region.len(),
+            file: true,
             keep: Arc::new(region),
         }
     }
@@ -93,7 +102,7 @@ pub unsafe extern "C" fn zl_region_new(len: usize, region: *mut *mut zl_region) 
         if isize::try_from(len).is_err() {
             return Err(Failure::argument("len is larger than memory"));
         }
-        output.set(give(zl_region::of(Region::anonymous(len)?, false)));
+        output.set(give(zl_region::of(Region::anonymous(len)?)));
         Ok(zl_status::ZL_OK)
     })
 }
@@ -165,7 +174,7 @@ pub unsafe extern "C" fn zl_region_map_file(
         // SAFETY: not -1; a descriptor that is not open is refused by dup.
         let file = File::from(unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?);
         let mapped = Region::map_file(&file, offset, len, access)?;
-        output.set(give(zl_region::of(mapped, true)));
+        output.set(give(zl_region::of_file(mapped)));
         Ok(zl_status::ZL_OK)
     })
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use zerolane_lane::AnyLane;
 use zerolane_lane::{
     Account, CloseReason, Delivery, Driver, FastAnswer, Memory, Options, PathAddresses, PathState,
-    PublicKey, Region, TransferError, TransferId, Waker, WorkRequest, limits,
+    PublicKey, Region, TransferError, TransferId, Waker, WorkRequest, Writable, limits,
 };
 
 /// How long [`Connection::close`] waits without progress of posted sends, in idle timeouts.
@@ -262,20 +262,20 @@ impl Connection {
     /// returns them in order, as verbs does.)
     ///
     /// # Errors
-    /// The connection is closed, or too many requests are posted. The region comes back.
-    pub fn post_recv(&mut self, region: Region) -> Posted<Region> {
-        self.post_recv_with(region, Work::default())
+    /// The connection is closed, or too many requests are posted. The memory comes back.
+    pub fn post_recv<M: Writable>(&mut self, memory: M) -> Posted<M> {
+        self.post_recv_with(memory, Work::default())
     }
 
-    /// Like [`Connection::post_recv`], with a context, or unsignalled (the region is then freed on success). Receives
+    /// Like [`Connection::post_recv`], with a context, or unsignalled (the memory is then freed on success). Receives
     /// ignore the other fields of `work`.
     ///
     /// # Errors
     /// As for [`Connection::post_recv`].
-    pub fn post_recv_with(&mut self, region: Region, work: impl Into<Work>) -> Posted<Region> {
+    pub fn post_recv_with<M: Writable>(&mut self, memory: M, work: impl Into<Work>) -> Posted<M> {
         let report = work.into().report();
         self.driver
-            .post_target(WorkRequest::Receive, report, region)
+            .post_target(WorkRequest::Receive, report, memory)
     }
 
     /// Offers memory to the peer's next [`Connection::post_read`].

@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use zerolane_lane::limits;
 use zerolane_lane::{
     Atomic, ExportAs, ExportedRegion, MAX_INLINE, Memory, MessageControl, NotPosted, PostError,
-    Region, RegionName, RegionNumber, RemotePlace, TransferId, WorkFlags, WorkRequest,
+    Region, RegionName, RegionNumber, RemotePlace, TransferId, WorkFlags, WorkRequest, Writable,
 };
 use zerolane_wire::{FetchOpKind, Rights, Word};
 
@@ -463,15 +463,15 @@ impl Connection {
     /// Posts a get into `into`.
     ///
     /// # Errors
-    /// See [`PostError`]. The region comes back.
-    pub fn post_get(
+    /// See [`PostError`]. The memory comes back.
+    pub fn post_get<M: Writable>(
         &mut self,
         from: &RegionKey,
         offset: u64,
-        into: Region,
+        into: M,
         work: Work,
-    ) -> Posted<Region> {
-        match from.place(offset, into.len() as u64, Rights::READ) {
+    ) -> Posted<M> {
+        match from.place(offset, into.length() as u64, Rights::READ) {
             Ok(place) => {
                 let flags = work.flags();
                 self.driver

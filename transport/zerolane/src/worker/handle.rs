@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use zerolane_lane::{
     Account, ExportedRegion, Memory, NotPosted, Options, Process, PublicKey, Region, Waker,
-    WorkKind,
+    WorkKind, Writable,
 };
 use zerolane_wire::Rights;
 
@@ -292,11 +292,11 @@ impl ConnectionHandle {
         self.request(Direction::Outgoing, post)
     }
 
-    /// Receives the next Transfer into `region`. If a Transfer was kept for a receive that was given up, it answers at
-    /// once, in the memory of that receive, and `region` is freed.
-    pub fn recv(&self, region: Region) -> Pending<Completion> {
-        let post = attempt(region, refused, |connection, region| {
-            posted(connection.post_recv(region))
+    /// Receives the next Transfer into `memory`. If a Transfer was kept for a receive that was given up, it answers at
+    /// once, in the memory of that receive, and `memory` is freed.
+    pub fn recv(&self, memory: impl Writable) -> Pending<Completion> {
+        let post = attempt(memory, refused, |connection, memory| {
+            posted(connection.post_recv(memory))
         });
         self.request(Direction::Incoming(WorkKind::Receive), post)
     }

@@ -9,7 +9,7 @@ use crate::error::{Error, Posted, Result};
 use crate::key::RegionKey;
 use crate::remote::FetchOp;
 use crate::work::Work;
-use zerolane_lane::{ExportedRegion, Memory, Region, RegionNumber, TransferId};
+use zerolane_lane::{ExportedRegion, Memory, Region, RegionNumber, TransferId, Writable};
 use zerolane_wire::Rights;
 
 impl ConnectionHandle {
@@ -47,7 +47,7 @@ impl ConnectionHandle {
         &self,
         from: &RegionKey,
         offset: u64,
-        into: Region,
+        into: impl Writable,
         work: impl Into<Work>,
     ) -> Pending<Completion> {
         let (from, work) = (*from, signalled(work.into()));
