@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Write;
 use std::time::{Duration, Instant};
 use zerolane::failure::{Reason, TransferError};
-use zerolane::memory::{Access, Memory};
+use zerolane::memory::{Access, FileRegion, Memory};
 use zerolane::request::{Message, Put, PutPieces, ReceiveMessage};
 use zerolane::{
     Completion, Connection, Endpoint, ExportedRegion, Options, Region, Rights, Security,
@@ -68,7 +68,7 @@ fn piece(index: usize, bytes: &[u8]) -> Memory {
     }
 }
 
-fn mapped(bytes: &[u8]) -> Region {
+fn mapped(bytes: &[u8]) -> FileRegion {
     let mut file: File = tempfile::tempfile().expect("a file");
     file.write_all(bytes).expect("written");
     Region::map_file(&file, 0, bytes.len(), Access::Read).expect("mapped")
