@@ -5,7 +5,7 @@ use super::pending::{Claim, Outcome, Unposted, again, gone};
 use crate::completion::Completion;
 use crate::connection::Connection;
 use crate::error::{Error, Refused, Result};
-use crate::request::{Request, RequestId};
+use crate::request::{Output, Request, RequestId};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use zerolane_lane::{CloseReason, PostError, PublicKey, TransferError, WorkKind};
@@ -209,7 +209,7 @@ impl Claims {
     /// Answers `waiting` with data kept from a request that was given up. False if there is none.
     pub(super) fn give_kept(&mut self, direction: Direction, waiting: &mut Waiting) -> bool {
         if let Direction::Incoming(kind) = direction
-            && let Some(at) = self.kept.iter().position(|it| it.kind == kind)
+            && let Some(at) = self.kept.iter().position(|it| it.kind() == kind)
             && let Some(claim) = waiting.claim.take()
         {
             if let Some(mut kept) = self.kept.remove(at) {
@@ -252,12 +252,14 @@ impl Claims {
     /// Answers the request that a completion belongs to. Returns the completion if it belongs to the user.
     pub(super) fn deliver(&mut self, mut completion: Completion) -> Option<Completion> {
         if let (true, Err(TransferError::Closed(reason))) =
-            (completion.kind.is_outgoing(), completion.result)
+            (completion.kind().is_outgoing(), completion.result)
         {
             self.unsent = Some(reason);
         }
-        if completion.kind == WorkKind::Immediate && self.is_handled() {
-            self.deliver_immediate(completion.value as u32);
+        if let Some(number) = completion.immediate()
+            && self.is_handled()
+        {
+            self.deliver_immediate(number);
             return None;
         }
         let given_up = match self.requests.remove(&completion.id) {
@@ -275,8 +277,8 @@ impl Claims {
     /// Keeps data received for a request that was given up.
     pub(super) fn keep(&mut self, completion: Completion) {
         let received = matches!(
-            completion.kind,
-            WorkKind::Receive | WorkKind::MessageReceived
+            completion.output,
+            Output::Receive { .. } | Output::MessageReceived { .. }
         );
         if received && completion.result.is_ok() && self.holder != Holder::None {
             self.kept.push_back(completion);
