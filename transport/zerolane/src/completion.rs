@@ -1,8 +1,8 @@
 //! Defines the completion of a request: its result, and what it gives back.
 
 use crate::error::{Error, Result};
+use crate::id::{Poster, RequestId};
 use crate::key::RegionKey;
-use crate::request::{Poster, RequestId};
 use zerolane_lane::{Delivery, Memory, MessageControl, Region, TransferError, WorkKind};
 
 /// A completed request, or an immediate from the peer.

@@ -331,7 +331,8 @@ impl AsFd for CompletionQueue {
 mod tests {
     #![allow(non_snake_case)]
     use super::*;
-    use crate::request::{Output, RequestId};
+    use crate::completion::Output;
+    use crate::id::RequestId;
     use std::sync::mpsc;
 
     fn completion() -> Completion {

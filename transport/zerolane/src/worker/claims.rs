@@ -2,10 +2,11 @@
 
 use super::arrivals::{Arrivals, Standing};
 use super::pending::{Claim, Outcome, Unposted, again, gone};
-use crate::completion::Completion;
+use crate::completion::{Completion, Output};
 use crate::connection::Connection;
 use crate::error::{Error, Refused, Result};
-use crate::request::{Output, Request, RequestId};
+use crate::id::RequestId;
+use crate::request::Request;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use zerolane_lane::{CloseReason, PostError, PublicKey, TransferError, WorkKind};
