@@ -192,7 +192,10 @@ impl Receiver {
             trains: TrainBuffer::default(),
             incoming: match options.security.mode {
                 Mode::Plain => Incoming::Plain,
-                Mode::Encrypted | Mode::Authenticated => Incoming::Waiting,
+                Mode::Encrypted | Mode::Authenticated => Incoming::Sealed {
+                    opener: None,
+                    outside: 0,
+                },
             },
             exchange: None,
             session: None,
@@ -245,7 +248,7 @@ impl Receiver {
     /// Opens all datagrams from now on.
     pub(crate) fn protect(&mut self, opener: Opener) {
         self.incoming = Incoming::Sealed {
-            opener: Box::new(opener),
+            opener: Some(Box::new(opener)),
             outside: 0,
         };
     }

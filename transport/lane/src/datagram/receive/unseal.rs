@@ -10,16 +10,15 @@ use zerolane_core::{DropReason, HandshakeOutcome, RegionId, Span};
 use zerolane_wire::handshake::HandshakeMessage;
 use zerolane_wire::{DIGEST_LEN, HEADER_LEN};
 
-/// The protection of received datagrams, which is checked before anything of them takes effect.
+/// The protection of received datagrams, which is checked before anything of them takes effect: fixed when the
+/// connection opens.
 #[derive(Debug)]
 pub(super) enum Incoming {
-    /// They are not sealed.
+    /// They are not sealed. Trains have a digest.
     Plain,
-    /// They are sealed, and the keys are not there yet.
-    Waiting,
-    /// They are opened with these keys.
+    /// They are opened with these keys, which come with the end of the key exchange.
     Sealed {
-        opener: Box<Opener>,
+        opener: Option<Box<Opener>>,
         /// Number of further datagrams for exported memory that are opened outside of it.
         outside: u32,
     },
@@ -31,6 +30,18 @@ pub(super) enum Incoming {
 const OPENED_OUTSIDE: u32 = 1024;
 
 impl Incoming {
+    /// # Errors
+    /// There are no keys.
+    fn opener(&mut self) -> Result<&mut Opener, DropReason> {
+        match self {
+            Incoming::Sealed {
+                opener: Some(opener),
+                ..
+            } => Ok(opener),
+            _ => Err(DropReason::Unprotected),
+        }
+    }
+
     /// Whether datagrams have a trailer.
     pub(super) fn is_protected(&self) -> bool {
         !matches!(self, Incoming::Plain)
@@ -40,7 +51,7 @@ impl Incoming {
     pub(super) fn around(&self) -> usize {
         match self {
             Incoming::Plain => HEADER_LEN,
-            Incoming::Waiting | Incoming::Sealed { .. } => HEADER_LEN + TRAILER_LEN,
+            Incoming::Sealed { .. } => HEADER_LEN + TRAILER_LEN,
         }
     }
 
@@ -52,8 +63,7 @@ impl Incoming {
     ) -> Result<(), DropReason> {
         match self {
             Incoming::Plain => Ok(()),
-            Incoming::Waiting => Err(DropReason::Unprotected),
-            Incoming::Sealed { opener, .. } => opener.open(header, payload, trailer),
+            Incoming::Sealed { .. } => self.opener()?.open(header, payload, trailer),
         }
     }
 
@@ -70,7 +80,10 @@ impl Incoming {
         trailer: &Trailer,
     ) -> Result<(), DropReason> {
         match self {
-            Incoming::Sealed { opener, outside } if !exclusive => {
+            Incoming::Sealed {
+                opener: Some(opener),
+                outside,
+            } if !exclusive => {
                 // SAFETY: as promised.
                 let opened = unsafe { opener.open_at(header, place, trailer) };
                 if opened == Err(DropReason::Forged) {
@@ -88,7 +101,7 @@ impl Incoming {
 
     /// Whether sealed trains can be accepted: one pass opens them from the lane's memory into their place.
     pub(super) fn opens_trains(&self) -> bool {
-        matches!(self, Incoming::Sealed { opener, .. } if opener.opens_at())
+        matches!(self, Incoming::Sealed { opener: Some(opener), .. } if opener.opens_at())
     }
 
     /// Whether trains can be accepted that land in place and are checked there.
@@ -100,7 +113,7 @@ impl Incoming {
     pub(super) fn train_check(&self) -> usize {
         match self {
             Incoming::Plain => DIGEST_LEN,
-            Incoming::Waiting | Incoming::Sealed { .. } => TRAILER_LEN,
+            Incoming::Sealed { .. } => TRAILER_LEN,
         }
     }
 
@@ -114,7 +127,7 @@ impl Incoming {
         match self {
             Incoming::Plain if Digest::of(header, payload) == *check => Ok(()),
             Incoming::Plain => Err(DropReason::Checksum),
-            Incoming::Waiting | Incoming::Sealed { .. } => {
+            Incoming::Sealed { .. } => {
                 let trailer = check.try_into().map_err(|_| DropReason::Malformed)?;
                 self.open(header, payload, trailer)
             }
@@ -133,13 +146,8 @@ impl Incoming {
         place: *mut u8,
         trailer: &Trailer,
     ) -> Result<(), DropReason> {
-        match self {
-            // SAFETY: as promised.
-            Incoming::Sealed { opener, .. } => unsafe {
-                opener.open_into(header, source, place, trailer)
-            },
-            Incoming::Plain | Incoming::Waiting => Err(DropReason::Unprotected),
-        }
+        // SAFETY: as promised.
+        unsafe { self.opener()?.open_into(header, source, place, trailer) }
     }
 
     /// The opening of the datagram of `trailer`, for another thread, whose result goes to [`Incoming::opened`].
@@ -147,10 +155,7 @@ impl Incoming {
     /// # Errors
     /// The datagram must not be opened.
     pub(super) fn hand_out(&mut self, trailer: &Trailer) -> Result<Opening, DropReason> {
-        match self {
-            Incoming::Sealed { opener, .. } => opener.hand_out(trailer),
-            Incoming::Plain | Incoming::Waiting => Err(DropReason::Unprotected),
-        }
+        self.opener()?.hand_out(trailer)
     }
 
     /// Records that another thread opened datagram `number`, or found it forged.
@@ -158,20 +163,13 @@ impl Incoming {
     /// # Errors
     /// The datagram must be dropped.
     pub(super) fn opened(&mut self, number: u64, opened: bool) -> Result<(), DropReason> {
-        match self {
-            Incoming::Sealed { opener, .. } => opener.opened(number, opened),
-            Incoming::Plain | Incoming::Waiting => Err(DropReason::Unprotected),
-        }
+        self.opener()?.opened(number, opened)
     }
 
     /// Whether payload for `region` could be opened where it lands. A page of a mapped file may be gone, and not every
     /// cipher works on bytes that others may access meanwhile.
     pub(super) fn can_open_in(&self, memory: &Registry, region: RegionId) -> bool {
-        let anywhere = match self {
-            Incoming::Plain => true,
-            Incoming::Waiting => false,
-            Incoming::Sealed { opener, .. } => opener.opens_at(),
-        };
+        let anywhere = !self.is_protected() || self.opens_trains();
         memory.is_exclusive(region) || anywhere && !memory.is_file(region)
     }
 

@@ -96,7 +96,6 @@ impl Sender {
                     .extend(bytes.map(|it| iovec(it.as_ptr(), it.len())));
                 len
             }
-            Protection::Waiting => return Ok(()),
             Protection::Sealed(stage) => {
                 let mut end = 0;
                 for it in all {
@@ -124,7 +123,6 @@ impl Sender {
         self.buffers.iovs.clear();
         match &mut self.protection {
             Protection::Plain => return self.bare_control(socket, datagram, account),
-            Protection::Waiting => return Ok(()),
             Protection::Sealed(stage) => match stage.control(datagram) {
                 Ok(bytes) => self.buffers.iovs.push(iovec(bytes.as_ptr(), bytes.len())),
                 Err(_) => return Ok(()),
@@ -144,7 +142,6 @@ impl Sender {
         // If it cannot be sent, it counts as lost.
         let _ = match &mut self.protection {
             Protection::Plain => socket.send_to(datagram.bytes(), &to),
-            Protection::Waiting => return,
             Protection::Sealed(stage) => {
                 stage.lend();
                 let sealed = stage.control(datagram);

@@ -36,7 +36,6 @@ impl Sender {
                 Some(payload) => self.gather(burst, payload),
                 None => self.gather_pieces(burst, turn)?,
             },
-            Protection::Waiting => return Ok(Ok(())),
             Protection::Sealed(stage) => {
                 match stage.data(burst, &self.buffers.headers[..], turn.memory) {
                     Ok(bytes) => {

@@ -63,9 +63,9 @@ impl Sender {
                     len
                 })
             }
-            Protection::Waiting => None,
             Protection::Sealed(stage) => {
-                seal_buffer::seal_operation(stage.sealer_mut(), content, it.pad_to, place).ok()
+                let seal = |sealer| seal_buffer::seal_operation(sealer, content, it.pad_to, place);
+                stage.sealer().and_then(seal).ok()
             }
         };
         // A path probe longer than any frame counts as lost.
@@ -81,9 +81,6 @@ impl Sender {
         burst: &DataBurst,
         turn: &mut Turn<'_>,
     ) -> Result<(), LaneError> {
-        if matches!(self.protection, Protection::Waiting) {
-            return Ok(());
-        }
         self.headers(burst, turn.core.uses_checksums(), turn.memory)?;
         self.count_payload(burst, turn);
         let mut at = 0;
@@ -126,10 +123,9 @@ fn put(
     };
     let put = match protection {
         Protection::Plain => copy(head, payload, place, memory),
-        Protection::Waiting => return Ok(()),
-        Protection::Sealed(stage) => {
-            seal_buffer::seal_datagram(stage.sealer_mut(), (head, payload), place, memory)
-        }
+        Protection::Sealed(stage) => stage
+            .sealer()
+            .and_then(|it| seal_buffer::seal_datagram(it, (head, payload), place, memory)),
     };
     match (put, payload) {
         (Ok(len), _) => queues.push(len),

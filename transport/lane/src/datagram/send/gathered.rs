@@ -27,7 +27,7 @@ impl Sender {
         let around = match self.protection {
             _ if burst.train.is_some() => 0,
             Protection::Sealed(_) => AROUND,
-            Protection::Plain | Protection::Waiting => HEADER_LEN,
+            Protection::Plain => HEADER_LEN,
         };
         self.send_cut(socket, burst.stu as usize + around, account)
     }

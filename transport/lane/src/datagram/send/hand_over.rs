@@ -62,7 +62,7 @@ impl Sender {
                     burst.segments
                 };
                 payload
-                    .and_then(|payload| Some((payload, stage.sealer_mut().reserve(datagrams)?)))
+                    .and_then(|payload| Some((payload, stage.sealer().ok()?.reserve(datagrams)?)))
                     .map(|(payload, numbers)| SendOrder {
                         access: turn.memory.delegate_read(burst.span),
                         burst: *burst,

@@ -114,14 +114,13 @@ pub(crate) struct Sender {
     outbox: Option<Outbox>,
 }
 
-/// How datagrams are protected before they leave.
+/// How datagrams are protected before they leave: fixed when the connection opens. The trains of a plain one have
+/// digests.
 #[derive(Debug)]
 enum Protection {
     /// They are not sealed.
     Plain,
-    /// They must be sealed, and the keys are not there yet: none may leave.
-    Waiting,
-    /// They are sealed with these keys.
+    /// They are sealed. None leaves before the keys are there.
     Sealed(Box<SealBuffer>),
 }
 
@@ -154,7 +153,7 @@ impl Sender {
             last: Instant::ZERO,
             protection: match mode {
                 Mode::Plain => Protection::Plain,
-                Mode::Encrypted | Mode::Authenticated => Protection::Waiting,
+                Mode::Encrypted | Mode::Authenticated => Protection::Sealed(Box::default()),
             },
             outbox: None,
         }
@@ -181,8 +180,8 @@ impl Sender {
     /// The cipher that seals datagrams, if there is one by now.
     pub(crate) fn cipher(&self) -> Option<Cipher> {
         match &self.protection {
-            Protection::Sealed(stage) => Some(stage.sealer().cipher()),
-            Protection::Plain | Protection::Waiting => None,
+            Protection::Sealed(stage) => stage.cipher(),
+            Protection::Plain => None,
         }
     }
 

@@ -7,6 +7,7 @@ use crate::seal::{Sealer, TRAILER_LEN, Trailer};
 use std::cell::Cell;
 use std::sync::atomic::{Ordering, fence};
 use zerolane_core::{ControlDatagram, DataBurst, Span};
+use zerolane_handshake::Cipher;
 use zerolane_wire::{HEADER_LEN, Packet, Train};
 
 /// Bytes of the largest burst, with headers and seals.
@@ -17,7 +18,8 @@ const STAGE: usize = 65_536;
 pub(in crate::datagram) enum SealError {
     /// The payload is gone: a mapped file shrank.
     Gone,
-    /// The cryptography refuses, or the core asks for more than fits a datagram. Never observed; counts as lost.
+    /// There are no keys yet, the cryptography refuses, or the core asks for more than fits a datagram. Never observed;
+    /// counts as lost.
     Refused,
 }
 
@@ -26,9 +28,10 @@ thread_local! {
     static SPARE: Cell<Option<Box<[u8]>>> = const { Cell::new(None) };
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::datagram) struct SealBuffer {
-    sealer: Sealer,
+    /// Absent until the key exchange is over.
+    sealer: Option<Sealer>,
     /// Lent by the thread for the length of a call: its content has left when the call ends.
     bytes: Box<[u8]>,
 }
@@ -37,7 +40,7 @@ impl SealBuffer {
     /// Starts without room: datagrams can be staged only between [`SealBuffer::lend`] and [`SealBuffer::give_back`].
     pub(in crate::datagram) fn new(sealer: Sealer) -> SealBuffer {
         SealBuffer {
-            sealer,
+            sealer: Some(sealer),
             bytes: Box::default(),
         }
     }
@@ -52,12 +55,12 @@ impl SealBuffer {
         SPARE.set(Some(std::mem::take(&mut self.bytes)));
     }
 
-    pub(super) fn sealer(&self) -> &Sealer {
-        &self.sealer
+    pub(super) fn cipher(&self) -> Option<Cipher> {
+        self.sealer.as_ref().map(Sealer::cipher)
     }
 
-    pub(super) fn sealer_mut(&mut self) -> &mut Sealer {
-        &mut self.sealer
+    pub(super) fn sealer(&mut self) -> Result<&mut Sealer, SealError> {
+        self.sealer.as_mut().ok_or(SealError::Refused)
     }
 
     /// Seals a control datagram: its header, and its options or padding.
@@ -72,7 +75,8 @@ impl SealBuffer {
     }
 
     fn operation(&mut self, content: &[u8], pad_to: usize) -> Result<&[u8], SealError> {
-        let len = seal_operation(&mut self.sealer, content, pad_to, &mut self.bytes)?;
+        let sealer = self.sealer.as_mut().ok_or(SealError::Refused)?;
+        let len = seal_operation(sealer, content, pad_to, &mut self.bytes)?;
         Ok(&self.bytes[..len])
     }
 
@@ -104,10 +108,11 @@ impl SealBuffer {
         let head = burst.train_header(train).emit();
         let behind = len + usize::from(train.padding);
         let end = behind + AROUND;
+        let sealer = self.sealer.as_mut().ok_or(SealError::Refused)?;
         let room = room.unwrap_or(&mut self.bytes);
         let place = room.get_mut(..end).ok_or(SealError::Refused)?;
         let (payload, rest) = place.split_at_mut(len);
-        let trailer = seal_span(&mut self.sealer, &head, burst.span, payload, memory)?;
+        let trailer = seal_span(sealer, &head, burst.span, payload, memory)?;
         rest[..behind - len].fill(0);
         rest[behind - len..][..HEADER_LEN].copy_from_slice(&head);
         rest[behind - len + HEADER_LEN..].copy_from_slice(&trailer);
@@ -122,8 +127,9 @@ impl SealBuffer {
         payload: Option<Span>,
         memory: &Registry,
     ) -> Result<usize, SealError> {
+        let sealer = self.sealer.as_mut().ok_or(SealError::Refused)?;
         let place = self.bytes.get_mut(at..).ok_or(SealError::Refused)?;
-        let len = seal_datagram(&mut self.sealer, (head, payload), place, memory)?;
+        let len = seal_datagram(sealer, (head, payload), place, memory)?;
         Ok(at + len)
     }
 

@@ -81,7 +81,7 @@ impl Sender {
     ) -> Result<(), LaneError> {
         match self.protection {
             Protection::Plain => self.gather_operations(datagrams, turn),
-            Protection::Waiting | Protection::Sealed(_) => self.seal_operations(datagrams, turn),
+            Protection::Sealed(_) => self.seal_operations(datagrams, turn),
         }
     }
 
@@ -94,7 +94,6 @@ impl Sender {
         self.buffers.iovs.clear();
         for datagram in datagrams {
             let payload = self.push_datagram(datagram, turn)?;
-            // The core sends no operations before there is a key.
             let Protection::Sealed(stage) = &mut self.protection else {
                 return Ok(());
             };

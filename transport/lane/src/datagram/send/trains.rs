@@ -27,7 +27,6 @@ impl Sender {
             _ if !self.gso => 0,
             Protection::Sealed(_) => MAX_TRAIN,
             Protection::Plain => MAX_PLAIN,
-            Protection::Waiting => 0,
         }
     }
 
@@ -49,7 +48,6 @@ impl Sender {
         let outcome = match self.protection {
             Protection::Sealed(_) => self.sealed_train(socket, burst, (train, method), turn)?,
             Protection::Plain => self.plain_train(socket, burst, (train, method), turn)?,
-            Protection::Waiting => return Ok(Ok(())),
         };
         Ok(outcome.map(|method| {
             let took = started.map_or(Duration::ZERO, |started| turn.clock.now() - started);
