@@ -1,7 +1,6 @@
 //! Holds the messages of one receive call: tells the kernel where to scatter them, and reads them back.
 
 use super::cmsg::CONTROL;
-use super::envelope::Envelope;
 use super::layout::{Layout, Message};
 use crate::datagram::message::{empty_message, iovec};
 use crate::ip118::IPV4_HEADER;
@@ -113,15 +112,15 @@ impl Batch {
         self.push(start, IPV4_HEADER);
     }
 
-    /// Makes the kernel's messages of the pieces pushed.
-    pub(super) fn point(&mut self, count: usize, sealed: bool, envelope: &mut Envelope) {
-        self.front = envelope.pieces();
+    /// Makes the kernel's messages of the pieces pushed, of which `front` are in front of each datagram.
+    pub(super) fn point(&mut self, count: usize, sealed: bool, front: usize) {
+        self.front = front;
         let mut next = 0;
         for index in 0..count {
             let pairs = self.layouts[index].pairs;
             let iovs = match count {
                 1 => self.iovs.len(),
-                _ => self.front + 2 * pairs + 1 + usize::from(sealed && pairs > 0),
+                _ => front + 2 * pairs + 1 + usize::from(sealed && pairs > 0),
             };
             let mut message = empty_message();
             // A pointer into the whole vector, not to one element: the kernel and the reader of the message access
@@ -130,9 +129,6 @@ impl Batch {
             message.msg_iovlen = iovs;
             message.msg_control = self.controls[index].as_mut_ptr().cast();
             message.msg_controllen = CONTROL;
-            if let Envelope::Frame(frames) = envelope {
-                frames.ask_name(index, &mut message);
-            }
             self.messages.push(libc::mmsghdr {
                 msg_hdr: message,
                 msg_len: 0,

@@ -1,7 +1,6 @@
 //! Shows received operations to the core, and takes payload to the place that the core names.
 
 use super::batch::Slot;
-use super::trains::is_operation;
 use super::unseal::Unsealer;
 use crate::account::{Account, MoveCause};
 use crate::arrival::{self, CONTROL_DATAGRAM, checksum_holds, deliver_operation, is_of_frames};
@@ -10,7 +9,7 @@ use crate::lane::Turn;
 use crate::memory::cleanup::{self, Move, Source};
 use crate::socket::MAX_MESSAGES;
 use zerolane_core::{DropReason, Placement, RegionId, Span};
-use zerolane_wire::{Flags, Frames, HEADER_LEN, Header, Op, checksum::Sum};
+use zerolane_wire::{Flags, Frames, HEADER_LEN, Header, Op, Train, checksum::Sum};
 
 /// How long bytes outside of any place remain valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,12 +22,12 @@ enum Lives {
 
 /// STUs with consecutive headers, shown to the core as one.
 pub(super) struct Group {
-    pub(super) first: Header,
+    first: Header,
     /// Slot of the last header.
-    pub(super) last_slot: usize,
-    pub(super) stu: u32,
-    pub(super) last_len: u32,
-    pub(super) landed: Span,
+    last_slot: usize,
+    stu: u32,
+    last_len: u32,
+    landed: Span,
 }
 
 impl Group {
@@ -134,7 +133,7 @@ impl Dispatcher {
                 it.deliver_frames(&group.first, copy, Lives::Now, turn);
             });
         }
-        let cause = match self.place(&group.first, (len, group.stu), Some(landed), turn) {
+        let (span, cause) = match self.place(&group.first, (len, group.stu), Some(landed), turn) {
             Placement::InPlace => return turn.account.bytes_placed += landed.len,
             Placement::Drop(_) => return,
             Placement::Move(span) => (span, MoveCause::Mispredicted),
@@ -151,7 +150,7 @@ impl Dispatcher {
             file: turn.memory.is_file(landed.region),
             shared: turn.memory.bounds(landed.region),
         });
-        self.push_move(from, cause.0, cause.1, turn);
+        self.push_move(from, span, cause, turn);
     }
 
     /// Passes to `deliver` a copy of a datagram that landed in the wrong place.
@@ -375,4 +374,11 @@ pub(super) fn note_placed(noted: Result<(), DropReason>, place: Span, turn: &mut
     if noted.is_ok() {
         turn.account.bytes_placed += place.len;
     }
+}
+
+/// Whether a datagram begins with a header of this connection. All others are parts of trains, or invalid. A message of
+/// the key exchange, which has no such header, is late: payload granted under its keys is already arriving.
+pub(super) fn is_operation(datagram: &[u8], turn: &Turn<'_>) -> bool {
+    let ours = |it: Header| turn.core.owns(&it) && Train::of(&it) == Ok(None);
+    Header::parse(datagram).is_ok_and(ours)
 }

@@ -47,6 +47,15 @@ impl Envelope {
         }
     }
 
+    /// Makes the kernel report the sender of each message, if it is checked.
+    pub(super) fn ask_names(&mut self, batch: &mut Batch) {
+        if let Envelope::Frame(frames) = self {
+            for (index, message) in batch.messages.iter_mut().enumerate() {
+                frames.ask_name(index, &mut message.msg_hdr);
+            }
+        }
+    }
+
     /// Why no more datagrams can come, if that is so.
     pub(super) fn gone(&self, socket: &Socket) -> Option<NoEthernet> {
         match self {

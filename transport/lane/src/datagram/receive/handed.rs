@@ -168,7 +168,7 @@ impl Receiver {
         let batch = &mut self.buffers.batch;
         batch.clear();
         batch.push_spill(0);
-        batch.point(1, false, &mut self.predictor.envelope);
+        batch.point(1, false, 0);
         let (control, control_len, flags) = arrived.control_and_flags();
         batch.controls[0] = *control;
         let message = &mut batch.messages[0];

@@ -8,28 +8,17 @@
 
 use super::Receiver;
 use super::batch::Batch;
-use super::dispatch::note_placed;
+use super::dispatch::{is_operation, note_placed};
 use super::layout::Message;
-use super::trains::{Expected, TrainAssembler, is_operation};
+use super::trains::{Expected, Landing, TrainAssembler};
 use crate::lane::Turn;
 use crate::memory::Registry;
 use zerolane_core::limits::{LARGE_TRAIN, MIN_TRAIN};
-use zerolane_core::{Forecast, Run, Span};
+use zerolane_core::{Forecast, Run};
 use zerolane_wire::{DIGEST_LEN, HEADER_LEN, Header, MAX_TRAIN, Train};
 
 /// Bytes of a train's end, without padding.
 const END: usize = HEADER_LEN + DIGEST_LEN;
-
-/// A train that lands in its place.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Landing {
-    /// Its start, with the granted and missing bytes from there on: at most as much as a train may have.
-    place: Span,
-    /// Bytes of it that arrived.
-    pub(super) filled: usize,
-    /// Bytes of each of its datagrams so far.
-    datagram: usize,
-}
 
 /// The end after the payload of a train that landed.
 struct LandedEnd {

@@ -182,7 +182,9 @@ impl Receiver {
             }
             false => self.predictor.predict(batch, unsealer, turn, strict),
         };
-        batch.point(count, unsealer.sealed, &mut self.predictor.envelope);
+        let envelope = &mut self.predictor.envelope;
+        batch.point(count, unsealer.sealed, envelope.pieces());
+        envelope.ask_names(batch);
         count
     }
 

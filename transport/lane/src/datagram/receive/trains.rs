@@ -7,8 +7,7 @@
 
 use super::Receiver;
 use super::batch::{Batch, SPILL};
-use super::dispatch::note_placed;
-use super::landing::Landing;
+use super::dispatch::{is_operation, note_placed};
 use super::layout::Message;
 use super::predict::{forecast, predict_super_packet};
 use super::unseal::Unsealer;
@@ -16,8 +15,8 @@ use crate::account::MoveCause;
 use crate::lane::Turn;
 use crate::memory::cleanup::Source;
 use std::ops::Range;
-use zerolane_core::DropReason;
-use zerolane_wire::{Assembled, Assembler, HEADER_LEN, Header, OPTIONS_LEN, Train};
+use zerolane_core::{DropReason, Span};
+use zerolane_wire::{Assembled, Assembler, HEADER_LEN, Header, OPTIONS_LEN};
 
 /// Keeps parts of trains until the rest arrives.
 #[derive(Debug, Default)]
@@ -43,6 +42,17 @@ pub(super) enum Expected {
     Landing,
     /// In pairs of header and place.
     Headers,
+}
+
+/// A train that lands in its place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Landing {
+    /// Its start, with the granted and missing bytes from there on: at most as much as a train may have.
+    pub(super) place: Span,
+    /// Bytes of it that arrived.
+    pub(super) filled: usize,
+    /// Bytes of each of its datagrams so far.
+    pub(super) datagram: usize,
 }
 
 impl TrainAssembler {
@@ -132,7 +142,7 @@ impl Receiver {
         let owns = |header: &Header| turn.core.owns(header);
         let (piece, check) = ((total, segment), self.unsealer.train_check());
         let assembled = trains.assembler.take(&trains.bytes, piece, check, owns);
-        dispatcher.brought_payload |= assembled != Assembled::Stray;
+        dispatcher.brought_payload |= !matches!(assembled, Assembled::Stray);
         match assembled {
             // A shorter datagram that ends no train was left out of it.
             Assembled::Part if total.is_multiple_of(segment) => {}
@@ -185,26 +195,16 @@ impl Receiver {
             turn.core.on_train(turn.now, header, claim, datagram),
             claim.span(),
         );
-        match is_in_place {
-            true => note_placed(noted, span, turn),
-            // A mapped file, whose pages may be gone.
-            false if noted.is_ok() => {
-                let cause = match unsealer.can_open_in(turn.memory, span.region) {
-                    true => MoveCause::Unexpected,
-                    false => MoveCause::OpenedOutOfPlace,
-                };
-                turn.core.on_moved(span.len);
-                let from = Some(Source::own(payload));
-                self.buffers.dispatcher.push_move(from, span, cause, turn);
-            }
-            false => {}
+        if is_in_place || noted.is_err() {
+            return note_placed(noted, span, turn);
         }
+        // A mapped file, whose pages may be gone, or a plain train that did not land.
+        let cause = match unsealer.can_open_in(turn.memory, span.region) {
+            true => MoveCause::Unexpected,
+            false => MoveCause::OpenedOutOfPlace,
+        };
+        turn.core.on_moved(span.len);
+        let from = Some(Source::own(payload));
+        self.buffers.dispatcher.push_move(from, span, cause, turn);
     }
-}
-
-/// Whether a datagram begins with a header of this connection. All others are parts of trains, or invalid. A message of
-/// the key exchange, which has no such header, is late: payload granted under its keys is already arriving.
-pub(super) fn is_operation(datagram: &[u8], turn: &Turn<'_>) -> bool {
-    let ours = |it: Header| turn.core.owns(&it) && Train::of(&it) == Ok(None);
-    Header::parse(datagram).is_ok_and(ours)
 }

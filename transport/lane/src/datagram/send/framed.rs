@@ -1,6 +1,6 @@
 //! Sends past the socket: assembles each datagram in the outgoing frame, in one pass over its payload.
 
-use super::seal_buffer::{self, SealError};
+use super::sealing::{SealError, seal_datagram, seal_operation};
 use super::{Protection, Sender};
 use crate::error::LaneError;
 use crate::ethernet::Queues;
@@ -63,10 +63,7 @@ impl Sender {
                     len
                 })
             }
-            Protection::Sealed(stage) => {
-                let seal = |sealer| seal_buffer::seal_operation(sealer, content, it.pad_to, place);
-                stage.sealer().and_then(seal).ok()
-            }
+            Protection::Sealed(keys) => seal_operation(keys, content, it.pad_to, place).ok(),
         };
         // A path probe longer than any frame counts as lost.
         if let Some(len) = put {
@@ -123,9 +120,7 @@ fn put(
     };
     let put = match protection {
         Protection::Plain => copy(head, payload, place, memory),
-        Protection::Sealed(stage) => stage
-            .sealer()
-            .and_then(|it| seal_buffer::seal_datagram(it, (head, payload), place, memory)),
+        Protection::Sealed(keys) => seal_datagram(keys, (head, payload), place, memory),
     };
     match (put, payload) {
         (Ok(len), _) => queues.push(len),
