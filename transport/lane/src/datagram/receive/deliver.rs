@@ -1,10 +1,10 @@
-//! Delivers received messages: in place if the prediction held, else from a linear copy.
+//! Reads received messages: records what the kernel reports about them, and delivers them in place if the prediction
+//! held, else from a linear copy.
 
 use super::Receiver;
 use super::cmsg::{Ancillary, ECN_MASK};
 use super::dispatch::Group;
 use super::layout::Message;
-use super::trains::Expected;
 use crate::account::MoveCause;
 use crate::lane::Turn;
 use zerolane_core::DropReason;
@@ -51,31 +51,8 @@ impl Receiver {
         Some(message)
     }
 
-    /// Delivers a recorded message that lies where it was predicted.
-    pub(super) fn deliver(&mut self, message: Message, turn: &mut Turn<'_>) {
-        let fits = |it: &Receiver| {
-            let layout = &it.buffers.batch.layouts[message.index];
-            layout.fits(message.total, message.segment, it.unsealer.around())
-        };
-        if !self.trains.is_lent() {
-            match fits(self) {
-                true => self.deliver_in_place(message, turn),
-                false => self.deliver_linear(message, turn),
-            }
-            return;
-        }
-        match self.trains.expected {
-            Expected::Collected => self.deliver_collected(message, turn),
-            Expected::Landing => self.deliver_landed(message, turn),
-            Expected::Headers if fits(self) && self.has_headers(message, turn) => {
-                self.deliver_in_place(message, turn);
-            }
-            Expected::Headers => self.collect(message, turn),
-        }
-    }
-
     /// Delivers STUs in place, consecutive ones as one: the prediction's pattern held.
-    fn deliver_in_place(&mut self, message: Message, turn: &mut Turn<'_>) {
+    pub(super) fn deliver_in_place(&mut self, message: Message, turn: &mut Turn<'_>) {
         let (unsealer, batch) = (&mut self.unsealer, &self.buffers.batch);
         let dispatcher = &mut self.buffers.dispatcher;
         let layout = &batch.layouts[message.index];
@@ -124,7 +101,7 @@ impl Receiver {
     }
 
     /// Makes a message linear and delivers it datagram by datagram: the pattern did not hold.
-    fn deliver_linear(&mut self, message: Message, turn: &mut Turn<'_>) {
+    pub(super) fn deliver_linear(&mut self, message: Message, turn: &mut Turn<'_>) {
         let batch = &mut self.buffers.batch;
         let dispatcher = &mut self.buffers.dispatcher;
         // The bytes live until the moves are done.

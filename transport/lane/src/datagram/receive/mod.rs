@@ -33,12 +33,13 @@ use cmsg::Reports;
 use dispatch::Dispatcher;
 pub(crate) use envelope::Envelope;
 use handed::Inbox;
+use layout::Message;
 use predict::Predictor;
 use socket2::Socket;
 use std::cell::Cell;
 use std::io;
 use std::time::Duration;
-use trains::TrainAssembler;
+use trains::{Expected, TrainAssembler};
 use unseal::Unsealer;
 use zerolane_core::{Connection, RegionId};
 
@@ -186,6 +187,29 @@ impl Receiver {
         batch.point(count, unsealer.sealed, envelope.pieces());
         envelope.ask_names(batch);
         count
+    }
+
+    /// Delivers a recorded message that lies where it was predicted.
+    fn deliver(&mut self, message: Message, turn: &mut Turn<'_>) {
+        let fits = |it: &Receiver| {
+            let layout = &it.buffers.batch.layouts[message.index];
+            layout.fits(message.total, message.segment, it.unsealer.around())
+        };
+        if !self.trains.is_lent() {
+            match fits(self) {
+                true => self.deliver_in_place(message, turn),
+                false => self.deliver_linear(message, turn),
+            }
+            return;
+        }
+        match self.trains.expected {
+            Expected::Collected => self.deliver_collected(message, turn),
+            Expected::Landing => self.deliver_landed(message, turn),
+            Expected::Headers if fits(self) && self.has_headers(message, turn) => {
+                self.deliver_in_place(message, turn);
+            }
+            Expected::Headers => self.collect(message, turn),
+        }
     }
 
     #[inline]
