@@ -58,7 +58,8 @@ pub use ethernet::{
 pub use lane::{Lane, RemoteAccess, Turn};
 pub use listener::{Accept, Listener, ListenerCounters, Untrusted};
 pub use memory::{
-    Access, ExportedRegion, Exporting, Memory, Owner, Region, Registry, SharedRegion,
+    Access, ExportedRegion, Exporting, FileRegion, Memory, Owner, Region, Registry, SharedRegion,
+    Writable,
 };
 pub use options::{Options, PathThreads};
 pub use seal::{Mode, Security, random};
@@ -68,9 +69,9 @@ pub use threads::{Process, Scheduler, Submissions};
 pub use unavailable::{NoBypass, NoEthernet, NoIp118, NoPath, NoSharedMemory, NoXdp, RingFault};
 pub use wait::{Waited, Waker, spin};
 pub use zerolane_core::{
-    Atomic, CloseReason, Config, Control, Counters, Delivery, DropReason, FastAnswer, Life,
-    PathLife, PathState, PostError, RegionName, RemotePlace, RemoteRegion, Schedule, SendingMark,
-    TransferError, TransferId, WorkFlags, WorkRequest, limits,
+    Atomic, CloseReason, Config, Control, Counters, Delivery, DropReason, ExportAs, FastAnswer,
+    Life, PathLife, PathState, PostError, RegionName, RegionNumber, RemotePlace, RemoteRegion,
+    Schedule, SendingMark, TransferError, TransferId, WorkFlags, WorkRequest, limits,
 };
 pub use zerolane_handshake::{
     Anyone, Cipher, Code, CodeError, GateCounters, GateLimit, Identity, KeyError, PreShared,

@@ -1,18 +1,19 @@
 //! Opens, drives and closes a connection, and posts its sends and receives.
 
+use crate::addresses::{ToAddresses, resolved};
 use crate::completion::Completion;
 use crate::error::{Error, Posted, Result};
 use crate::queue::CompletionQueue;
 use crate::request::{Poster, Receive, RequestId, Transfer};
 use crate::vectored::Vectored;
 use std::mem::MaybeUninit;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use zerolane_lane::AnyLane;
 use zerolane_lane::{
     Account, CloseReason, Delivery, Driver, Memory, Options, PathAddresses, PathState, PublicKey,
-    Region, TransferError, Waited, Waker, WorkRequest, limits,
+    TransferError, Waited, Waker, WorkRequest, Writable, limits,
 };
 
 /// How long [`Connection::close`] waits without progress of posted sends, in idle timeouts.
@@ -59,15 +60,14 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects to the first address of `to` that answers. For a link-local address such as `[fe80::1%2]:9181` the
-    /// standard library accepts only the interface's number; [`lanes::resolve`](crate::lanes::resolve) accepts its name
-    /// too.
+    /// Connects to the first address of `to` that answers. Each has [`Options::connect_timeout`] to do so.
     ///
     /// # Errors
-    /// There is no address, no answer, or the peer rejected the connection. The error names the reason.
-    pub fn connect(to: impl ToSocketAddrs, options: &Options) -> Result<Connection> {
+    /// There is no address ([`Error::Address`], which says what is wrong with the text, or [`Error::NoAddress`]), no
+    /// answer, or the peer rejected the connection. The error is that of the last address, and names the reason.
+    pub fn connect(to: impl ToAddresses, options: &Options) -> Result<Connection> {
         let mut last = Error::NoAddress;
-        for address in to.to_socket_addrs().map_err(Error::Address)? {
+        for address in resolved(to, options.lane)? {
             match Self::connect_one(address, options) {
                 Ok(connection) => return Ok(connection),
                 Err(error) => last = error,
@@ -248,8 +248,8 @@ impl Connection {
     ///
     /// # Errors
     /// As for [`Connection::post`].
-    pub fn post_recv(&mut self, region: Region) -> Posted<Region> {
-        self.post(Receive::new(region))
+    pub fn post_recv<M: Writable>(&mut self, memory: M) -> Posted<M> {
+        self.post(Receive::new(memory))
     }
 
     /// Whether the delivery that a sender asks for counts ([`Delivery`]): if so, a [`Connection::wait`] does not return

@@ -3,7 +3,7 @@
 use super::Connection;
 use crate::limits;
 use crate::one_sided::in_bounds;
-use crate::request::{AtomicRequest, PostError, RegionName, RemotePlace, RequestKind, WorkRequest};
+use crate::request::{AtomicRequest, ExportAs, PostError, RemotePlace, RequestKind, WorkRequest};
 use crate::span::Span;
 use crate::time::Instant;
 use crate::transfer::TransferId;
@@ -135,10 +135,11 @@ impl Connection {
                 atomic,
                 flags,
             } => {
-                if !place.address.is_multiple_of(8) {
+                let len = u64::from(atomic.word.bytes());
+                if !place.address.is_multiple_of(len) {
                     return Err(PostError::Misaligned);
                 }
-                in_bounds(cx, place, 8)?;
+                in_bounds(cx, place, len)?;
                 (RequestKind::Fetch { place, atomic }, flags)
             }
             WorkRequest::Message { control, flags } => {
@@ -192,19 +193,18 @@ impl Connection {
 
 /// This end's memory.
 impl Connection {
-    /// Lets the peer use `span` with `rights`, by its handle or by `name`. Returns handle and Mx; the peer addresses
-    /// the region from 0.
+    /// Lets the peer use `span` with `rights`, as `named`. Returns handle and Mx; the peer addresses the region from 0.
     ///
     /// # Errors
-    /// The connection is closed, the name is taken, or too many regions are exported.
+    /// The connection is closed, the name or number is taken, or too many regions are exported.
     pub fn export(
         &mut self,
         span: Span,
         rights: Rights,
-        name: Option<RegionName>,
+        named: ExportAs,
     ) -> Result<(u32, u16), PostError> {
         self.can_post(0)?;
-        self.one_sided.export(span, rights, name)
+        self.one_sided.export(span, rights, named)
     }
 
     /// Ends an export at once: nothing is placed into the region or read from it any more. False if `handle` names

@@ -4,6 +4,7 @@ use super::eager::{assert_nothing_in_vain, datagrams};
 use super::memory_faults::assert_fail_with_a_dead_peer;
 use super::seeds::{Dice, each};
 use super::sim::Sim;
+use crate::ExportAs;
 use crate::*;
 use netsim::Side;
 use netsim::link::{LinkConfig, Loss, Reorder};
@@ -270,7 +271,11 @@ fn model__puts_and_messages_in_order() {
         let mut sim = Sim::new(link, seed, Config::default(), Config::default());
         sim.connect();
         let word = sim.b.empty(8);
-        let (handle, mx) = sim.b.c().export(word, Rights::ALL, None).expect("room");
+        let (handle, mx) = sim
+            .b
+            .c()
+            .export(word, Rights::ALL, ExportAs::Handle)
+            .expect("room");
         let place = RemotePlace {
             handle,
             mx,

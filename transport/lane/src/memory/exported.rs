@@ -1,5 +1,6 @@
 //! Exports memory that peers and this program use at the same time.
 
+use crate::memory::file_region::FileRegion;
 use crate::memory::grace::GracePeriods;
 use crate::memory::region::{NOT_OF_CHILDREN, Region};
 use crate::memory::shared::Bounds;
@@ -11,6 +12,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use zerolane_core::Atomic;
 
 /// State shared by a connection and the threads that revoke its exports.
 #[derive(Debug, Default)]
@@ -45,6 +47,8 @@ pub(crate) trait Loan: fmt::Debug + Send + Sync {
 pub(crate) struct ExportWindow {
     bounds: Bounds,
     file: bool,
+    /// The region is of a [`FileRegion`], and is not given back.
+    mapped_file: bool,
     /// The descriptor by which peers can map it.
     memfd: Option<Arc<OwnedFd>>,
     /// The one process that has the memory, if fork does not pass it to children.
@@ -120,6 +124,10 @@ impl ExportWindow {
     /// Returns the memory to its owner alone. A peer that had it mapped may still write to it, for example after a stop
     /// in the middle of a put. The present bytes therefore move to other memory.
     fn give_back(&self) -> io::Result<Region> {
+        if self.mapped_file {
+            drop(self.state().region.take());
+            return Ok(Region::empty());
+        }
         let (region, was_lent) = {
             let mut state = self.state();
             (
@@ -268,6 +276,18 @@ impl ExportedRegion {
     /// # Errors
     /// Returns the region if its start is not a multiple of 8, because words could not be accessed atomically.
     pub fn new(region: Region) -> Result<ExportedRegion, Region> {
+        ExportedRegion::of(region, false)
+    }
+
+    /// Makes a mapped file exportable. [`ExportedRegion::revoke`] unmaps it, and returns an empty region.
+    ///
+    /// # Errors
+    /// Returns the region if its start is not a multiple of 8.
+    pub fn of_file(file: FileRegion) -> Result<ExportedRegion, FileRegion> {
+        ExportedRegion::of(file.into_inner(), true).map_err(FileRegion::of)
+    }
+
+    fn of(region: Region, mapped_file: bool) -> Result<ExportedRegion, Region> {
         let (start, len) = region.raw();
         if !(start as usize).is_multiple_of(8) {
             return Err(region);
@@ -275,6 +295,7 @@ impl ExportedRegion {
         let window = ExportWindow {
             bounds: Bounds { start, len },
             file: region.is_file(),
+            mapped_file,
             memfd: region.descriptor().map(Arc::clone),
             only: region.only(),
             revoked: AtomicBool::new(false),
@@ -380,6 +401,23 @@ impl ExportedRegion {
         // SAFETY: aligned and in bounds; the memory lives as long as `self`, and no handle returns it as a region while
         // this borrow lasts.
         unsafe { shared::word(bounds, offset) }
+    }
+
+    /// Performs `op` on the aligned word of 64 or 32 bits at `offset`, as a peer's operation does, and returns the old
+    /// word. The memory must have the 8 aligned bytes that hold a word of 32 bits.
+    ///
+    /// Use it, and not an atomic of 32 bits, for words of 32 bits that peers change: all atomic accesses to the memory
+    /// have 64 bits.
+    ///
+    /// # Panics
+    /// `offset` is not a multiple of the word's length, the 8 bytes do not lie in the region, or this process is a child
+    /// of fork, which does not have the memory.
+    pub fn fetch_op(&self, offset: usize, op: impl Into<Atomic>) -> u64 {
+        let atomic = op.into();
+        let len = atomic.word.bytes() as usize;
+        assert!(offset.is_multiple_of(len), "word at {offset}");
+        let skip = offset % 8;
+        shared::fetch_op(self.word(offset - skip), skip, atomic)
     }
 
     fn check_here(&self) -> io::Result<()> {

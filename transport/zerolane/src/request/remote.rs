@@ -4,9 +4,13 @@ use super::{How, Request, options, sealed};
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::key::RegionKey;
+#[cfg(doc)]
+use crate::memory::FileRegion;
 use crate::remote::FetchOp;
 use std::borrow::Cow;
-use zerolane_lane::{MAX_INLINE, Memory, NotPosted, PostError, Region, TransferId, WorkRequest};
+use zerolane_lane::{
+    Atomic, MAX_INLINE, Memory, NotPosted, PostError, Region, TransferId, WorkRequest, Writable,
+};
 use zerolane_wire::Rights;
 
 /// Writes memory to the peer's memory; several pieces are placed one after another. It completes when the data is placed
@@ -136,16 +140,17 @@ impl sealed::Post for PutInline<'_> {
 
 /// Reads the peer's memory.
 #[derive(Debug)]
-pub struct Get {
+pub struct Get<M = Region> {
     from: RegionKey,
     offset: u64,
-    into: Region,
+    into: M,
     how: How,
 }
 
-impl Get {
-    /// Reads from `offset` of the region `from`, as many bytes as `into` has. It comes back with the completion.
-    pub fn new(from: &RegionKey, offset: u64, into: Region) -> Get {
+impl<M: Writable> Get<M> {
+    /// Reads from `offset` of the region `from`, as many bytes as `into` has, which is a [`Region`] or a [`FileRegion`]
+    /// and comes back with the completion.
+    pub fn new(from: &RegionKey, offset: u64, into: M) -> Get<M> {
         Get {
             from: *from,
             offset,
@@ -154,24 +159,24 @@ impl Get {
         }
     }
 
-    pub(super) fn with(self, how: How) -> Get {
+    pub(super) fn with(self, how: How) -> Get<M> {
         Get { how, ..self }
     }
 }
 
-options!(Get: context, signalled, fence);
+options!(Get<M>: context, signalled, fence);
 
-impl Request for Get {
-    type Memory = Region;
+impl<M: Writable> Request for Get<M> {
+    type Memory = M;
 
-    fn into_memory(self) -> Region {
+    fn into_memory(self) -> M {
         self.into
     }
 }
 
-impl sealed::Post for Get {
+impl<M: Writable> sealed::Post for Get<M> {
     fn post_to(self, connection: &mut Connection) -> Result<TransferId, (Error, Self)> {
-        let len = self.into.len() as u64;
+        let len = self.into.length() as u64;
         let place = match self.from.place(self.offset, len, Rights::READ) {
             Ok(place) => place,
             Err(reason) => return Err((reason.into(), self)),
@@ -198,22 +203,33 @@ impl sealed::Post for Get {
     }
 }
 
-/// An atomic operation on an aligned 64-bit word of the peer's memory. The completion has the word's previous value.
+/// An atomic operation on an aligned word of the peer's memory, of 64 or 32 bits. The completion has the word's previous
+/// value.
 #[derive(Debug)]
 pub struct Fetch {
     on: RegionKey,
     offset: u64,
-    op: FetchOp,
+    atomic: Atomic,
     how: How,
 }
 
 impl Fetch {
-    /// Does `op` on the word at `offset` of the region `on`.
+    /// Does `op` on the word of 64 bits at `offset` of the region `on`.
     pub fn new(on: &RegionKey, offset: u64, op: FetchOp) -> Fetch {
+        Fetch::of(on, offset, op.into())
+    }
+
+    /// Does `op` on the word of 32 bits at `offset` of the region `on`, which must have the 8 aligned bytes that hold the
+    /// word.
+    pub fn new_u32(on: &RegionKey, offset: u64, op: FetchOp<u32>) -> Fetch {
+        Fetch::of(on, offset, op.into())
+    }
+
+    fn of(on: &RegionKey, offset: u64, atomic: Atomic) -> Fetch {
         Fetch {
             on: *on,
             offset,
-            op,
+            atomic,
             how: How::default(),
         }
     }
@@ -221,12 +237,13 @@ impl Fetch {
     /// # Errors
     /// The word is misaligned, outside the region, or the region grants no atomic operations.
     pub(crate) fn request(&self) -> Result<WorkRequest, PostError> {
-        if !self.offset.is_multiple_of(8) {
+        let len = u64::from(self.atomic.word.bytes());
+        if !self.offset.is_multiple_of(len) {
             return Err(PostError::Misaligned);
         }
         Ok(WorkRequest::FetchOp {
-            place: self.on.place(self.offset, 8, Rights::ATOMIC)?,
-            atomic: self.op.into(),
+            place: self.on.place(self.offset, len, Rights::ATOMIC)?,
+            atomic: self.atomic,
             flags: self.how.flags(),
         })
     }
