@@ -139,3 +139,21 @@ fn seal(sealer: &mut Sealer, datagram: &mut [u8]) -> Result<(), SealError> {
     *trailer = sealer.seal(header, payload).ok_or(SealError::Refused)?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(non_snake_case)]
+    use super::*;
+
+    /// The core is told of the end of the key exchange, but no datagram may leave in plain text if it is mistaken.
+    #[test]
+    fn seal__without_keys_nothing_is_written() {
+        let (content, memory, mut room) = ([7; HEADER_LEN], Registry::default(), [0; 256]);
+        let operation = seal_operation(&mut None, &content, 0, &mut room);
+        let datagram = seal_datagram(&mut None, (&content, None), &mut room, &memory);
+        for refused in [operation, datagram] {
+            assert!(matches!(refused, Err(SealError::Refused)));
+        }
+        assert_eq!(room, [0; 256]);
+    }
+}
