@@ -3,8 +3,7 @@
 use std::io;
 use std::time::Duration;
 use zerolane_lane::{
-    CloseReason, DriverError, MAX_INLINE, NotPosted, PostError, PublicKey, TransferError,
-    TransferId,
+    CloseReason, DriverError, NotPosted, PostError, PublicKey, TransferError, TransferId,
 };
 
 /// Why a call failed. The connection stays open after [`Error::Transfer`], [`Error::Post`] and invalid arguments.

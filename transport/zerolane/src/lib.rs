@@ -87,7 +87,8 @@ pub mod memory {
 /// The contents of requests and of their completions.
 pub mod request {
     pub use crate::in_order::InOrder;
-    pub use zerolane_lane::{MAX_INLINE, MessageControl, WorkKind};
+    pub use zerolane_lane::limits::MAX_INLINE;
+    pub use zerolane_lane::{MessageControl, WorkKind};
 
     /// Longest control of a message, bytes.
     pub const MAX_CONTROL: usize = zerolane_lane::limits::MAX_CONTROL as usize;

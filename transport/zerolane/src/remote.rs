@@ -5,10 +5,10 @@ use crate::error::{Error, Posted, Result};
 use crate::key::RegionKey;
 use crate::work::Work;
 use std::mem::MaybeUninit;
-use zerolane_lane::limits;
+use zerolane_lane::limits::{self, MAX_INLINE};
 use zerolane_lane::{
-    Atomic, ExportedRegion, MAX_INLINE, Memory, MessageControl, NotPosted, PostError, Region,
-    RegionName, RemotePlace, TransferId, WorkFlags, WorkRequest,
+    Atomic, ExportedRegion, Memory, MessageControl, NotPosted, PostError, Region, RegionName,
+    RemotePlace, TransferId, WorkFlags, WorkRequest,
 };
 use zerolane_wire::{FetchOpKind, Rights};
 
@@ -603,7 +603,7 @@ fn part(work: Work, index: usize, count: usize) -> Work {
     }
 }
 
-fn put(place: RemotePlace, work: Work) -> WorkRequest {
+fn put(place: RemotePlace, work: Work) -> WorkRequest<'static> {
     WorkRequest::Put {
         place,
         immediate: work.immediate,
@@ -611,7 +611,12 @@ fn put(place: RemotePlace, work: Work) -> WorkRequest {
     }
 }
 
-fn fetch_op(key: &RegionKey, offset: u64, op: FetchOp, flags: WorkFlags) -> Result<WorkRequest> {
+fn fetch_op(
+    key: &RegionKey,
+    offset: u64,
+    op: FetchOp,
+    flags: WorkFlags,
+) -> Result<WorkRequest<'static>> {
     if !offset.is_multiple_of(8) {
         return Err(PostError::Misaligned.into());
     }
