@@ -6,7 +6,8 @@ use crate::error::Error;
 use crate::key::RegionKey;
 use crate::remote::FetchOp;
 use std::borrow::Cow;
-use zerolane_lane::{MAX_INLINE, Memory, NotPosted, PostError, Region, TransferId, WorkRequest};
+use zerolane_lane::limits::MAX_INLINE;
+use zerolane_lane::{Memory, NotPosted, PostError, Region, TransferId, WorkRequest};
 use zerolane_wire::Rights;
 
 /// Writes memory to the peer's memory; several pieces are placed one after another. It completes when the data is placed
@@ -220,7 +221,7 @@ impl Fetch {
 
     /// # Errors
     /// The word is misaligned, outside the region, or the region grants no atomic operations.
-    pub(crate) fn request(&self) -> Result<WorkRequest, PostError> {
+    pub(crate) fn request(&self) -> Result<WorkRequest<'static>, PostError> {
         if !self.offset.is_multiple_of(8) {
             return Err(PostError::Misaligned);
         }

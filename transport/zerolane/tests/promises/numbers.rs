@@ -582,10 +582,7 @@ const DOCUMENTS: &[Document] = &[
                 &["MAX_UNCONFIRMED", "MAX_UNCONFIRMED_DATAGRAMS"],
             ),
             Fact("more than {4096} pieces in one", &["MAX_POSTED"]),
-            Fact(
-                "| {4096} requests queued, or {64 KiB} of inline",
-                &["MAX_POSTED", "inline::ROOM"],
-            ),
+            Fact("| {4096} requests queued", &["MAX_POSTED"]),
         ],
         checked: Some(("", "")),
         without: &["an aligned 64-bit word"],
