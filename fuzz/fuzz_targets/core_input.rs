@@ -6,12 +6,13 @@ use libfuzzer_sys::fuzz_target;
 use std::collections::VecDeque;
 use std::time::Duration;
 use zerolane_core::{
-    Atomic, BurstLimit, Config, Connection, Delivery, Entropy, Forecast, HoldOrder, Instant,
-    OperationDatagram, Placement, RegionId, RemotePlace, Span, TransferId, Transmit, WorkFlags,
-    WorkRequest, listen,
+    Atomic, BurstLimit, Config, Connection, Delivery, Entropy, ExportAs, Forecast, HoldOrder,
+    Instant, OperationDatagram, Placement, RegionId, RegionNumber, RemotePlace, Span, TransferId,
+    Transmit, WorkFlags, WorkRequest, listen,
 };
 use zerolane_wire::{
     FetchOpKind, Flags, Frames, HEADER_LEN, Header, Op, Packet, Profile, Profiles, Rights, Train,
+    Word,
 };
 
 /// Bytes of every receive; sends are as long or longer.
@@ -198,6 +199,8 @@ impl Pair {
     fn obey(&mut self, to: usize) {
         if let Some(order) = self.ends[to].pending_atomic() {
             assert!(order.word.len == 8 && order.word.offset % 8 == 0);
+            assert!(order.skip == 0 || order.skip == 4 && order.atomic.word == Word::U32);
+            assert!(order.atomic.operand <= order.atomic.word.max());
             self.assert_exported(to, order.word);
             self.ends[to].on_atomic_done(self.now, Some(order.atomic.operand));
         }
@@ -211,7 +214,12 @@ impl Pair {
 
     fn export(&mut self, side: usize, rights: Rights) {
         let span = self.span(ROOM);
-        if let Ok((handle, mx)) = self.ends[side].export(span, rights, None) {
+        // Every other one under a number, which may be taken.
+        let named = match self.exports[side].len() as u8 {
+            n if n % 2 == 1 => ExportAs::Number(RegionNumber::from_be_bytes([0, 0, n])),
+            _ => ExportAs::Handle,
+        };
+        if let Ok((handle, mx)) = self.ends[side].export(span, rights, named) {
             self.exports[side].push((handle, mx, span.region.index));
         }
     }
@@ -242,9 +250,14 @@ impl Pair {
             fence: len % 7 == 0,
             awaited: len % 3 == 0,
         };
+        let word = match len & 16 {
+            0 => Word::U64,
+            _ => Word::U32,
+        };
         let atomic = Atomic {
-            kind: FetchOpKind::ALL[usize::from(kind) % 6],
-            operand: len,
+            kind: FetchOpKind::ALL[usize::from(kind) % FetchOpKind::ALL.len()],
+            word,
+            operand: len & word.max(),
             comparand: 0,
         };
         let bounded = |span: Span, len: u64| Span {

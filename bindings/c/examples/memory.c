@@ -43,7 +43,7 @@ static void worker(const char *address)
 
     check(zl_connect(address, NULL, &connection), "connect");
     check(zl_open_region(connection, "shared", ZL_RIGHT_WRITE | ZL_RIGHT_ATOMIC, &shared), "open");
-    check(zl_region_wrap(row, sizeof row, &region), "wrap");
+    check(zl_region_wrap(row, sizeof row, NULL, NULL, &region), "wrap");
     for (;;) {
         const uint64_t counter = offsetof(struct shared, next_row);
         check(zl_fetch_op(connection, &shared, counter, ZL_FETCH_INCREMENT, 0, 0, &claimed), "claim");

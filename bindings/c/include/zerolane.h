@@ -27,13 +27,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Marks a deprecated name. The next release removes it. */
-#if defined(__GNUC__)
-#define ZL_DEPRECATED(use) __attribute__((deprecated(use)))
-#else
-#define ZL_DEPRECATED(use)
-#endif
-
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -360,16 +353,18 @@ zl_status zl_finish(struct zl_connection *connection);
 /**
  * Waits until the peer has received all that was sent, then disconnects and frees the
  * connection, also on failure. Gives up after the idle timeout without progress. Requests in
- * flight end, and their memory is no longer accessed. ZL_ERROR_ARGUMENT for null and for a
- * connection of a worker: use zl_worker_close.
+ * flight end; the kernel may still read what they send, so free wrapped memory in its `release`
+ * (zl_region_wrap). ZL_ERROR_ARGUMENT for null and for a connection of a worker: use
+ * zl_worker_close.
  *
  * Threads: the last that uses it.
  */
 zl_status zl_close(struct zl_connection *connection);
 
 /**
- * Ends the connection at once, tells the peer if possible, and frees it. Memory of its
- * requests is no longer accessed. Null and a connection of a worker do nothing.
+ * Ends the connection at once, tells the peer if possible, and frees it. The kernel may still
+ * read what its requests send: free wrapped memory in its `release` (zl_region_wrap). Null and
+ * a connection of a worker do nothing.
  *
  * Threads: the last that uses it.
  */
@@ -383,8 +378,9 @@ void zl_connection_free(struct zl_connection *connection);
  */
 
 /**
- * Memory for requests, which name parts of it. You may free the region while a request uses
- * it: memory of zl_region_new and zl_region_map_file stays until the request is done.
+ * Memory for requests, which name parts of it. You may free the region while a request or an
+ * export uses it: its memory stays until both are over. Memory of zl_region_wrap is yours
+ * again when its `release` runs.
  */
 typedef struct zl_region zl_region;
 
@@ -397,12 +393,25 @@ typedef struct zl_region zl_region;
 zl_status zl_region_new(size_t len, struct zl_region **region);
 
 /**
- * Makes a region of `len` bytes at `memory`. They must stay in place until the region is freed
- * and every request that uses it is done or its connection freed.
+ * Makes a region of `len` bytes at `memory`. `release` gets `memory` and `context`, once, when
+ * neither Zerolane nor the kernel accesses the bytes any more: the region is freed, its exports
+ * have ended, and the completions of its requests were taken, or their connection is freed.
+ * Free or unmap the memory only then: after the end of a connection the kernel may still read
+ * what was being sent. In that case `release` never runs, because nothing tells when the kernel
+ * is done.
+ *
+ * `release` runs in a thread that calls this library, or in a worker's thread. It must return
+ * soon, and must neither call this library nor throw. In a child of fork it does not run. If
+ * this function fails, it does not run either, and the memory remains yours. It may be null if
+ * the memory stays as long as the process.
  *
  * Threads: any.
  */
-zl_status zl_region_wrap(void *memory, size_t len, struct zl_region **region);
+zl_status zl_region_wrap(void *memory,
+                         size_t len,
+                         void (*release)(void *memory, void *context),
+                         void *context,
+                         struct zl_region **region);
 
 /**
  * The use of a mapped file.
@@ -459,7 +468,8 @@ void *zl_region_data(const struct zl_region *region);
 size_t zl_region_length(const struct zl_region *region);
 
 /**
- * Frees the region. Null does nothing. Memory that a request uses is freed with that request.
+ * Frees the region. Null does nothing. Memory that a request or an export uses stays until that
+ * is over.
  *
  * Threads: the last that uses it.
  */
@@ -811,7 +821,7 @@ zl_status zl_wait_arrived(struct zl_connection *connection,
                           uint64_t *bytes);
 
 /**
- * Cancels a request: it ends with ZL_ERROR_CANCELLED, and its memory is no longer accessed.
+ * Cancels a request. Its memory is in use until its completion, with ZL_ERROR_CANCELLED.
  * ZL_ERROR_ARGUMENT if it is already over.
  *
  * Threads: one at a time.
@@ -925,7 +935,7 @@ void zl_queue_free(struct zl_queue *queue);
 
 /**
  * Memory that peers may read and write while this program uses it. Use C11's stdatomic.h for
- * 8-byte words that both change. After fork it belongs to the parent, and only the parent can
+ * 8-byte words that both change, zl_exported_fetch_op for 4-byte words. After fork it belongs to the parent, and only the parent can
  * export and revoke it.
  */
 typedef struct zl_exported zl_exported;
@@ -986,6 +996,20 @@ zl_status zl_export_named(struct zl_connection *connection,
                           struct zl_key *key);
 
 /**
+ * Like zl_export, under `number`, below 2^24, of the program's own: the peer makes the key with
+ * zl_key_numbered and need not be told it. `key` may be null. ZL_ERROR_ARGUMENT if the number is
+ * taken. After revocation it is free; a request that the peer posted before then meets the memory
+ * that has the number when it arrives.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_export_numbered(struct zl_connection *connection,
+                             uint32_t number,
+                             const struct zl_exported *exported,
+                             uint32_t rights,
+                             struct zl_key *key);
+
+/**
  * Ends an export to this connection's peer, at once. ZL_ERROR_ARGUMENT if `key` names no
  * export of this connection.
  *
@@ -1035,6 +1059,32 @@ zl_status zl_open_region(struct zl_connection *connection,
  * Threads: any.
  */
 uint64_t zl_key_length(const struct zl_key *key);
+
+/**
+ * Makes the key of the memory that the peer exports under `number`, below 2^24, from byte `offset`
+ * on, which is offset 0 of the key. The peer is not asked: it refuses a request that it does not
+ * permit (ZL_ERROR_UNKNOWN, ZL_ERROR_OUT_OF_BOUNDS, ZL_ERROR_DENIED). Its zl_key_length is
+ * 2^64 - 1 less `offset`.
+ *
+ * Threads: any.
+ */
+zl_status zl_key_numbered(uint32_t number, uint64_t offset, struct zl_key *key);
+
+/**
+ * Writes `key` to `value` as 8 bytes: its number times 2^40 plus its offset. ZL_ERROR_ARGUMENT
+ * unless it is the key of numbered memory with an offset below 2^40. Length and rights are not part
+ * of it.
+ *
+ * Threads: any.
+ */
+zl_status zl_key_to_u64(const struct zl_key *key, uint64_t *value);
+
+/**
+ * Makes the key that zl_key_to_u64 wrote as `value`, as zl_key_numbered does. Every value is a key.
+ *
+ * Threads: any.
+ */
+zl_status zl_key_from_u64(uint64_t value, struct zl_key *key);
 
 /**
  * Writes `len` bytes at `data` to the peer's memory at `offset`; returns when they are placed
@@ -1105,6 +1155,26 @@ enum zl_fetch_op_kind
      * Stores `operand` if the word equals `expected`.
      */
     ZL_FETCH_COMPARE_AND_SWAP = 5,
+    /**
+     * Clears the bits that `operand` does not have.
+     */
+    ZL_FETCH_AND = 6,
+    /**
+     * Sets the bits of `operand`.
+     */
+    ZL_FETCH_OR = 7,
+    /**
+     * Flips the bits of `operand`.
+     */
+    ZL_FETCH_XOR = 8,
+    /**
+     * Stores `operand` if it is less, unsigned.
+     */
+    ZL_FETCH_MIN = 9,
+    /**
+     * Stores `operand` if it is greater, unsigned.
+     */
+    ZL_FETCH_MAX = 10,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -1115,10 +1185,17 @@ typedef uint32_t zl_fetch_op_kind;
 #endif // __cplusplus
 
 /**
+ * Joined by | to a zl_fetch_op_kind: the word has 4 bytes, and `operand` and `expected` are below
+ * 2^32. The region must have the 8 aligned bytes that hold the word.
+ */
+#define ZL_FETCH_U32 65536
+
+/**
  * Does `op`, a value of enum zl_fetch_op_kind, on the 8-byte word at `offset` of the peer's
- * memory, atomically and exactly once. Writes the word's previous value to `before`, if not
- * null. Operations that do not use `operand` or `expected` ignore them. ZL_ERROR_ARGUMENT if
- * `offset` is not a multiple of 8; other errors as for zl_put.
+ * memory, or with ZL_FETCH_U32 on a 4-byte word, atomically and exactly once. Writes the word's
+ * previous value to `before`, if not null. Operations that do not use `operand` or `expected`
+ * ignore them. ZL_ERROR_ARGUMENT if `offset` is not a multiple of the word's bytes; other errors as
+ * for zl_put.
  *
  * Threads: one at a time.
  */
@@ -1129,6 +1206,21 @@ zl_status zl_fetch_op(struct zl_connection *connection,
                       uint64_t operand,
                       uint64_t expected,
                       uint64_t *before);
+
+/**
+ * Does the operation of a zl_fetch_op on a word of this program's own memory, atomically with
+ * those of the peers. Use it for 4-byte words that peers change; for 8-byte words it is the same as
+ * C11's atomics. ZL_ERROR_REVOKED if the memory was revoked, ZL_ERROR_OUT_OF_BOUNDS if it does not
+ * have the 8 aligned bytes that are or hold the word.
+ *
+ * Threads: any.
+ */
+zl_status zl_exported_fetch_op(const struct zl_exported *exported,
+                               size_t offset,
+                               uint32_t op,
+                               uint64_t operand,
+                               uint64_t expected,
+                               uint64_t *before);
 
 /**
  * Posts a zl_open_region. Its completion, of kind ZL_KIND_OPEN, has the key in `region`. `how`
@@ -1398,6 +1490,28 @@ zl_status zl_worker_export(struct zl_worker *worker,
                            uint32_t rights);
 
 /**
+ * Lets every peer of the worker use memory with `rights`, ZL_RIGHT_... flags joined by |, under
+ * `number`, below 2^24, of the program's own: on all present connections, and on all that it
+ * accepts, makes or adopts later. The peers make the key with zl_key_numbered and need not ask.
+ * ZL_ERROR_ARGUMENT if the number is taken, by the worker or on one of its connections;
+ * ZL_ERROR_TOO_MANY if one of them has no room: then none has the export. See zl_export_numbered.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_export_numbered(struct zl_worker *worker,
+                                    uint32_t number,
+                                    const struct zl_exported *exported,
+                                    uint32_t rights);
+
+/**
+ * Ends zl_worker_export_numbered on all connections of the worker, at once. ZL_ERROR_ARGUMENT if
+ * the worker exports nothing under `number`.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_revoke_number(struct zl_worker *worker, uint32_t number);
+
+/**
  * Stops listening. Accepted connections stay open. ZL_ERROR_CLOSED if it was already closed.
  *
  * Threads: one at a time.
@@ -1406,9 +1520,9 @@ zl_status zl_worker_close_endpoint(struct zl_worker *worker, uint64_t endpoint);
 
 /**
  * Begins to connect to `address`, "host:port", with `options`, or the defaults if null, and
- * returns at once, after it looked up the host name (its first address is used). `connection`
- * gets the connection's number. ZL_EVENT_CONNECTED or ZL_EVENT_CLOSED reports the result;
- * requests posted before that wait.
+ * returns at once, after it looked up the host name, whose addresses are tried in order.
+ * `connection` gets the connection's number. ZL_EVENT_CONNECTED or ZL_EVENT_CLOSED reports the
+ * result; requests posted before that wait, and stay with the address tried then.
  *
  * Threads: one at a time.
  */
@@ -1616,7 +1730,8 @@ zl_status zl_worker_next_timeout(struct zl_worker *worker, int64_t *timeout_ms);
 
 /**
  * Ends all connections and endpoints of the worker at once, tells the peers if possible, and
- * frees it. Memory of requests is no longer accessed. Null does nothing.
+ * frees it. The kernel may still read what requests send: free wrapped memory in its `release`
+ * (zl_region_wrap). Null does nothing.
  *
  * Threads: the last that uses it.
  */
@@ -1625,7 +1740,8 @@ void zl_worker_free(struct zl_worker *worker);
 /* ================================================================================================
  * Workers in a thread of their own
  * The thread serves peers while the program does something else: it serves exported memory and
- * answers keep-alives. Any thread may use the handles; wait for a request with its zl_pending.
+ * answers keep-alives. Any thread may use the handles; wait for a request with its zl_pending, or
+ * for any of many with a zl_set.
  */
 
 /**
@@ -1652,8 +1768,9 @@ typedef struct zl_pending zl_pending;
 
 /**
  * Runs `worker` in a thread of its own until it is stopped. Frees the worker's handle, also on
- * failure, unless it is null. Its endpoints and connections continue, but have no handles and
- * no events; memory that its endpoints export is served. End the thread with zl_worker_stop or
+ * failure, unless it is null. Its endpoints and connections continue, without events: make
+ * handles before, by zl_worker_endpoint_handle and zl_worker_connection_handle. Memory that
+ * endpoints export is served in any case. End the thread with zl_worker_stop or
  * zl_worker_thread_free.
  *
  * Threads: the last that uses `worker`.
@@ -1661,17 +1778,53 @@ typedef struct zl_pending zl_pending;
 zl_status zl_worker_spawn(struct zl_worker *worker, struct zl_worker_thread **thread);
 
 /**
+ * Returns a handle of the worker that all libraries of this process share. Its thread starts
+ * with the first call and lives until the process ends, which tells no peer: close
+ * connections first. A child of fork gets a worker of its own with its first call. Free the
+ * handle with zl_worker_thread_free, which does not end the thread.
+ *
+ * Threads: any.
+ */
+zl_status zl_worker_background(struct zl_worker_thread **thread);
+
+/**
+ * Makes a handle of a worker's endpoint, for any thread, also after zl_worker_spawn: it gets
+ * the connections accepted from now on, and those whose events were not taken. The endpoint
+ * has no more events. ZL_ERROR_CLOSED if the worker has no such endpoint, or it has a handle
+ * already. Free it with zl_endpoint_handle_free.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_endpoint_handle(struct zl_worker *worker,
+                                    uint64_t id,
+                                    struct zl_endpoint_handle **endpoint);
+
+/**
+ * Makes a handle of a worker's connection, for any thread, also after zl_worker_spawn. It gets
+ * what posted receives bring, also those whose events were not taken, and immediates. The
+ * connection has no more events, and its handles from zl_worker_connection become invalid with
+ * the next zl_worker_events. ZL_ERROR_CLOSED if the worker has no such connection, or it is
+ * not connected yet, or has a handle already. End the connection with zl_handle_close or
+ * zl_handle_free.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_connection_handle(struct zl_worker *worker,
+                                      uint64_t id,
+                                      struct zl_handle **connection);
+
+/**
  * Closes all connections and endpoints, waits until posted sends are completed, as zl_close
  * does, and frees the thread's handle, also on failure. Fails if a system error ended the
- * thread earlier. ZL_ERROR_ARGUMENT for null.
+ * thread earlier. ZL_ERROR_ARGUMENT for null, and for zl_worker_background's, which continues.
  *
  * Threads: the last that uses it.
  */
 zl_status zl_worker_stop(struct zl_worker_thread *thread);
 
 /**
- * Ends the thread and all that it owns at once, tells the peers if possible, and frees it.
- * Null does nothing. Requests on remaining handles are refused; free those handles all the
+ * Ends the thread and all that it owns at once, tells the peers if possible, and frees it;
+ * zl_worker_background's continues. Null does nothing. Requests on remaining handles are refused; free those handles all the
  * same.
  *
  * Threads: the last that uses it.
@@ -1710,6 +1863,23 @@ zl_status zl_worker_thread_connect(const struct zl_worker_thread *thread,
 zl_status zl_worker_thread_adopt(const struct zl_worker_thread *thread,
                                  struct zl_connection *connection,
                                  struct zl_handle **adopted);
+
+/**
+ * Lets every peer of the worker use memory under `number`: see zl_worker_export_numbered.
+ *
+ * Threads: any.
+ */
+zl_status zl_worker_thread_export_numbered(const struct zl_worker_thread *thread,
+                                           uint32_t number,
+                                           const struct zl_exported *exported,
+                                           uint32_t rights);
+
+/**
+ * Ends zl_worker_thread_export_numbered: see zl_worker_revoke_number.
+ *
+ * Threads: any.
+ */
+zl_status zl_worker_thread_revoke_number(const struct zl_worker_thread *thread, uint32_t number);
 
 /**
  * Writes the address listened on to `buffer`, as "host:port" and a zero: at most
@@ -1930,6 +2100,17 @@ zl_status zl_handle_export_named(const struct zl_handle *connection,
                                  struct zl_key *key);
 
 /**
+ * Exports memory to the peer under `number`: see zl_export_numbered.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_export_numbered(const struct zl_handle *connection,
+                                    uint32_t number,
+                                    const struct zl_exported *exported,
+                                    uint32_t rights,
+                                    struct zl_key *key);
+
+/**
  * Ends an export to the peer, at once: see zl_revoke.
  *
  * Threads: any.
@@ -1999,6 +2180,31 @@ zl_status zl_handle_wait_arrived(const struct zl_handle *connection,
 zl_status zl_handle_peer_addr(const struct zl_handle *connection, char *buffer, size_t capacity);
 
 /**
+ * Waits `timeout_ms` milliseconds (negative: no limit) until the connection is over, whoever
+ * ends it; `reason` then gets why, such as ZL_ERROR_PEER_DEAD or ZL_ERROR_CLOSED. ZL_TIMEOUT
+ * while it lives. An idle connection over a network notices a dead peer only with
+ * ZL_OPTION_KEEP_ALIVE.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_closed(const struct zl_handle *connection,
+                           int64_t timeout_ms,
+                           zl_status *reason);
+
+/**
+ * Makes the worker's thread call `closed` with `context` once, when the connection is over,
+ * whoever ends it and whether its handle is freed by then; soon if it is over already.
+ * `reason` says why, as in zl_handle_closed; ZL_ERROR_CLOSED if the worker ended or the
+ * connection was released. The function must neither block, because all connections of the
+ * worker would wait, nor unwind. It is never called in a child of fork.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_on_closed(const struct zl_handle *connection,
+                              void (*closed)(zl_status reason, void *context),
+                              void *context);
+
+/**
  * Finishes sending after all requests made before: see zl_finish.
  *
  * Threads: any.
@@ -2046,14 +2252,77 @@ zl_status zl_pending_wait(struct zl_pending *pending,
                           struct zl_completion *completion);
 
 /**
- * Frees it. Null does nothing. A request that is not over is cancelled in the background.
- * Memory of zl_region_new and zl_region_map_file stays until then; that of zl_region_wrap must
- * stay until zl_pending_wait returned the result, or the worker's thread has ended. A Transfer
+ * Frees it. Null does nothing. A request that is not over is cancelled in the background, and
+ * uses its memory until then: free wrapped memory in its `release` (zl_region_wrap). A Transfer
  * or message that has come by then goes to the next receive.
  *
  * Threads: the last that uses it.
  */
 void zl_pending_free(struct zl_pending *pending);
+
+/**
+ * A set of pending requests of any connections and workers: it has the token of each request
+ * whose result is there. After fork it belongs to the parent.
+ */
+typedef struct zl_set zl_set;
+
+/**
+ * Makes a set without requests. Free it with zl_set_free.
+ *
+ * Threads: any.
+ */
+zl_status zl_set_new(struct zl_set **set);
+
+/**
+ * Makes `set` have `token`, a number of your choice, once the result of `pending` is there;
+ * zl_pending_wait then returns it without waiting. A request is in one set: adding it again
+ * replaces its token. After zl_pending_free the token does not come, but one that came stays.
+ * ZL_ERROR_ARGUMENT if the result was returned already.
+ *
+ * Threads: any for `set`; one at a time for `pending`.
+ */
+zl_status zl_set_add(const struct zl_set *set, struct zl_pending *pending, uint64_t token);
+
+/**
+ * Adds `token` now, without a request: ends another thread's zl_set_wait.
+ *
+ * Threads: any.
+ */
+zl_status zl_set_signal(const struct zl_set *set, uint64_t token);
+
+/**
+ * Removes up to `capacity` tokens, at least 1, the oldest first. `count` gets their number;
+ * ZL_TIMEOUT if there were none.
+ *
+ * Threads: any.
+ */
+zl_status zl_set_poll_batch(const struct zl_set *set,
+                            uint64_t *tokens,
+                            size_t capacity,
+                            size_t *count);
+
+/**
+ * Waits `timeout_ms` milliseconds (negative: no limit) for a token, removes it and returns
+ * it, the oldest first. 0 polls. ZL_TIMEOUT if none came.
+ *
+ * Threads: any.
+ */
+zl_status zl_set_wait(const struct zl_set *set, int64_t timeout_ms, uint64_t *token);
+
+/**
+ * Returns a descriptor that is readable while the set has tokens; -1 if `set` is null. Do not
+ * read it.
+ *
+ * Threads: any.
+ */
+int zl_set_fd(const struct zl_set *set);
+
+/**
+ * Frees the set; its requests continue. Null does nothing.
+ *
+ * Threads: the last that uses it.
+ */
+void zl_set_free(struct zl_set *set);
 
 /* ================================================================================================
  * Settings and security
@@ -2157,6 +2426,13 @@ enum zl_option
      * ZL_OPTION_PATHS is at least 2. Default 0.
      */
     ZL_OPTION_UDP_PATHS = 17,
+    /**
+     * 1: ask the peer ten times an idle timeout whether it lives, also while no request
+     * depends on it, so that an idle connection over a network ends when its peer has died. A
+     * peer whose program makes no call for the idle timeout counts as dead, unless a worker's
+     * thread answers for it. Default 0.
+     */
+    ZL_OPTION_KEEP_ALIVE = 18,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -2369,7 +2645,7 @@ void zl_device_free(struct zl_device *device);
 #define ZL_PUBLIC_KEY_LENGTH 47
 
 /**
- * Uses the key in `file` as this end's identity,; zerolane keygen makes such files. Creates
+ * Uses the key in `file` as this end's identity; zerolane keygen makes such files. Creates
  * the file if it does not exist. Other users must not be able to read it. Without this call,
  * each connection and endpoint makes a fresh key. Writes the public key to `buffer`, if not
  * null, as text and a zero: at most ZL_PUBLIC_KEY_LENGTH bytes.
@@ -2497,11 +2773,35 @@ typedef struct zl_account {
 zl_status zl_account_read(const struct zl_connection *connection, struct zl_account *account);
 
 /**
+ * Writes all of the connection's counters to `buffer` as one line of JSON, without a line feed,
+ * and a zero. `length` gets its bytes without the zero, also on failure; it may be null.
+ * ZL_ERROR_ARGUMENT if `capacity` is too small; 4096 bytes usually do. The members have the names
+ * of Rust's Account: numbers are integers, times nanoseconds ("rtt_ns"), and what is not known is
+ * null.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_account_json(const struct zl_connection *connection,
+                          char *buffer,
+                          size_t capacity,
+                          size_t *length);
+
+/**
  * Writes the connection's counters so far to `account`: see zl_account_read.
  *
  * Threads: any.
  */
 zl_status zl_handle_account(const struct zl_handle *connection, struct zl_account *account);
+
+/**
+ * Writes all of the connection's counters to `buffer` as one line of JSON: see zl_account_json.
+ *
+ * Threads: any.
+ */
+zl_status zl_handle_account_json(const struct zl_handle *connection,
+                                 char *buffer,
+                                 size_t capacity,
+                                 size_t *length);
 
 /* ================================================================================================
  * Paths
@@ -2625,178 +2925,6 @@ zl_status zl_paths_read(const struct zl_connection *connection,
                         struct zl_path *paths,
                         size_t capacity,
                         size_t *count);
-
-/* ================================================================================================
- * Deprecated names
- * The next release removes these.
- */
-
-/**
- * Old name of zl_recv_into.
- *
- * Threads: one at a time.
- */
-ZL_DEPRECATED("use zl_recv_into")
-zl_status zl_receive(struct zl_connection *connection,
-                     void *buffer,
-                     size_t capacity,
-                     size_t *len);
-
-/**
- * Old form of zl_post_recv, with null for `how`.
- *
- * Threads: one at a time.
- */
-ZL_DEPRECATED("use zl_post_recv")
-zl_status zl_post_receive(struct zl_connection *connection,
-                          const struct zl_region *region,
-                          size_t offset,
-                          size_t len,
-                          uint64_t *id);
-
-/**
- * Old form of zl_post_send, with `delivery` in its zl_work.
- *
- * Threads: one at a time.
- */
-ZL_DEPRECATED("use zl_post_send")
-zl_status zl_post_send_with(struct zl_connection *connection,
-                            const struct zl_region *region,
-                            size_t offset,
-                            size_t len,
-                            uint32_t delivery,
-                            uint64_t *id);
-
-/**
- * Old name of zl_recv_message.
- *
- * Threads: one at a time.
- */
-ZL_DEPRECATED("use zl_recv_message")
-zl_status zl_receive_message(struct zl_connection *connection,
-                             void *control,
-                             size_t *control_len,
-                             void *payload,
-                             size_t capacity,
-                             size_t *len);
-
-/**
- * Old form of zl_post_message_recv, with null for `how`.
- *
- * Threads: one at a time.
- */
-ZL_DEPRECATED("use zl_post_message_recv")
-zl_status zl_post_message_receive(struct zl_connection *connection,
-                                  const struct zl_region *region,
-                                  size_t offset,
-                                  size_t len,
-                                  uint64_t *id);
-
-/**
- * Old name of zl_fetch_op.
- *
- * Threads: one at a time.
- */
-ZL_DEPRECATED("use zl_fetch_op")
-zl_status zl_fetch(struct zl_connection *connection,
-                   const struct zl_key *on,
-                   uint64_t offset,
-                   uint32_t op,
-                   uint64_t operand,
-                   uint64_t expected,
-                   uint64_t *before);
-
-/**
- * Old name of zl_post_fetch_op.
- *
- * Threads: one at a time.
- */
-ZL_DEPRECATED("use zl_post_fetch_op")
-zl_status zl_post_fetch(struct zl_connection *connection,
-                        const struct zl_key *on,
-                        uint64_t offset,
-                        uint32_t op,
-                        uint64_t operand,
-                        uint64_t expected,
-                        const struct zl_work *how,
-                        uint64_t *id);
-
-/**
- * Old name of zl_post_put_vectored.
- *
- * Threads: one at a time.
- */
-ZL_DEPRECATED("use zl_post_put_vectored")
-zl_status zl_post_put_pieces(struct zl_connection *connection,
-                             const struct zl_key *to,
-                             const struct zl_piece *pieces,
-                             size_t count,
-                             const struct zl_work *how,
-                             uint64_t *id);
-
-/**
- * Old name of zl_post_get_vectored.
- *
- * Threads: one at a time.
- */
-ZL_DEPRECATED("use zl_post_get_vectored")
-zl_status zl_post_get_pieces(struct zl_connection *connection,
-                             const struct zl_key *from,
-                             const struct zl_piece *pieces,
-                             size_t count,
-                             const struct zl_work *how,
-                             uint64_t *id);
-
-/**
- * Old name of zl_open_region.
- *
- * Threads: one at a time.
- */
-ZL_DEPRECATED("use zl_open_region")
-zl_status zl_open(struct zl_connection *connection,
-                  const char *name,
-                  uint32_t rights,
-                  struct zl_key *key);
-
-/**
- * Old name of zl_peer_addr.
- *
- * Threads: one at a time.
- */
-ZL_DEPRECATED("use zl_peer_addr")
-zl_status zl_peer_address(const struct zl_connection *connection,
-                          char *buffer,
-                          size_t capacity);
-
-/**
- * Old name of zl_endpoint_local_addr.
- *
- * Threads: one at a time.
- */
-ZL_DEPRECATED("use zl_endpoint_local_addr")
-zl_status zl_endpoint_address(const struct zl_endpoint *endpoint,
-                              char *buffer,
-                              size_t capacity);
-
-/**
- * Old name of zl_endpoint_public_key.
- *
- * Threads: one at a time.
- */
-ZL_DEPRECATED("use zl_endpoint_public_key")
-zl_status zl_endpoint_key(const struct zl_endpoint *endpoint,
-                          char *buffer,
-                          size_t capacity);
-
-/**
- * Old name of zl_set_completion_queue.
- *
- * Threads: one at a time.
- */
-ZL_DEPRECATED("use zl_set_completion_queue")
-zl_status zl_set_queue(struct zl_connection *connection,
-                       const struct zl_queue *queue,
-                       uint64_t tag);
 
 #ifdef __cplusplus
 } /* extern "C" */

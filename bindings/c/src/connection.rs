@@ -292,10 +292,54 @@ pub unsafe extern "C" fn zl_account_read(
     }
 }
 
+/// Writes all of the connection's counters to `buffer` as one line of JSON, without a line feed,
+/// and a zero. `length` gets its bytes without the zero, also on failure; it may be null.
+/// ZL_ERROR_ARGUMENT if `capacity` is too small; 4096 bytes usually do. The members have the names
+/// of Rust's Account: numbers are integers, times nanoseconds ("rtt_ns"), and what is not known is
+/// null.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_account_json(
+    connection: *const zl_connection,
+    buffer: *mut c_char,
+    capacity: usize,
+    length: *mut usize,
+) -> zl_status {
+    // SAFETY: C's promises about handles, memory and outputs.
+    unsafe {
+        with(connection, |connection| {
+            write_json(&connection.account(), buffer, capacity, length)
+        })
+    }
+}
+
+/// Writes `account` for C.
+///
+/// # Safety
+/// `capacity` bytes at `buffer` are writable; `length` is null or an output.
+pub(crate) unsafe fn write_json(
+    account: &Account,
+    buffer: *mut c_char,
+    capacity: usize,
+    length: *mut usize,
+) -> Result<zl_status, Failure> {
+    let json = account.json();
+    // SAFETY: the caller's promises.
+    unsafe {
+        if !length.is_null() {
+            Output::new(length, "length")?.set(json.len());
+        }
+        address::write(json, buffer, capacity)?;
+    }
+    Ok(zl_status::ZL_OK)
+}
+
 /// Waits until the peer has received all that was sent, then disconnects and frees the
 /// connection, also on failure. Gives up after the idle timeout without progress. Requests in
-/// flight end, and their memory is no longer accessed. ZL_ERROR_ARGUMENT for null and for a
-/// connection of a worker: use zl_worker_close.
+/// flight end; the kernel may still read what they send, so free wrapped memory in its `release`
+/// (zl_region_wrap). ZL_ERROR_ARGUMENT for null and for a connection of a worker: use
+/// zl_worker_close.
 ///
 /// Threads: the last that uses it.
 #[unsafe(no_mangle)]
@@ -307,8 +351,9 @@ pub unsafe extern "C" fn zl_close(connection: *mut zl_connection) -> zl_status {
     })
 }
 
-/// Ends the connection at once, tells the peer if possible, and frees it. Memory of its
-/// requests is no longer accessed. Null and a connection of a worker do nothing.
+/// Ends the connection at once, tells the peer if possible, and frees it. The kernel may still
+/// read what its requests send: free wrapped memory in its `release` (zl_region_wrap). Null and
+/// a connection of a worker do nothing.
 ///
 /// Threads: the last that uses it.
 #[unsafe(no_mangle)]

@@ -3,6 +3,7 @@
 use crate::connection::{drive, with, zl_connection};
 use crate::pointer::{Output, free, give, handle, text};
 use crate::region::zl_region;
+use crate::remote::{AnyFetchOp, fetch_op};
 use crate::status::{Failure, guard, zl_status};
 use crate::work::{work, zl_work};
 use std::ffi::{c_char, c_void};
@@ -10,10 +11,10 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use zerolane::request::OpenRegion;
-use zerolane::{Error, ExportedRegion, Process, Region, RegionKey, Rights};
+use zerolane::{Error, ExportedRegion, Process, Region, RegionKey, RegionNumber, Rights};
 
 /// Memory that peers may read and write while this program uses it. Use C11's stdatomic.h for
-/// 8-byte words that both change. After fork it belongs to the parent, and only the parent can
+/// 8-byte words that both change, zl_exported_fetch_op for 4-byte words. After fork it belongs to the parent, and only the parent can
 /// export and revoke it.
 pub struct zl_exported {
     /// `None` once revoked.
@@ -56,6 +57,21 @@ pub const ZL_RIGHT_WRITE: u32 = 2;
 /// The peer may use zl_fetch_op.
 pub const ZL_RIGHT_ATOMIC: u32 = 4;
 
+pub(crate) fn number(number: u32) -> Result<RegionNumber, Failure> {
+    RegionNumber::new(number)
+        .ok_or_else(|| Failure::argument(format!("number {number}: a region's is below 2^24")))
+}
+
+/// The status of a revocation of a number.
+pub(crate) fn revoked(was_exported: bool) -> Result<zl_status, Failure> {
+    match was_exported {
+        true => Ok(zl_status::ZL_OK),
+        false => Err(Failure::argument(
+            "the worker exports nothing under this number",
+        )),
+    }
+}
+
 pub(crate) fn rights(bits: u32) -> Result<Rights, Failure> {
     if bits & !(ZL_RIGHT_READ | ZL_RIGHT_WRITE | ZL_RIGHT_ATOMIC) != 0 {
         return Err(Failure::argument(format!("unknown rights {bits:#x}")));
@@ -65,6 +81,10 @@ pub(crate) fn rights(bits: u32) -> Result<Rights, Failure> {
         write: bits & ZL_RIGHT_WRITE != 0,
         atomic: bits & ZL_RIGHT_ATOMIC != 0,
     })
+}
+
+fn was_revoked() -> Failure {
+    Failure::new(zl_status::ZL_ERROR_REVOKED, "the memory was revoked")
 }
 
 impl zl_exported {
@@ -93,9 +113,32 @@ impl zl_exported {
     }
 
     pub(crate) fn region(&self) -> Result<ExportedRegion, Failure> {
-        self.enter()?
-            .clone()
-            .ok_or_else(|| Failure::new(zl_status::ZL_ERROR_REVOKED, "the memory was revoked"))
+        self.enter()?.clone().ok_or_else(was_revoked)
+    }
+
+    /// Holds the lock: a revocation meanwhile waits, and frees the memory afterwards.
+    fn fetch(&self, offset: usize, op: AnyFetchOp) -> Result<u64, Failure> {
+        let region = self.enter()?;
+        let region = region.as_ref().ok_or_else(was_revoked)?;
+        let len = match op {
+            AnyFetchOp::U64(_) => 8,
+            AnyFetchOp::U32(_) => 4,
+        };
+        if !offset.is_multiple_of(len) {
+            let why = format!("offset {offset} is not a multiple of {len}");
+            return Err(Failure::argument(why));
+        }
+        let end = (offset - offset % 8).checked_add(8);
+        if end.is_none_or(|end| end > region.len()) {
+            return Err(Failure::new(
+                zl_status::ZL_ERROR_OUT_OF_BOUNDS,
+                "the word is outside the memory",
+            ));
+        }
+        Ok(match op {
+            AnyFetchOp::U64(op) => region.fetch_op(offset, op),
+            AnyFetchOp::U32(op) => region.fetch_op(offset, op),
+        })
     }
 
     fn revoke(&self) -> Result<(), Failure> {
@@ -195,6 +238,33 @@ pub unsafe extern "C" fn zl_exported_free(exported: *mut zl_exported) {
     });
 }
 
+/// Does the operation of a zl_fetch_op on a word of this program's own memory, atomically with
+/// those of the peers. Use it for 4-byte words that peers change; for 8-byte words it is the same as
+/// C11's atomics. ZL_ERROR_REVOKED if the memory was revoked, ZL_ERROR_OUT_OF_BOUNDS if it does not
+/// have the 8 aligned bytes that are or hold the word.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_exported_fetch_op(
+    exported: *const zl_exported,
+    offset: usize,
+    op: u32,
+    operand: u64,
+    expected: u64,
+    before: *mut u64,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promise about handles.
+        let exported = unsafe { handle(exported, "exported") }?;
+        let value = exported.fetch(offset, fetch_op(op, operand, expected)?)?;
+        if !before.is_null() {
+            // SAFETY: C's promise about outputs.
+            unsafe { Output::new(before, "before") }?.set(value);
+        }
+        Ok(zl_status::ZL_OK)
+    })
+}
+
 /// Exports memory to the connection's peer with `rights`, ZL_RIGHT_... flags joined by |. `key`
 /// names it there. ZL_ERROR_REVOKED if the memory was revoked.
 ///
@@ -236,6 +306,34 @@ pub unsafe extern "C" fn zl_export_named(
             let (name, region) = (text(name, "name")?, handle(exported, "exported")?.region()?);
             let key = connection.export_named(name, &region, self::rights(rights)?)?;
             output.set(key.into());
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// Like zl_export, under `number`, below 2^24, of the program's own: the peer makes the key with
+/// zl_key_numbered and need not be told it. `key` may be null. ZL_ERROR_ARGUMENT if the number is
+/// taken. After revocation it is free; a request that the peer posted before then meets the memory
+/// that has the number when it arrives.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_export_numbered(
+    connection: *mut zl_connection,
+    number: u32,
+    exported: *const zl_exported,
+    rights: u32,
+    key: *mut zl_key,
+) -> zl_status {
+    // SAFETY: C's promises about handles and outputs.
+    unsafe {
+        with(connection, |connection| {
+            let region = handle(exported, "exported")?.region()?;
+            let (number, rights) = (self::number(number)?, self::rights(rights)?);
+            let made = connection.export_numbered(number, &region, rights)?;
+            if !key.is_null() {
+                Output::new(key, "key")?.set(made.into());
+            }
             Ok(zl_status::ZL_OK)
         })
     }
@@ -337,4 +435,51 @@ pub unsafe extern "C" fn zl_key_length(key: *const zl_key) -> u64 {
     // SAFETY: C's promise about memory.
     let key = unsafe { handle(key, "key") }.and_then(zl_key::read);
     key.map_or(0, |key| key.len())
+}
+
+/// Makes the key of the memory that the peer exports under `number`, below 2^24, from byte `offset`
+/// on, which is offset 0 of the key. The peer is not asked: it refuses a request that it does not
+/// permit (ZL_ERROR_UNKNOWN, ZL_ERROR_OUT_OF_BOUNDS, ZL_ERROR_DENIED). Its zl_key_length is
+/// 2^64 - 1 less `offset`.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_key_numbered(number: u32, offset: u64, key: *mut zl_key) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promise about outputs.
+        let output = unsafe { Output::new(key, "key") }?;
+        output.set(RegionKey::numbered(self::number(number)?, offset).into());
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Writes `key` to `value` as 8 bytes: its number times 2^40 plus its offset. ZL_ERROR_ARGUMENT
+/// unless it is the key of numbered memory with an offset below 2^40. Length and rights are not part
+/// of it.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_key_to_u64(key: *const zl_key, value: *mut u64) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promises about memory and outputs.
+        let (key, output) = unsafe { (handle(key, "key")?.read()?, Output::new(value, "value")?) };
+        let made = key.to_u64().ok_or_else(|| {
+            Failure::argument("not the key of numbered memory, or its offset is 2^40 or more")
+        })?;
+        output.set(made);
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Makes the key that zl_key_to_u64 wrote as `value`, as zl_key_numbered does. Every value is a key.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_key_from_u64(value: u64, key: *mut zl_key) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promise about outputs.
+        let output = unsafe { Output::new(key, "key") }?;
+        output.set(RegionKey::from_u64(value).into());
+        Ok(zl_status::ZL_OK)
+    })
 }

@@ -1,23 +1,21 @@
 //! Posts requests on connections of a worker's thread.
 
 use crate::address;
-use crate::connection::{zl_account, zl_connection};
-use crate::exported::{rights, zl_exported, zl_key};
+use crate::connection::{write_json, zl_account, zl_connection};
+use crate::exported::{self, rights, zl_exported, zl_key};
 use crate::message::payload;
 use crate::pending::{waited, zl_pending};
 use crate::pointer::{Output, bytes, free, give, handle, text};
 use crate::region::{gathered, zl_part, zl_region};
 use crate::remote::{fetch_op, pieces, zl_piece};
 use crate::security;
-use crate::status::{Failure, guard, zl_status};
+use crate::status::{self, Failure, guard, zl_status};
 use crate::work::{DELIVERY, PUT, ZL_WORK_FENCE, ZL_WORK_UNSIGNALLED, message, work, zl_work};
 use std::ffi::{c_char, c_void};
-use zerolane::Completion;
 use zerolane::memory::Memory;
-use zerolane::request::{
-    Fetch, Get, GetPieces, Message, OpenRegion, Put, PutPieces, ReceiveMessage,
-};
+use zerolane::request::{Get, GetPieces, Message, OpenRegion, Put, PutPieces, ReceiveMessage};
 use zerolane::worker::{ConnectionHandle, Pending};
+use zerolane::{Completion, Region};
 
 /// A connection of a worker's thread. Any thread posts requests; those of one thread start in
 /// its order, and wait in order if there is no room. Each request has a zl_pending.
@@ -42,6 +40,19 @@ unsafe fn post(
     pending: *mut *mut zl_pending,
     post: impl FnOnce(&ConnectionHandle) -> Result<Pending<Completion>, Failure>,
 ) -> zl_status {
+    // SAFETY: the caller's promises.
+    unsafe { post_into(connection, pending, |it| Ok((post(it)?, None))) }
+}
+
+/// Posts a request; `post` also returns the memory of a receive, once more.
+///
+/// # Safety
+/// As for [`post`].
+unsafe fn post_into(
+    connection: *const zl_handle,
+    pending: *mut *mut zl_pending,
+    post: impl FnOnce(&ConnectionHandle) -> Result<(Pending<Completion>, Option<Region>), Failure>,
+) -> zl_status {
     guard(|| {
         // SAFETY: the caller's promises.
         let (connection, output) = unsafe {
@@ -50,7 +61,8 @@ unsafe fn post(
                 Output::new(pending, "pending")?,
             )
         };
-        output.set(zl_pending::give(post(&connection.0)?));
+        let (answer, place) = post(&connection.0)?;
+        output.set(zl_pending::give(answer, place));
         Ok(zl_status::ZL_OK)
     })
 }
@@ -139,8 +151,10 @@ pub unsafe extern "C" fn zl_handle_recv(
 ) -> zl_status {
     // SAFETY: C's promises about handles and outputs.
     unsafe {
-        post(connection, pending, |connection| {
-            Ok(connection.recv(handle(region, "region")?.part(offset, len)?))
+        post_into(connection, pending, |connection| {
+            let region = handle(region, "region")?;
+            let place = region.part(offset, len)?;
+            Ok((connection.recv(region.part(offset, len)?), Some(place)))
         })
     }
 }
@@ -206,9 +220,10 @@ pub unsafe extern "C" fn zl_handle_recv_message(
 ) -> zl_status {
     // SAFETY: C's promises about handles and outputs.
     unsafe {
-        post(connection, pending, |connection| {
-            let receive = ReceiveMessage::new();
-            Ok(connection.post(receive.payload(payload(region, offset, len)?)))
+        post_into(connection, pending, |connection| {
+            let place = payload(region, offset, len)?.unwrap_or_else(Region::empty);
+            let receive = ReceiveMessage::new().payload(payload(region, offset, len)?);
+            Ok((connection.post(receive), Some(place)))
         })
     }
 }
@@ -335,7 +350,7 @@ pub unsafe extern "C" fn zl_handle_fetch_op(
         post(connection, pending, |connection| {
             let on = handle(on, "on")?.read()?;
             let op = fetch_op(op, operand, expected)?;
-            Ok(connection.post(Fetch::new(&on, offset, op)))
+            Ok(connection.post(op.on(&on, offset)))
         })
     }
 }
@@ -395,6 +410,27 @@ pub unsafe extern "C" fn zl_handle_export_named(
         tell(connection, (key, "key"), -1, |connection| {
             let (name, region) = (text(name, "name")?, handle(exported, "exported")?.region()?);
             Ok(connection.export_named(name, &region, self::rights(rights)?))
+        })
+    }
+}
+
+/// Exports memory to the peer under `number`: see zl_export_numbered.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_export_numbered(
+    connection: *const zl_handle,
+    number: u32,
+    exported: *const zl_exported,
+    rights: u32,
+    key: *mut zl_key,
+) -> zl_status {
+    // SAFETY: C's promises about handles and outputs.
+    unsafe {
+        tell(connection, (key, "key"), -1, |connection| {
+            let region = handle(exported, "exported")?.region()?;
+            let (number, rights) = (exported::number(number)?, self::rights(rights)?);
+            Ok(connection.export_numbered(number, &region, rights))
         })
     }
 }
@@ -562,6 +598,25 @@ pub unsafe extern "C" fn zl_handle_account(
     unsafe { tell(connection, (account, "account"), -1, |it| Ok(it.account())) }
 }
 
+/// Writes all of the connection's counters to `buffer` as one line of JSON: see zl_account_json.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_account_json(
+    connection: *const zl_handle,
+    buffer: *mut c_char,
+    capacity: usize,
+    length: *mut usize,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promise about handles.
+        let connection = unsafe { handle(connection, "connection")? };
+        let account = connection.0.account().wait()?;
+        // SAFETY: C's promises about memory and outputs.
+        unsafe { write_json(&account, buffer, capacity, length) }
+    })
+}
+
 /// Finishes sending after all requests made before: see zl_finish.
 ///
 /// Threads: any.
@@ -574,6 +629,64 @@ pub unsafe extern "C" fn zl_handle_finish(connection: *const zl_handle) -> zl_st
         Ok(zl_status::ZL_OK)
     })
 }
+
+/// Waits `timeout_ms` milliseconds (negative: no limit) until the connection is over, whoever
+/// ends it; `reason` then gets why, such as ZL_ERROR_PEER_DEAD or ZL_ERROR_CLOSED. ZL_TIMEOUT
+/// while it lives. An idle connection over a network notices a dead peer only with
+/// ZL_OPTION_KEEP_ALIVE.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_closed(
+    connection: *const zl_handle,
+    timeout_ms: i64,
+    reason: *mut zl_status,
+) -> zl_status {
+    // SAFETY: C's promises about handles and outputs.
+    unsafe {
+        tell(connection, (reason, "reason"), timeout_ms, |it| {
+            Ok(it.closed())
+        })
+    }
+}
+
+/// Makes the worker's thread call `closed` with `context` once, when the connection is over,
+/// whoever ends it and whether its handle is freed by then; soon if it is over already.
+/// `reason` says why, as in zl_handle_closed; ZL_ERROR_CLOSED if the worker ended or the
+/// connection was released. The function must neither block, because all connections of the
+/// worker would wait, nor unwind. It is never called in a child of fork.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_handle_on_closed(
+    connection: *const zl_handle,
+    closed: Option<unsafe extern "C" fn(reason: zl_status, context: *mut c_void)>,
+    context: *mut c_void,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promise about handles.
+        let connection = unsafe { handle(connection, "connection")? };
+        let closed = closed.ok_or_else(|| Failure::null("closed"))?;
+        let context = Context(context);
+        connection.0.on_closed(move |reason| {
+            // SAFETY: C's function for this context, called once.
+            unsafe { closed(status::of_error(reason), context.pointer()) }
+        });
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// C's argument for its own function.
+struct Context(*mut c_void);
+
+impl Context {
+    fn pointer(&self) -> *mut c_void {
+        self.0
+    }
+}
+
+// SAFETY: the library does not use what it points to; C was told which thread gets it.
+unsafe impl Send for Context {}
 
 /// Waits until posted sends are completed, disconnects, and frees the handle, also on failure.
 /// Gives up after the idle timeout without progress; fails if something was not sent.

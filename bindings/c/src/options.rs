@@ -72,6 +72,11 @@ pub enum zl_option {
     /// endpoint's number, to a connection over raw Ethernet that an endpoint accepts, if
     /// ZL_OPTION_PATHS is at least 2. Default 0.
     ZL_OPTION_UDP_PATHS = 17,
+    /// 1: ask the peer ten times an idle timeout whether it lives, also while no request
+    /// depends on it, so that an idle connection over a network ends when its peer has died. A
+    /// peer whose program makes no call for the idle timeout counts as dead, unless a worker's
+    /// thread answers for it. Default 0.
+    ZL_OPTION_KEEP_ALIVE = 18,
 }
 
 use zl_option::*;
@@ -215,6 +220,7 @@ fn set(options: &mut Options, option: u32, value: u64) -> Result<(), Failure> {
     const PATH_THREADS: u32 = ZL_OPTION_PATH_THREADS as u32;
     const ETHERNET_PATHS: u32 = ZL_OPTION_ETHERNET_PATHS as u32;
     const UDP_PATHS: u32 = ZL_OPTION_UDP_PATHS as u32;
+    const KEEP_ALIVE: u32 = ZL_OPTION_KEEP_ALIVE as u32;
     match option {
         STRICT => options.strict = switch(value)?,
         GSO => options.gso = switch(value)?,
@@ -233,6 +239,7 @@ fn set(options: &mut Options, option: u32, value: u64) -> Result<(), Failure> {
         PATH_THREADS => options.path_threads = switch(value)?.into(),
         ETHERNET_PATHS => options.ethernet_paths = switch(value)?,
         UDP_PATHS => options.udp_paths = switch(value)?,
+        KEEP_ALIVE => options.keep_alive = switch(value)?,
         _ => return Err(Failure::argument(format!("unknown option {option}"))),
     }
     Ok(())

@@ -4,24 +4,65 @@ use crate::completion::zl_completion;
 use crate::owned::Owned;
 use crate::pointer::{Output, free, give, handle, timeout};
 use crate::status::{Failure, guard, zl_status};
-use zerolane::Completion;
-use zerolane::RequestId;
-use zerolane::worker::{Outcome, Pending};
+use std::ptr;
+use zerolane::worker::{Outcome, Pending, PendingSet};
+use zerolane::{Completion, Region, RequestId};
 
 /// A request of a zl_handle, to wait for.
 pub struct zl_pending {
     /// `None` once its result was returned.
-    pending: Owned<Option<Pending<Completion>>>,
+    pending: Owned<Option<Waited>>,
     pub(crate) id: RequestId,
 }
 
+struct Waited {
+    answer: Pending<Completion>,
+    /// The memory of a receive.
+    place: Option<Region>,
+}
+
 impl zl_pending {
-    pub(crate) fn give(pending: Pending<Completion>) -> *mut zl_pending {
+    /// A request; `place` is its memory if it receives.
+    pub(crate) fn give(answer: Pending<Completion>, place: Option<Region>) -> *mut zl_pending {
         give(zl_pending {
-            id: pending.id(),
-            pending: Owned::new(Some(pending)),
+            id: answer.id(),
+            pending: Owned::new(Some(Waited { answer, place })),
         })
     }
+
+    /// Makes `set` have `token` once the result is there.
+    pub(crate) fn add_to(&self, set: &PendingSet, token: u64) -> Result<(), Failure> {
+        match self.pending.enter()?.as_mut() {
+            Some(waited) => Ok(set.add(&mut waited.answer, token)?),
+            None => Err(returned()),
+        }
+    }
+}
+
+fn returned() -> Failure {
+    Failure::argument("the completion was already reported")
+}
+
+/// The completion for C. What came for a receive that was given up comes in the memory of that receive; C looks for it
+/// in `place`, the memory of this one.
+fn completed(ended: Completion, place: Option<Region>) -> zl_completion {
+    let length = ended.result.unwrap_or(0);
+    let Some(mut place) = place.filter(|_| length > 0) else {
+        return zl_completion::new(0, ended);
+    };
+    if length > place.len() {
+        return zl_completion {
+            status: zl_status::ZL_ERROR_TOO_LARGE,
+            length: 0,
+            ..zl_completion::new(0, ended)
+        };
+    }
+    let memory = ended.memory.as_ptr();
+    if memory != place.as_ptr() {
+        // SAFETY: the completion holds `length` received bytes, `place` at least as many. They may overlap.
+        unsafe { ptr::copy(memory, place.as_mut_ptr(), length) };
+    }
+    zl_completion::new(0, ended)
 }
 
 /// Waits `timeout_ms` milliseconds (negative: no limit) for a worker's answer.
@@ -59,14 +100,14 @@ pub unsafe extern "C" fn zl_pending_wait(
                 Output::new(completion, "completion")?,
             )
         };
-        let mut place = pending.pending.enter()?;
-        let Some(taken) = place.take() else {
-            return Err(Failure::argument("the completion was already reported"));
+        let mut untaken = pending.pending.enter()?;
+        let Some(taken) = untaken.take() else {
+            return Err(returned());
         };
-        match waited(taken, timeout_ms) {
-            Ok(ended) => output.set(zl_completion::new(0, ended?)),
-            Err(goes_on) => {
-                *place = Some(goes_on);
+        match waited(taken.answer, timeout_ms) {
+            Ok(ended) => output.set(completed(ended?, taken.place)),
+            Err(answer) => {
+                *untaken = Some(Waited { answer, ..taken });
                 return Ok(zl_status::ZL_TIMEOUT);
             }
         }
@@ -74,9 +115,8 @@ pub unsafe extern "C" fn zl_pending_wait(
     })
 }
 
-/// Frees it. Null does nothing. A request that is not over is cancelled in the background.
-/// Memory of zl_region_new and zl_region_map_file stays until then; that of zl_region_wrap must
-/// stay until zl_pending_wait returned the result, or the worker's thread has ended. A Transfer
+/// Frees it. Null does nothing. A request that is not over is cancelled in the background, and
+/// uses its memory until then: free wrapped memory in its `release` (zl_region_wrap). A Transfer
 /// or message that has come by then goes to the next receive.
 ///
 /// Threads: the last that uses it.

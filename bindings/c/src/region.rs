@@ -8,11 +8,12 @@ use std::fs::File;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use zerolane::Region;
 use zerolane::memory::{Access, Memory};
+use zerolane::{Process, Region};
 
-/// Memory for requests, which name parts of it. You may free the region while a request uses
-/// it: memory of zl_region_new and zl_region_map_file stays until the request is done.
+/// Memory for requests, which name parts of it. You may free the region while a request or an
+/// export uses it: its memory stays until both are over. Memory of zl_region_wrap is yours
+/// again when its `release` runs.
 pub struct zl_region {
     start: NonNull<u8>,
     len: usize,
@@ -47,9 +48,32 @@ impl zl_region {
         }
         // SAFETY: offset <= len of the memory.
         let start = unsafe { self.start.add(offset) };
-        // SAFETY: `keep` holds the memory, or C promised zl_region_wrap that it stays. The part is posted and never
+        // SAFETY: `keep` holds the memory, which C leaves in place until its `release`. The part is posted and never
         // dereferenced, so a concurrent write corrupts only its content.
         Ok(unsafe { Region::foreign(start, len, self.file, Box::new(Arc::clone(&self.keep))) })
+    }
+}
+
+/// Memory of the program, which gets it back when this is dropped.
+struct Wrapped {
+    memory: *mut c_void,
+    context: *mut c_void,
+    release: Option<unsafe extern "C" fn(memory: *mut c_void, context: *mut c_void)>,
+    /// A child of fork has a copy of this; only the owner may give the memory back.
+    process: Process,
+}
+
+// SAFETY: only passes its pointers to C, which promised that any thread may call `release`.
+unsafe impl Send for Wrapped {}
+// SAFETY: as above; a shared reference gives access to nothing.
+unsafe impl Sync for Wrapped {}
+
+impl Drop for Wrapped {
+    fn drop(&mut self) {
+        if let Some(release) = self.release.filter(|_| self.process.is_current()) {
+            // SAFETY: C's function, called once, with the pointers that it gave.
+            unsafe { release(self.memory, self.context) }
+        }
     }
 }
 
@@ -98,14 +122,25 @@ pub unsafe extern "C" fn zl_region_new(len: usize, region: *mut *mut zl_region) 
     })
 }
 
-/// Makes a region of `len` bytes at `memory`. They must stay in place until the region is freed
-/// and every request that uses it is done or its connection freed.
+/// Makes a region of `len` bytes at `memory`. `release` gets `memory` and `context`, once, when
+/// neither Zerolane nor the kernel accesses the bytes any more: the region is freed, its exports
+/// have ended, and the completions of its requests were taken, or their connection is freed.
+/// Free or unmap the memory only then: after the end of a connection the kernel may still read
+/// what was being sent. In that case `release` never runs, because nothing tells when the kernel
+/// is done.
+///
+/// `release` runs in a thread that calls this library, or in a worker's thread. It must return
+/// soon, and must neither call this library nor throw. In a child of fork it does not run. If
+/// this function fails, it does not run either, and the memory remains yours. It may be null if
+/// the memory stays as long as the process.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zl_region_wrap(
     memory: *mut c_void,
     len: usize,
+    release: Option<unsafe extern "C" fn(memory: *mut c_void, context: *mut c_void)>,
+    context: *mut c_void,
     region: *mut *mut zl_region,
 ) -> zl_status {
     guard(|| {
@@ -123,7 +158,12 @@ pub unsafe extern "C" fn zl_region_wrap(
             start,
             len,
             file: false,
-            keep: Arc::new(()),
+            keep: Arc::new(Wrapped {
+                memory,
+                context,
+                release,
+                process: Process::current(),
+            }),
         }));
         Ok(zl_status::ZL_OK)
     })
@@ -191,7 +231,8 @@ pub unsafe extern "C" fn zl_region_length(region: *const zl_region) -> usize {
     unsafe { handle(region, "region") }.map_or(0, |region| region.len)
 }
 
-/// Frees the region. Null does nothing. Memory that a request uses is freed with that request.
+/// Frees the region. Null does nothing. Memory that a request or an export uses stays until that
+/// is over.
 ///
 /// Threads: the last that uses it.
 #[unsafe(no_mangle)]

@@ -26,9 +26,54 @@ pub enum zl_fetch_op_kind {
     ZL_FETCH_SWAP = 4,
     /// Stores `operand` if the word equals `expected`.
     ZL_FETCH_COMPARE_AND_SWAP = 5,
+    /// Clears the bits that `operand` does not have.
+    ZL_FETCH_AND = 6,
+    /// Sets the bits of `operand`.
+    ZL_FETCH_OR = 7,
+    /// Flips the bits of `operand`.
+    ZL_FETCH_XOR = 8,
+    /// Stores `operand` if it is less, unsigned.
+    ZL_FETCH_MIN = 9,
+    /// Stores `operand` if it is greater, unsigned.
+    ZL_FETCH_MAX = 10,
 }
 
-pub(crate) fn fetch_op(op: u32, operand: u64, expected: u64) -> Result<FetchOp, Failure> {
+/// Joined by | to a zl_fetch_op_kind: the word has 4 bytes, and `operand` and `expected` are below
+/// 2^32. The region must have the 8 aligned bytes that hold the word.
+pub const ZL_FETCH_U32: u32 = 0x10000;
+
+/// An operation on a word of either size.
+pub(crate) enum AnyFetchOp {
+    U64(FetchOp),
+    U32(FetchOp<u32>),
+}
+
+impl AnyFetchOp {
+    /// The request for the operation on a word of the peer's memory.
+    pub(crate) fn on(self, key: &RegionKey, offset: u64) -> Fetch {
+        match self {
+            AnyFetchOp::U64(op) => Fetch::new(key, offset, op),
+            AnyFetchOp::U32(op) => Fetch::new_u32(key, offset, op),
+        }
+    }
+}
+
+pub(crate) fn fetch_op(op: u32, operand: u64, expected: u64) -> Result<AnyFetchOp, Failure> {
+    if op & ZL_FETCH_U32 == 0 {
+        return Ok(AnyFetchOp::U64(kind(op, operand, expected)?));
+    }
+    let narrow = |value: u64, name| {
+        u32::try_from(value).map_err(|_| Failure::argument(format!("{name} has more than 32 bits")))
+    };
+    let (operand, expected) = (narrow(operand, "operand")?, narrow(expected, "expected")?);
+    Ok(AnyFetchOp::U32(kind(
+        op & !ZL_FETCH_U32,
+        operand,
+        expected,
+    )?))
+}
+
+fn kind<W>(op: u32, operand: W, expected: W) -> Result<FetchOp<W>, Failure> {
     Ok(match op {
         0 => FetchOp::Add(operand),
         1 => FetchOp::Increment,
@@ -39,6 +84,11 @@ pub(crate) fn fetch_op(op: u32, operand: u64, expected: u64) -> Result<FetchOp, 
             expected,
             new: operand,
         },
+        6 => FetchOp::And(operand),
+        7 => FetchOp::Or(operand),
+        8 => FetchOp::Xor(operand),
+        9 => FetchOp::Min(operand),
+        10 => FetchOp::Max(operand),
         _ => return Err(Failure::argument(format!("unknown fetch-op {op}"))),
     })
 }
@@ -113,9 +163,10 @@ pub unsafe extern "C" fn zl_get(
 }
 
 /// Does `op`, a value of enum zl_fetch_op_kind, on the 8-byte word at `offset` of the peer's
-/// memory, atomically and exactly once. Writes the word's previous value to `before`, if not
-/// null. Operations that do not use `operand` or `expected` ignore them. ZL_ERROR_ARGUMENT if
-/// `offset` is not a multiple of 8; other errors as for zl_put.
+/// memory, or with ZL_FETCH_U32 on a 4-byte word, atomically and exactly once. Writes the word's
+/// previous value to `before`, if not null. Operations that do not use `operand` or `expected`
+/// ignore them. ZL_ERROR_ARGUMENT if `offset` is not a multiple of the word's bytes; other errors as
+/// for zl_put.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -132,7 +183,10 @@ pub unsafe extern "C" fn zl_fetch_op(
     unsafe {
         drive(connection, |connection| {
             let on = handle(on, "on")?.read()?;
-            let value = connection.fetch_op(&on, offset, fetch_op(op, operand, expected)?)?;
+            let value = match fetch_op(op, operand, expected)? {
+                AnyFetchOp::U64(op) => connection.fetch_op(&on, offset, op)?,
+                AnyFetchOp::U32(op) => connection.fetch_op_u32(&on, offset, op)?.into(),
+            };
             if !before.is_null() {
                 Output::new(before, "before")?.set(value);
             }
@@ -341,7 +395,7 @@ pub unsafe extern "C" fn zl_post_fetch_op(
     unsafe {
         post(connection, on, (how, GET), id, |connection, on, how| {
             let op = fetch_op(op, operand, expected)?;
-            let fetch = Fetch::new(&on, offset, op).context(how.context);
+            let fetch = op.on(&on, offset).context(how.context);
             Ok(connection.post(fetch.signalled(how.signalled).fence(how.fence))?)
         })
     }

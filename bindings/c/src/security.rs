@@ -19,7 +19,7 @@ fn bad_key(error: KeyError) -> Failure {
     Failure::argument(error.to_string())
 }
 
-/// Uses the key in `file` as this end's identity,; zerolane keygen makes such files. Creates
+/// Uses the key in `file` as this end's identity; zerolane keygen makes such files. Creates
 /// the file if it does not exist. Other users must not be able to read it. Without this call,
 /// each connection and endpoint makes a fresh key. Writes the public key to `buffer`, if not
 /// null, as text and a zero: at most ZL_PUBLIC_KEY_LENGTH bytes.

@@ -112,7 +112,7 @@ impl zl_status {
         }
     }
 
-    const ALL: [zl_status; 27] = [
+    const ALL: [zl_status; 28] = [
         ZL_OK,
         ZL_TIMEOUT,
         ZL_READY,
@@ -191,6 +191,13 @@ impl From<Error> for Failure {
     }
 }
 
+/// The reason for which a connection ended.
+impl From<Error> for zl_status {
+    fn from(reason: Error) -> zl_status {
+        of_error(&reason)
+    }
+}
+
 /// Drops the refused memory: C only names memory, and keeps it.
 impl<M> From<Refused<M>> for Failure {
     fn from(refused: Refused<M>) -> Failure {
@@ -222,6 +229,7 @@ fn of_post(error: PostError) -> zl_status {
         PostError::Denied => ZL_ERROR_DENIED,
         PostError::Unsupported => ZL_ERROR_REFUSED,
         PostError::NameTaken
+        | PostError::NumberTaken
         | PostError::Misaligned
         | PostError::ControlTooLong
         | PostError::NoPieces

@@ -357,7 +357,7 @@ fn not_in_progress(id: u64) -> Failure {
     Failure::argument(format!("nothing is being received by request {id}"))
 }
 
-/// Cancels a request: it ends with ZL_ERROR_CANCELLED, and its memory is no longer accessed.
+/// Cancels a request. Its memory is in use until its completion, with ZL_ERROR_CANCELLED.
 /// ZL_ERROR_ARGUMENT if it is already over.
 ///
 /// Threads: one at a time.

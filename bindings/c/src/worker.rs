@@ -3,7 +3,7 @@
 use crate::address::{self, resolve};
 use crate::connection::{take, zl_connection};
 use crate::event::zl_event;
-use crate::exported::{rights, zl_exported};
+use crate::exported::{self, rights, zl_exported};
 use crate::options::{self, zl_options};
 use crate::owned::Owned;
 use crate::pointer::{Output, Outputs, free, give, handle, milliseconds, text, timeout};
@@ -49,6 +49,11 @@ impl zl_worker {
         self.lent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Takes back the handle of a connection that the program drives in another way now.
+    pub(crate) fn no_longer_lent(&self, id: ConnectionId) {
+        self.lent().end(id);
+    }
+
     /// Takes the worker out of its handle, and frees the handle.
     ///
     /// # Safety
@@ -70,7 +75,7 @@ impl zl_worker {
 ///
 /// # Safety
 /// As for [`handle`].
-unsafe fn with(
+pub(crate) unsafe fn with(
     worker: *const zl_worker,
     body: impl FnOnce(&mut Worker) -> Result<zl_status, Failure>,
 ) -> zl_status {
@@ -81,14 +86,14 @@ unsafe fn with(
     })
 }
 
-fn no_connection() -> Failure {
+pub(crate) fn no_connection() -> Failure {
     Failure::new(
         zl_status::ZL_ERROR_CLOSED,
         "the worker does not have this connection (any longer)",
     )
 }
 
-fn no_endpoint() -> Failure {
+pub(crate) fn no_endpoint() -> Failure {
     Failure::new(
         zl_status::ZL_ERROR_CLOSED,
         "the worker does not have this endpoint (any longer)",
@@ -148,7 +153,7 @@ pub unsafe extern "C" fn zl_worker_listen(
             let output = Output::new(endpoint, "endpoint")?;
             output.set(
                 worker
-                    .listen(resolve(address, options.lane)?[0], options)?
+                    .listen(resolve(address, options.lane)?, options)?
                     .to_u64(),
             );
             Ok(zl_status::ZL_OK)
@@ -202,6 +207,45 @@ pub unsafe extern "C" fn zl_worker_export(
     }
 }
 
+/// Lets every peer of the worker use memory with `rights`, ZL_RIGHT_... flags joined by |, under
+/// `number`, below 2^24, of the program's own: on all present connections, and on all that it
+/// accepts, makes or adopts later. The peers make the key with zl_key_numbered and need not ask.
+/// ZL_ERROR_ARGUMENT if the number is taken, by the worker or on one of its connections;
+/// ZL_ERROR_TOO_MANY if one of them has no room: then none has the export. See zl_export_numbered.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_worker_export_numbered(
+    worker: *mut zl_worker,
+    number: u32,
+    exported: *const zl_exported,
+    rights: u32,
+) -> zl_status {
+    // SAFETY: C's promises about handles.
+    unsafe {
+        with(worker, |worker| {
+            let region = handle(exported, "exported")?.region()?;
+            let (number, rights) = (exported::number(number)?, self::rights(rights)?);
+            worker.export_numbered(number, &region, rights)?;
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// Ends zl_worker_export_numbered on all connections of the worker, at once. ZL_ERROR_ARGUMENT if
+/// the worker exports nothing under `number`.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_worker_revoke_number(worker: *mut zl_worker, number: u32) -> zl_status {
+    // SAFETY: C's promise about handles.
+    unsafe {
+        with(worker, |worker| {
+            exported::revoked(worker.revoke_number(exported::number(number)?))
+        })
+    }
+}
+
 /// Stops listening. Accepted connections stay open. ZL_ERROR_CLOSED if it was already closed.
 ///
 /// Threads: one at a time.
@@ -222,9 +266,9 @@ pub unsafe extern "C" fn zl_worker_close_endpoint(
 }
 
 /// Begins to connect to `address`, "host:port", with `options`, or the defaults if null, and
-/// returns at once, after it looked up the host name (its first address is used). `connection`
-/// gets the connection's number. ZL_EVENT_CONNECTED or ZL_EVENT_CLOSED reports the result;
-/// requests posted before that wait.
+/// returns at once, after it looked up the host name, whose addresses are tried in order.
+/// `connection` gets the connection's number. ZL_EVENT_CONNECTED or ZL_EVENT_CLOSED reports the
+/// result; requests posted before that wait, and stay with the address tried then.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -241,7 +285,7 @@ pub unsafe extern "C" fn zl_worker_connect(
             let output = Output::new(connection, "connection")?;
             output.set(
                 worker
-                    .connect(resolve(address, options.lane)?[0], &options)?
+                    .connect(resolve(address, options.lane)?, &options)?
                     .to_u64(),
             );
             Ok(zl_status::ZL_OK)
@@ -288,7 +332,7 @@ pub unsafe extern "C" fn zl_worker_release(
             let output = Output::new(connection, "connection")?;
             let id = ConnectionId::from_u64(id);
             let released = worker.release(id).ok_or_else(no_connection)?;
-            handle(owner, "worker")?.lent().end(id);
+            handle(owner, "worker")?.no_longer_lent(id);
             output.set(give(zl_connection::new(released)));
             Ok(zl_status::ZL_OK)
         })
@@ -490,7 +534,8 @@ pub unsafe extern "C" fn zl_worker_wake(worker: *const zl_worker) -> zl_status {
 }
 
 /// Ends all connections and endpoints of the worker at once, tells the peers if possible, and
-/// frees it. Memory of requests is no longer accessed. Null does nothing.
+/// frees it. The kernel may still read what requests send: free wrapped memory in its `release`
+/// (zl_region_wrap). Null does nothing.
 ///
 /// Threads: the last that uses it.
 #[unsafe(no_mangle)]

@@ -73,39 +73,35 @@ impl Installed {
         text.split_whitespace().map(str::to_owned).collect()
     }
 
-    /// Compiles a C program against the shared library.
+    /// Compiles a C or C++ program against the shared library.
     fn compile(&self, source: &Path) -> PathBuf {
-        let program = self.root.path().join(source.file_stem().expect("a name"));
-        run(self.compiler(source).arg("-o").arg(&program));
-        program
-    }
-
-    /// The compiler with all but the program's name.
-    fn compiler(&self, source: &Path) -> Command {
-        let mut command = Command::new("cc");
-        command
-            .args(["-std=c11", "-pthread"])
+        let program = self.root.path().join(source.file_name().expect("a name"));
+        let program = program.with_extension("out");
+        let (compiler, language) = match source.extension() {
+            Some(it) if it == "cpp" => ("c++", "-std=c++20"),
+            _ => ("cc", "-std=c11"),
+        };
+        run(Command::new(compiler)
+            .args([language, "-pthread"])
             .args(STRICT)
             .arg(source)
-            .args(self.pkg_config(&["--cflags", "--libs"]));
-        command
-    }
-
-    /// Compiles a C program with the library in it.
-    fn compile_static(&self, source: &Path, how: &[&str]) -> PathBuf {
-        let program = self.root.path().join("static");
-        let libraries = self.pkg_config(&["--libs", "--static"]);
-        run(Command::new("cc")
-            .args(["-std=c11", "-pthread"])
-            .args(STRICT)
-            .args(how)
-            .arg(source)
-            .args(self.pkg_config(&["--cflags"]))
-            .arg(self.path("lib/libzerolane.a"))
-            .args(libraries.iter().filter(|it| *it != "-lzerolane"))
+            .args(self.pkg_config(&["--cflags", "--libs"]))
             .arg("-o")
             .arg(&program));
         program
+    }
+
+    /// Compiles a C program with all libraries in it, by the line of docs/guide/c.md.
+    fn compile_static(&self, source: &Path) -> PathBuf {
+        let name = source.file_name().expect("a name");
+        std::fs::copy(source, self.root.path().join(name)).expect("copied");
+        let line = "cc -static \"$1\" $(pkg-config --cflags --libs --static zerolane)";
+        run(Command::new("sh")
+            .args(["-c", line, "sh"])
+            .arg(name)
+            .current_dir(self.root.path())
+            .env("PKG_CONFIG_PATH", self.path("lib/pkgconfig")));
+        self.root.path().join("a.out")
     }
 
     /// Runs a program at the first host, or without a network of its own where there is none.
@@ -202,14 +198,12 @@ fn install__programs_compile_without_a_warning_and_run() {
     let said = String::from_utf8(said.stdout).expect("UTF-8");
     let expected = "60 clients at once, 1200 requests answered by one thread, all right";
     assert!(said.starts_with(expected), "{said}");
-    // With this library in it, and with all of them.
-    for how in [&[][..], &["-static"]] {
-        let transfer = installed.compile_static(&source("examples/transfer.c"), how);
-        let ran = run(&mut bounded(&transfer));
-        assert!(ran.stdout.starts_with(b"16 MiB received"), "{how:?}");
-    }
+    let transfer = installed.compile_static(&source("examples/transfer.c"));
+    let ran = run(&mut bounded(&transfer));
+    assert!(ran.stdout.starts_with(b"16 MiB received"));
 
     installed.run(&installed.compile(&source("tests/c/arguments.c")));
+    extremes_are_tried(&installed);
     installed.run(&installed.compile(&source("tests/c/forked.c")));
     installed.run(&installed.compile(&source("tests/c/delivery.c")));
     installed.run(&installed.compile(&source("tests/c/work.c")));
@@ -220,7 +214,6 @@ fn install__programs_compile_without_a_warning_and_run() {
         let hosts = hosts();
         installed.run_at(hosts.as_ref(), &installed.compile(&source(program)));
     }
-    old_names_warn_and_work(&installed);
     let security = installed.compile(&source("tests/c/security.c"));
     run(bounded(&security)
         .arg(installed.root.path())
@@ -233,30 +226,6 @@ fn install__programs_compile_without_a_warning_and_run() {
     soname_and_symbols_are_the_headers(&installed);
     manual_is_installed(&installed);
     uninstall(&installed);
-}
-
-/// Functions that were renamed: the compiler says so, and they do what they did.
-fn old_names_warn_and_work(installed: &Installed) {
-    let program = source("tests/c/renamed.c");
-    let compile = |extra: &[&str]| {
-        let mut command = installed.compiler(&program);
-        command.args(extra).arg("-o");
-        command.arg(installed.root.path().join("renamed"));
-        command.output().expect("a compiler")
-    };
-    let refused = compile(&[]);
-    let said = String::from_utf8_lossy(&refused.stderr);
-    assert!(
-        !refused.status.success() && said.contains("use zl_recv_into"),
-        "deprecated: {said}"
-    );
-    let made = compile(&["-Wno-deprecated-declarations"]);
-    assert!(
-        made.status.success(),
-        "{}",
-        String::from_utf8_lossy(&made.stderr)
-    );
-    installed.run(&installed.root.path().join("renamed"));
 }
 
 /// The programs of docs/guide/c.md, each in a file.
@@ -281,18 +250,8 @@ fn header_is_cplusplus_too(installed: &Installed) {
     if !are_there(&["c++"]) {
         return;
     }
-    let program = installed.root.path().join("version.cpp");
-    let text = "#include <zerolane.h>\nint main() { return zl_abi_version() == ZL_ABI_VERSION ? 0 : 1; }\n";
-    std::fs::write(&program, text).expect("written");
-    let built = installed.root.path().join("version");
-    run(Command::new("c++")
-        .arg("-std=c++17")
-        .args(STRICT)
-        .arg(&program)
-        .args(installed.pkg_config(&["--cflags", "--libs"]))
-        .arg("-o")
-        .arg(&built));
-    installed.run(&built);
+    let said = installed.run(&installed.compile(&source("examples/memory.cpp")));
+    assert!(said.starts_with("16 rows put and added up, all right"));
 }
 
 /// The program was linked with the name that says which header it was compiled with, and with symbols of a
@@ -331,15 +290,42 @@ fn soname_and_symbols_are_the_headers(installed: &Installed) {
             symbol
         })
         .collect();
-    let declared: BTreeSet<&str> = header
-        .match_indices("zl_")
-        .map(|(at, _)| &header[at..])
-        .filter_map(|it| {
-            let end = it.find(|it: char| !it.is_ascii_alphanumeric() && it != '_')?;
-            it[end..].starts_with('(').then_some(&it[..end])
-        })
-        .collect();
+    let declared: BTreeSet<&str> = functions(&header).map(|it| it.0).collect();
     assert_eq!(shown, declared, "symbols, and functions of the header");
+}
+
+/// The functions that a header declares, with the text of their parameters. Calls in its comments are among them.
+fn functions(header: &str) -> impl Iterator<Item = (&str, &str)> {
+    header.match_indices("zl_").filter_map(|(at, _)| {
+        let text = &header[at..];
+        let end = text.find(|it: char| !it.is_ascii_alphanumeric() && it != '_')?;
+        let (parameters, _) = text[end..].strip_prefix('(')?.split_once(");")?;
+        Some((&text[..end], parameters))
+    })
+}
+
+/// A function without a row in extremes.c fails here.
+fn extremes_are_tried(installed: &Installed) {
+    let header = std::fs::read_to_string(installed.path("include/zerolane.h")).expect("the header");
+    let is_number = |parameter: &str| {
+        let mut words = parameter.split_whitespace();
+        let integer = |it: &str| it == "int" || it.ends_with("_t") && !it.starts_with("zl_");
+        words.next().is_some_and(integer) && !parameter.contains('*')
+    };
+    let with_numbers: BTreeSet<&str> = functions(&header)
+        .filter(|(_, parameters)| parameters.split(',').any(is_number))
+        .map(|it| it.0)
+        .collect();
+    let program = installed.compile(&source("tests/c/extremes.c"));
+    let ran = run(bounded(&program)
+        .arg(installed.root.path())
+        .env("LD_LIBRARY_PATH", installed.path("lib")));
+    let said = String::from_utf8(ran.stdout).expect("UTF-8");
+    let tried: BTreeSet<&str> = said.lines().collect();
+    assert_eq!(
+        tried, with_numbers,
+        "tried, and functions that take a number"
+    );
 }
 
 /// Each function has a page, under its own name.

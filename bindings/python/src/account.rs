@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use zerolane::counters::LaneKind;
 
 /// Counters of a connection since it began: payload bytes placed or copied again, and datagrams.
-#[pyclass(frozen, get_all, module = "zerolane")]
+#[pyclass(frozen, get_all, weakref, module = "zerolane")]
 pub(crate) struct Account {
     /// Payload bytes that reached their place without a copy in user space.
     bytes_placed: u64,
@@ -35,6 +35,9 @@ pub(crate) struct Account {
     /// Puts, gets and atomic operations that this end did in its mapping of the peer's memory, without the peer's CPU
     /// (`ExportedRegion.memfd`).
     direct_operations: u64,
+    /// All counters of the connection, many more than here, as one line of JSON for `json.loads`: integers, times in
+    /// nanoseconds ("rtt_ns"), null for what is not known.
+    json: String,
 }
 
 impl From<zerolane::counters::Account> for Account {
@@ -59,6 +62,7 @@ impl From<zerolane::counters::Account> for Account {
             no_bypass: account.no_bypass.map(|why| why.to_string()),
             no_path: account.no_path.map(|why| why.to_string()),
             direct_operations: account.direct_operations,
+            json: account.json(),
         }
     }
 }

@@ -59,12 +59,10 @@ impl Address {
         found.map_err(zerolane::Error::Address)
     }
 
-    /// The first resolved address.
-    pub(crate) fn first(&self, py: Python<'_>, lane: LaneChoice) -> PyResult<SocketAddr> {
-        let first = py.detach(|| Ok(self.resolve(lane)?.into_iter().next()));
-        first
-            .and_then(|it| it.ok_or(zerolane::Error::NoAddress))
-            .map_err(|error| crate::errors::of(py, error))
+    /// Resolves without the interpreter.
+    pub(crate) fn found(&self, py: Python<'_>, lane: LaneChoice) -> PyResult<Vec<SocketAddr>> {
+        let found = py.detach(|| self.resolve(lane));
+        found.map_err(|error| crate::errors::of(py, error))
     }
 }
 

@@ -5,20 +5,21 @@ use crate::address::{Address, pair};
 use crate::aside::aside;
 use crate::completion::{Completion, read_delivery};
 use crate::connection::Connection;
+use crate::dropped;
 use crate::errors;
 use crate::exported::{self, ExportedRegion, Key};
 use crate::fetch::FetchOp;
 use crate::options::{self, Options};
 use crate::pending::Pending;
+use crate::pieces::Given;
 use crate::pinned::{Use, pin, pin_source};
-use crate::requests::{message, payload, pieces, place};
+use crate::requests::{message, payload, place};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use std::sync::{Mutex, PoisonError};
+use zerolane::Process;
 use zerolane::failure::{CloseReason, Reason, TransferError};
-use zerolane::request::{
-    Fetch, Get, GetPieces, OpenRegion, Put, PutPieces, ReceiveMessage, Transfer,
-};
+use zerolane::request::{Get, GetPieces, OpenRegion, Put, PutPieces, ReceiveMessage, Transfer};
 use zerolane::worker::WorkerHandle;
 
 /// The completion, or the exception of a failed request.
@@ -50,16 +51,31 @@ fn plain<T: for<'py> IntoPyObject<'py>>(py: Python<'_>, value: T) -> PyResult<Py
     value.into_py_any(py)
 }
 
-/// A worker in a thread of its own, from `Worker.spawn`. As a context manager it completes posted sends and closes
-/// everything on exit, or ends at once on an exception.
+/// A worker in a thread of its own, from `Worker.spawn` or `background`. As a context manager it completes posted sends
+/// and closes everything on exit, or ends at once on an exception.
 ///
 /// Any thread may call its methods and those of its handles. They return at once with a Pending to wait for or await.
-/// The thread never needs the interpreter: it serves peers and exported memory whatever Python does.
-#[pyclass(frozen, module = "zerolane")]
+/// The thread never needs the interpreter: it serves peers and exported memory whatever Python does. One that is
+/// dropped without an end is aborted, with a ResourceWarning.
+#[pyclass(frozen, weakref, module = "zerolane")]
 pub(crate) struct WorkerThread {
-    /// `None` once the worker is over.
+    /// `None` once the worker is over, and for the process's worker.
     thread: Mutex<Option<zerolane::worker::WorkerThread>>,
     handle: WorkerHandle,
+    process: Process,
+}
+
+impl Drop for WorkerThread {
+    fn drop(&mut self) {
+        let thread = self.thread.get_mut();
+        let is_open = thread.unwrap_or_else(PoisonError::into_inner).is_some();
+        if is_open && self.process.is_current() {
+            dropped::warn(
+                "unclosed WorkerThread: its connections disconnect at once. Stop it, abort it, or use it in a with \
+                 statement",
+            );
+        }
+    }
 }
 
 impl WorkerThread {
@@ -67,6 +83,7 @@ impl WorkerThread {
         WorkerThread {
             handle: (*thread).clone(),
             thread: Mutex::new(Some(thread)),
+            process: Process::current(),
         }
     }
 
@@ -74,6 +91,19 @@ impl WorkerThread {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         thread.take()
     }
+}
+
+/// The worker that all libraries of this process share, in a thread that starts with the first call and lives until the
+/// process ends: `stop`, `abort` and leaving a `with` block do nothing to it. A child of a fork gets another with its own
+/// first call. At the end of the process peers are not told: close connections first.
+#[pyfunction]
+pub(crate) fn background(py: Python<'_>) -> PyResult<WorkerThread> {
+    let handle = py.detach(zerolane::worker::background);
+    Ok(WorkerThread {
+        handle: handle.map_err(|error| errors::of(py, error))?,
+        thread: Mutex::new(None),
+        process: Process::current(),
+    })
 }
 
 #[pymethods]
@@ -90,13 +120,13 @@ impl WorkerThread {
         let options = options::read(options);
         let listening = self
             .handle
-            .listen(address.first(py, options.lane)?, options);
+            .listen(address.found(py, options.lane)?, options);
         Ok(Pending::new(listening, |py, handle| {
-            EndpointHandle(handle).into_py_any(py)
+            EndpointHandle::new(handle).into_py_any(py)
         }))
     }
 
-    /// Connects to `address`, and to the first address of a name. Returns a Pending of a ConnectionHandle.
+    /// Connects to `address`, and to the first address of a name that answers. Returns a Pending of a ConnectionHandle.
     #[pyo3(signature = (address, options=None))]
     fn connect(
         &self,
@@ -107,7 +137,7 @@ impl WorkerThread {
         let options = options::read(options);
         let connecting = self
             .handle
-            .connect(address.first(py, options.lane)?, &options);
+            .connect(address.found(py, options.lane)?, &options);
         Ok(Pending::new(connecting, connected))
     }
 
@@ -115,6 +145,28 @@ impl WorkerThread {
     fn adopt(&self, py: Python<'_>, connection: &Bound<'_, Connection>) -> PyResult<Pending> {
         let connection = connection.get().give_up(py)?;
         Ok(Pending::new(self.handle.adopt(connection), connected))
+    }
+
+    /// Lets every peer of this worker use `region` under `number`: see `Worker.export_numbered`. Returns a Pending of
+    /// None.
+    fn export_numbered(
+        &self,
+        py: Python<'_>,
+        number: u32,
+        region: &Bound<'_, ExportedRegion>,
+        rights: u8,
+    ) -> PyResult<Pending> {
+        let number = exported::number(number)?;
+        let (region, rights) = (region.get().region(py)?, exported::rights(rights)?);
+        let exporting = self.handle.export_numbered(number, &region, rights);
+        Ok(Pending::new(exporting, nothing))
+    }
+
+    /// Ends `export_numbered` on all connections of this worker. Returns a Pending: False if it exports nothing under
+    /// `number`.
+    fn revoke_number(&self, number: u32) -> PyResult<Pending> {
+        let revoking = self.handle.revoke_number(exported::number(number)?);
+        Ok(Pending::new(revoking, plain))
     }
 
     /// Completes posted sends, closes everything, and waits for the end. Gives up one to two idle timeouts after posted
@@ -153,12 +205,18 @@ impl WorkerThread {
 }
 
 fn connected(py: Python<'_>, handle: zerolane::worker::ConnectionHandle) -> PyResult<Py<PyAny>> {
-    ConnectionHandle(Mutex::new(Some(handle))).into_py_any(py)
+    ConnectionHandle::new(handle).into_py_any(py)
 }
 
 /// An endpoint of a worker's thread. It closes when its last reference is gone.
-#[pyclass(frozen, module = "zerolane")]
+#[pyclass(frozen, weakref, module = "zerolane")]
 pub(crate) struct EndpointHandle(zerolane::worker::EndpointHandle);
+
+impl EndpointHandle {
+    pub(crate) fn new(handle: zerolane::worker::EndpointHandle) -> EndpointHandle {
+        EndpointHandle(handle)
+    }
+}
 
 #[pymethods]
 impl EndpointHandle {
@@ -184,7 +242,8 @@ impl EndpointHandle {
         rights: u8,
     ) -> PyResult<Pending> {
         let (region, rights) = (region.get().region(py)?, exported::rights(rights)?);
-        Ok(Pending::new(self.0.export(name, &region, rights), nothing))
+        let exporting = self.0.export(name, &region, rights);
+        Ok(Pending::new(exporting, nothing).that_goes_on())
     }
 
     fn __repr__(&self) -> String {
@@ -197,10 +256,14 @@ impl EndpointHandle {
 ///
 /// Requests of one thread start in its order; if there is no room they wait. They return a Pending of a Completion,
 /// which raises the request's error.
-#[pyclass(frozen, module = "zerolane")]
+#[pyclass(frozen, weakref, module = "zerolane")]
 pub(crate) struct ConnectionHandle(Mutex<Option<zerolane::worker::ConnectionHandle>>);
 
 impl ConnectionHandle {
+    pub(crate) fn new(handle: zerolane::worker::ConnectionHandle) -> ConnectionHandle {
+        ConnectionHandle(Mutex::new(Some(handle)))
+    }
+
     fn handle(&self, py: Python<'_>) -> PyResult<zerolane::worker::ConnectionHandle> {
         let handle = self
             .0
@@ -311,35 +374,36 @@ impl ConnectionHandle {
         Ok(Pending::incoming(getting, completed))
     }
 
-    /// Puts 1 to 4096 pieces, each an offset and a buffer, gathered here and scattered there.
+    /// Puts 1 to 4096 pieces, each an offset and a buffer, or `Pieces` of one buffer: gathered here and scattered
+    /// there.
     #[pyo3(signature = (key, pieces, *, immediate=None, fence=false, context=0))]
     fn put_vectored(
         &self,
         py: Python<'_>,
         key: &Bound<'_, Key>,
-        pieces: Vec<(u64, Bound<'_, PyAny>)>,
+        pieces: Given<'_>,
         immediate: Option<u32>,
         fence: bool,
         context: u64,
     ) -> PyResult<Pending> {
-        let pieces = self::pieces(&pieces, Use::Read, |it| it.share().into())?;
+        let pieces = pieces.pin(Use::Read, |it| it.share().into())?;
         let put = PutPieces::new(&key.get().region(), pieces).immediate(immediate);
         let putting = self.handle(py)?.post(put.fence(fence).context(context));
         Ok(Pending::outgoing(putting, completed))
     }
 
-    /// Gets 1 to 4096 pieces, each an offset and a buffer, gathered there and scattered here; the completion has them
-    /// in `pieces`.
+    /// Gets 1 to 4096 pieces, each an offset and a buffer, or `Pieces` of one buffer: gathered there and scattered
+    /// here. The completion has them in `pieces`.
     #[pyo3(signature = (key, pieces, *, fence=false, context=0))]
     fn get_vectored(
         &self,
         py: Python<'_>,
         key: &Bound<'_, Key>,
-        pieces: Vec<(u64, Bound<'_, PyAny>)>,
+        pieces: Given<'_>,
         fence: bool,
         context: u64,
     ) -> PyResult<Pending> {
-        let pieces = self::pieces(&pieces, Use::Write, |it| it)?;
+        let pieces = pieces.pin(Use::Write, |it| it)?;
         let get = GetPieces::new(&key.get().region(), pieces).fence(fence);
         let getting = self.handle(py)?.post(get.context(context));
         Ok(Pending::incoming(getting, completed))
@@ -354,7 +418,7 @@ impl ConnectionHandle {
         op: &Bound<'_, FetchOp>,
     ) -> PyResult<Pending> {
         let key = key.get().region();
-        let fetching = self.handle(py)?.post(Fetch::new(&key, offset, op.get().0));
+        let fetching = self.handle(py)?.post(op.get().0.on(&key, offset));
         Ok(Pending::outgoing(fetching, completed))
     }
 
@@ -374,7 +438,8 @@ impl ConnectionHandle {
         rights: u8,
     ) -> PyResult<Pending> {
         let (region, rights) = (region.get().region(py)?, exported::rights(rights)?);
-        Ok(Pending::new(self.handle(py)?.export(&region, rights), key))
+        let exporting = self.handle(py)?.export(&region, rights);
+        Ok(Pending::new(exporting, key).that_goes_on())
     }
 
     /// Like `export`; the peer can also ask for the memory with `open_region` by `name`, at most 32 bytes of UTF-8.
@@ -387,13 +452,27 @@ impl ConnectionHandle {
     ) -> PyResult<Pending> {
         let (region, rights) = (region.get().region(py)?, exported::rights(rights)?);
         let exporting = self.handle(py)?.export_named(name, &region, rights);
+        Ok(Pending::new(exporting, key).that_goes_on())
+    }
+
+    /// Like `export`, under `number`: see `Requests.export_numbered`.
+    fn export_numbered(
+        &self,
+        py: Python<'_>,
+        number: u32,
+        region: &Bound<'_, ExportedRegion>,
+        rights: u8,
+    ) -> PyResult<Pending> {
+        let number = exported::number(number)?;
+        let (region, rights) = (region.get().region(py)?, exported::rights(rights)?);
+        let exporting = self.handle(py)?.export_numbered(number, &region, rights);
         Ok(Pending::new(exporting, key))
     }
 
     /// Ends an export to this peer. Returns a Pending: False if `key` names no export of this connection.
     fn revoke(&self, py: Python<'_>, key: &Bound<'_, Key>) -> PyResult<Pending> {
         let revoking = self.handle(py)?.revoke(&key.get().region());
-        Ok(Pending::new(revoking, plain))
+        Ok(Pending::new(revoking, plain).that_goes_on())
     }
 
     /// Ends all exports of `region` to this peer, including those of the endpoint. Returns a Pending: False if there is
@@ -405,7 +484,7 @@ impl ConnectionHandle {
     ) -> PyResult<Pending> {
         let region = region.get().region(py)?;
         let revoking = self.handle(py)?.revoke_region(&region);
-        Ok(Pending::new(revoking, plain))
+        Ok(Pending::new(revoking, plain).that_goes_on())
     }
 
     /// Returns a Pending of the length of the next announced message that no receive matches. The peer chooses the
@@ -443,7 +522,7 @@ impl ConnectionHandle {
 
     /// Finishes sending after all requests made before: see `Connection.finish`. Returns a Pending of None.
     fn finish(&self, py: Python<'_>) -> PyResult<Pending> {
-        Ok(Pending::new(self.handle(py)?.finish(), nothing))
+        Ok(Pending::new(self.handle(py)?.finish(), nothing).that_goes_on())
     }
 
     /// Returns a Pending of the connection's counters so far, an Account.
@@ -464,11 +543,20 @@ impl ConnectionHandle {
         ))
     }
 
+    /// Returns a Pending of the reason, an exception that is returned and not raised, when the connection is over,
+    /// whoever ends it: PeerDead, Closed and so on. An idle connection over a network notices a dead peer only with
+    /// `Options(keep_alive=True)`.
+    fn closed(&self, py: Python<'_>) -> PyResult<Pending> {
+        Ok(Pending::new(self.handle(py)?.closed(), |py, reason| {
+            errors::of(py, reason).into_value(py).into_py_any(py)
+        }))
+    }
+
     /// Completes posted sends, then disconnects. Returns a Pending of None, which raises if something was not sent.
     /// Gives up one to two idle timeouts after posted requests stopped making progress. The handle is then unusable.
     fn close(&self, py: Python<'_>) -> PyResult<Pending> {
         let handle = self.handle(py)?;
         drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
-        Ok(Pending::new(handle.close(), nothing))
+        Ok(Pending::new(handle.close(), nothing).that_goes_on())
     }
 }

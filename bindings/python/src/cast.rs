@@ -141,7 +141,7 @@ impl Ending {
 }
 
 /// The result of one host of a cast.
-#[pyclass(frozen, module = "zerolane")]
+#[pyclass(frozen, weakref, module = "zerolane")]
 #[derive(Clone)]
 pub(crate) struct HostOutcome(zerolane_castnet::HostOutcome);
 
@@ -174,7 +174,7 @@ impl HostOutcome {
 }
 
 /// The result of a cast.
-#[pyclass(frozen, module = "zerolane")]
+#[pyclass(frozen, weakref, module = "zerolane")]
 pub(crate) struct CastOutcome(Outcome);
 
 #[pymethods]
@@ -328,7 +328,7 @@ pub(crate) fn cast(
 /// `patience`: seconds without progress after which it gives up; `silence`: seconds without a sign of a peer after
 /// which it counts as dead; `max_rate`: most bytes per second to each peer. `identity` is the file of this end's key.
 /// `trust` has the keys of the sources that may cast here; without it, any source may.
-#[pyclass(frozen, module = "zerolane")]
+#[pyclass(frozen, weakref, module = "zerolane")]
 pub(crate) struct CastReceiver {
     local: SocketAddr,
     key: Option<PublicKey>,

@@ -11,7 +11,7 @@ use zerolane::failure::TransferError;
 use zerolane::request::WorkKind;
 
 /// A finished request. Its buffer is free again.
-#[pyclass(frozen, module = "zerolane")]
+#[pyclass(frozen, weakref, module = "zerolane")]
 pub(crate) struct Completion {
     /// The request's number, returned by the call that posted it.
     #[pyo3(get)]
@@ -48,12 +48,7 @@ impl Completion {
             kind: kind(completion.kind),
             context: completion.context,
             region: completion.region.map(Key::new),
-            pieces: completion
-                .pieces
-                .iter()
-                .filter_map(|it| pinned::object(py, it))
-                .map(Bound::unbind)
-                .collect(),
+            pieces: pinned::objects(py, &completion.pieces),
             buffer: pinned::object(py, &completion.memory).map(Bound::unbind),
             value: completion.value,
             delivery: delivery(completion.delivery),
@@ -133,7 +128,8 @@ impl Completion {
             .transpose()
     }
 
-    /// The memory of each posted piece, whole. Its content is undefined if the request failed.
+    /// The memory of each posted piece, whole; that of the one buffer of `Pieces`. Its content is undefined if the
+    /// request failed.
     #[getter]
     fn pieces<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyMemoryView>>> {
         let pieces = self.pieces.iter();

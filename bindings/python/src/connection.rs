@@ -5,6 +5,7 @@ use crate::aside::aside;
 use crate::closing;
 use crate::completion::{Completion, read_delivery};
 use crate::driven::{Arrived, Driven};
+use crate::dropped;
 use crate::options::{self, Options, seconds};
 use crate::patience::Patience;
 use crate::pinned::{Use, pin, pin_source};
@@ -21,7 +22,8 @@ use zerolane::request::Transfer;
 /// A connection, from `connect` or `Endpoint.accept`. As a context manager it closes on exit, at once on an exception.
 ///
 /// It makes progress only inside its methods. A peer that makes no calls for the idle timeout counts as dead: a
-/// `Worker` can drive connections in the background. Several threads may call methods; one at a time enters, and
+/// `Worker` can drive connections in the background. One that is dropped unclosed disconnects at once, with a
+/// ResourceWarning. Several threads may call methods; one at a time enters, and
 /// interrupts the wait of another to do so. After a fork it belongs to the parent: in the child methods raise Closed,
 /// and `abort` does nothing.
 #[pyclass(frozen, extends = Requests, module = "zerolane")]
@@ -60,6 +62,18 @@ impl Connection {
         given.map(|it| *it).ok_or_else(|| {
             PyValueError::new_err("a call waits, or completions are left: take those first")
         })
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if self.driven.is_open() {
+            dropped::warn(&format!(
+                "unclosed Connection to {}: it disconnects at once, and what was not received yet is lost. Close it, or \
+                 use it in a with statement",
+                self.peer
+            ));
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use zerolane::options::{self, DeviceOptions};
 /// the protocol that belong to none of them. `zero_copy`: refuse AF_XDP if the kernel would copy each frame.
 /// `fall_back`: use packet sockets if something is refused, with the reason in `refused`; otherwise that is an error.
 /// `busy_poll`: poll the driver for at most this many frames a call.
-#[pyclass(frozen, module = "zerolane")]
+#[pyclass(frozen, weakref, module = "zerolane")]
 #[derive(Debug)]
 pub(crate) struct EthernetDevice(pub(crate) Arc<options::EthernetDevice>);
 

@@ -181,6 +181,12 @@ impl Driven {
         self.shared.check_process().is_ok()
     }
 
+    /// Whether this process made it, and neither closed it nor gave it up.
+    pub(crate) fn is_open(&self) -> bool {
+        let state = self.shared.peek();
+        state.is_some_and(|it| it.connection.is_some())
+    }
+
     pub(crate) fn enter(&self) -> zerolane::Result<MutexGuard<'_, State>> {
         self.shared.enter()
     }

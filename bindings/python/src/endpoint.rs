@@ -2,6 +2,7 @@
 
 use crate::address::{Address, pair};
 use crate::connection::Connection;
+use crate::dropped;
 use crate::errors;
 use crate::options::{self, Options};
 use crate::patience::Patience;
@@ -12,13 +13,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use zerolane::{Error, Process};
 
-/// A listening UDP port. As a context manager it stops listening on exit.
+/// A listening UDP port. As a context manager it stops listening on exit. One that is dropped unclosed stops listening
+/// too, with a ResourceWarning.
 ///
 /// `address` is "host:port" or a tuple of both; port 0 is any free port.
 ///
 /// After a fork it belongs to the parent, and only the parent accepts: a server of several processes makes an endpoint
 /// in each, on a port of its own.
-#[pyclass(frozen, module = "zerolane")]
+#[pyclass(frozen, weakref, module = "zerolane")]
 pub(crate) struct Endpoint {
     local: SocketAddr,
     key: Option<zerolane::security::PublicKey>,
@@ -55,6 +57,19 @@ impl Endpoint {
         match &mut *self.enter()? {
             None => Ok(Some(None)),
             Some(listener) => Ok(listener.accept(Some(time))?.map(Some)),
+        }
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        let listener = self.listener.get_mut();
+        let is_open = listener.unwrap_or_else(PoisonError::into_inner).is_some();
+        if is_open && self.process.is_current() {
+            dropped::warn(&format!(
+                "unclosed Endpoint at {}: it stops listening. Close it, or use it in a with statement",
+                self.local
+            ));
         }
     }
 }

@@ -45,6 +45,7 @@ pub(crate) fn of(py: Python<'_>, error: Error) -> PyErr {
         Error::Post(PostError::Unsupported) => "Refused",
         Error::Post(
             PostError::NameTaken
+            | PostError::NumberTaken
             | PostError::Misaligned
             | PostError::ControlTooLong
             | PostError::NoPieces

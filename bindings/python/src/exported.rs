@@ -1,6 +1,7 @@
 //! Exports Python's buffers, which peers may read and write.
 
 use crate::errors::{self, exception};
+use crate::fetch::{AnyFetchOp, FetchOp};
 use crate::pinned::{Pinned, Use, pin_for_release};
 use pyo3::exceptions::{PyIndexError, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
@@ -8,7 +9,13 @@ use pyo3::types::PyBytes;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use zerolane::failure::{Reason, TransferError};
-use zerolane::{Error, Process, RegionKey, Rights};
+use zerolane::{Error, Process, RegionKey, RegionNumber, Rights};
+
+/// The number of a region.
+pub(crate) fn number(number: u32) -> PyResult<RegionNumber> {
+    RegionNumber::new(number)
+        .ok_or_else(|| PyValueError::new_err(format!("number {number}: a region's is below 2**24")))
+}
 
 /// Converts the bits of `zerolane.Rights`.
 pub(crate) fn rights(bits: u8) -> PyResult<Rights> {
@@ -41,8 +48,8 @@ impl<'py> FromPyObject<'_, 'py> for Word {
 }
 
 /// Names exported memory on one connection. Give `bytes(key)` to the peer by any means; `Key.from_bytes` makes it a key
-/// again.
-#[pyclass(frozen, eq, hash, module = "zerolane")]
+/// again, and so does pickle.
+#[pyclass(frozen, eq, hash, weakref, module = "zerolane")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Key(RegionKey);
 
@@ -58,6 +65,28 @@ impl Key {
 
 #[pymethods]
 impl Key {
+    /// Makes the key of the memory that the peer exports under `number`, from byte `offset` on, which is offset 0 of
+    /// the key. The peer is not asked; it refuses a request that it does not permit.
+    #[staticmethod]
+    #[pyo3(signature = (number, offset=0))]
+    fn numbered(number: u32, offset: u64) -> PyResult<Key> {
+        Ok(Key(RegionKey::numbered(self::number(number)?, offset)))
+    }
+
+    /// The key as an int of 64 bits: its number times 2**40 plus its offset. ValueError unless it is the key of numbered
+    /// memory with an offset below 2**40. Length and rights are not part of it.
+    fn to_int(&self) -> PyResult<u64> {
+        self.0.to_u64().ok_or_else(|| {
+            PyValueError::new_err("not the key of numbered memory, or its offset is 2**40 or more")
+        })
+    }
+
+    /// Makes the key that `to_int` returned, as `numbered` does.
+    #[staticmethod]
+    fn from_int(value: u64) -> Key {
+        Key(RegionKey::from_u64(value))
+    }
+
     /// Makes a key from `bytes(key)`.
     #[staticmethod]
     fn from_bytes(bytes: [u8; RegionKey::BYTES]) -> PyResult<Key> {
@@ -73,6 +102,15 @@ impl Key {
 
     fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.0.to_bytes())
+    }
+
+    /// For pickle.
+    fn __reduce__<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+        let from_bytes = py.get_type::<Key>().getattr("from_bytes")?;
+        Ok((from_bytes, (self.__bytes__(py),)))
     }
 
     fn __repr__(&self) -> String {
@@ -91,7 +129,7 @@ impl Key {
 /// connected through shared memory puts and gets there without this program.
 ///
 /// After a fork it belongs to the parent: in the child its methods raise Closed.
-#[pyclass(frozen, module = "zerolane")]
+#[pyclass(frozen, weakref, module = "zerolane")]
 pub(crate) struct ExportedRegion {
     /// `None` once revoked.
     region: Mutex<Option<zerolane::ExportedRegion>>,
@@ -154,6 +192,16 @@ impl ExportedRegion {
         offset: usize,
         body: impl FnOnce(&AtomicU64) -> T,
     ) -> PyResult<T> {
+        self.with_words(py, offset, |region| body(region.word(offset)))
+    }
+
+    /// Calls `body` if the region has the aligned word at `offset`.
+    fn with_words<T>(
+        &self,
+        py: Python<'_>,
+        offset: usize,
+        body: impl FnOnce(&zerolane::ExportedRegion) -> T,
+    ) -> PyResult<T> {
         let region = self.enter(py)?;
         let region = region.as_ref().ok_or_else(|| revoked(py))?;
         if !offset.is_multiple_of(8) || offset.checked_add(8).is_none_or(|end| end > region.len()) {
@@ -162,7 +210,7 @@ impl ExportedRegion {
                 region.len()
             )));
         }
-        Ok(body(region.word(offset)))
+        Ok(body(region))
     }
 }
 
@@ -241,6 +289,22 @@ impl ExportedRegion {
     #[pyo3(signature = (offset, value=Word(1)))]
     fn fetch_add(&self, py: Python<'_>, offset: usize, value: Word) -> PyResult<u64> {
         self.with_word(py, offset, |word| word.fetch_add(value.0, Ordering::SeqCst))
+    }
+
+    /// Does an atomic operation on the word at `offset` bytes, as a peer does; returns its previous value. IndexError
+    /// unless the memory has the 8 aligned bytes that are or hold the word.
+    fn fetch_op(&self, py: Python<'_>, offset: usize, op: &Bound<'_, FetchOp>) -> PyResult<u64> {
+        let op = op.get().0;
+        if !offset.is_multiple_of(op.bytes()) {
+            return Err(PyIndexError::new_err(format!(
+                "{offset} is not a multiple of {}",
+                op.bytes()
+            )));
+        }
+        self.with_words(py, offset - offset % 8, |region| match op {
+            AnyFetchOp::U64(op) => region.fetch_op(offset, op),
+            AnyFetchOp::U32(op) => region.fetch_op(offset, op),
+        })
     }
 
     /// Ends all exports of the memory, to all peers, at once. After it returns, no operation of a peer reads or writes

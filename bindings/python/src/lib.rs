@@ -17,6 +17,7 @@ mod completion;
 mod connection;
 mod device;
 mod driven;
+mod dropped;
 mod endpoint;
 mod errors;
 mod exported;
@@ -26,6 +27,7 @@ mod options;
 mod path;
 mod patience;
 mod pending;
+mod pieces;
 mod pinned;
 mod queue;
 mod release;
@@ -41,7 +43,7 @@ mod _zerolane {
     #[pymodule_export]
     use crate::account::Account;
     #[pymodule_export]
-    use crate::background::{ConnectionHandle, EndpointHandle, WorkerThread};
+    use crate::background::{ConnectionHandle, EndpointHandle, WorkerThread, background};
     #[pymodule_export]
     use crate::cast::{CastOutcome, CastReceiver, HostOutcome, cast};
     #[pymodule_export]
@@ -61,7 +63,9 @@ mod _zerolane {
     #[pymodule_export]
     use crate::path::Path;
     #[pymodule_export]
-    use crate::pending::{Notices, Pending};
+    use crate::pending::{Pending, PendingSet};
+    #[pymodule_export]
+    use crate::pieces::Pieces;
     #[pymodule_export]
     use crate::queue::CompletionQueue;
     #[pymodule_export]

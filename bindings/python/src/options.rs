@@ -2,8 +2,9 @@
 
 use crate::device::EthernetDevice;
 use crate::{errors, path};
-use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,16 +36,26 @@ use zerolane::security::PublicKey;
 /// or `lane` "ethernet". Over raw Ethernet a path over UDP names an address of the peer, whose endpoint must have
 /// `udp_paths`. `path_threads` gives each path but the first a thread at this end.
 ///
+/// `keep_alive` asks the peer ten times an `idle_timeout` whether it lives, also while no request depends on it, so that
+/// an idle connection over a network ends when its peer has died. A peer whose program makes no call for that time then
+/// counts as dead, unless a worker's thread or asyncio answers for it.
+///
 /// `rendezvous` is the name by which both ends of shared memory find each other instead of the address: for containers
 /// of one kernel with separate networks and one rendezvous directory.
-#[pyclass(frozen, module = "zerolane")]
+///
+/// Options can be pickled, but not with a `device`. Of `identity` the pickle has the file's name, not its key.
+#[pyclass(frozen, weakref, module = "zerolane")]
 #[derive(Debug)]
-pub(crate) struct Options(zerolane::Options);
+pub(crate) struct Options {
+    options: zerolane::Options,
+    /// The keywords that were given, for pickle.
+    given: Py<PyDict>,
+}
 
 /// A copy of `options`, or the defaults.
 pub(crate) fn read(options: Option<&Bound<'_, Options>>) -> zerolane::Options {
     options.map_or_else(zerolane::Options::default, |options| {
-        options.get().0.clone()
+        options.get().options.clone()
     })
 }
 
@@ -121,7 +132,7 @@ impl Options {
                         max_in_flight=None, spin=None, connect_timeout=None, idle_timeout=None,
                         plain=None, authenticated=None, identity=None, trust=None, lane=None, device=None,
                         paths=None, links=None, path_threads=None, ethernet_paths=None,
-                        udp_paths=None, rendezvous=None))]
+                        udp_paths=None, rendezvous=None, keep_alive=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn new(
         py: Python<'_>,
@@ -146,7 +157,22 @@ impl Options {
         ethernet_paths: Option<bool>,
         udp_paths: Option<bool>,
         rendezvous: Option<&str>,
+        keep_alive: Option<bool>,
     ) -> PyResult<Options> {
+        let given = PyDict::new(py);
+        macro_rules! keep {
+            ($($keyword:ident)*) => {
+                $(if let Some(value) = &$keyword {
+                    given.set_item(stringify!($keyword), value)?;
+                })*
+            };
+        }
+        keep!(strict gso gro checksum receive_buffer max_in_flight spin connect_timeout idle_timeout
+              plain authenticated identity trust lane paths links path_threads ethernet_paths
+              udp_paths rendezvous);
+        if let Some(device) = device {
+            given.set_item("device", device)?;
+        }
         let default = zerolane::Options::default();
         let time = |value: Option<f64>, name, default| {
             value.map_or(Ok(default), |value| seconds(value, name))
@@ -175,26 +201,44 @@ impl Options {
             rendezvous: rendezvous.map(rendezvous_name).transpose()?,
             ethernet_paths: ethernet_paths.unwrap_or(default.ethernet_paths),
             udp_paths: udp_paths.unwrap_or(default.udp_paths),
+            keep_alive: keep_alive.unwrap_or(default.keep_alive),
             ..default
         };
         let checked = options.check();
         checked.map_err(|error| errors::of(py, error.into()))?;
-        Ok(Options(options))
+        Ok(Options {
+            options,
+            given: given.unbind(),
+        })
     }
 
     /// The key by which peers know an end with these settings; None if each connection or endpoint makes its own.
     #[getter]
     fn key(&self) -> Option<String> {
-        let identity = self.0.security.identity.as_ref();
+        let identity = self.options.security.identity.as_ref();
         identity.map(|identity| identity.public().to_string())
+    }
+
+    /// For pickle: no positional arguments, and the keywords that were given.
+    fn __getnewargs_ex__<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
+        let given = self.given.bind(py).copy()?;
+        if given.contains("device")? {
+            return Err(PyTypeError::new_err(
+                "options with a device cannot be pickled: the device belongs to this process",
+            ));
+        }
+        Ok((PyTuple::empty(py), given))
     }
 
     fn __repr__(&self) -> String {
         format!(
             "Options(strict={}, connect_timeout={}, idle_timeout={})",
-            if self.0.strict { "True" } else { "False" },
-            self.0.connect_timeout.as_secs_f64(),
-            self.0.idle_timeout.as_secs_f64()
+            if self.options.strict { "True" } else { "False" },
+            self.options.connect_timeout.as_secs_f64(),
+            self.options.idle_timeout.as_secs_f64()
         )
     }
 }

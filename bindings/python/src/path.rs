@@ -6,7 +6,7 @@ use zerolane::counters::{PathLife, PathState};
 use zerolane::options::{MAX_PATHS, PathAddresses};
 
 /// State and counters of a path.
-#[pyclass(frozen, get_all, module = "zerolane")]
+#[pyclass(frozen, get_all, weakref, module = "zerolane")]
 pub(crate) struct Path {
     /// The path's number; 0 is the first path.
     index: usize,

@@ -1,15 +1,12 @@
 //! Waits for answers of a worker in a thread of its own.
 
+use crate::dropped;
 use crate::errors;
 use crate::patience::Patience;
-use pyo3::exceptions::{PyOSError, PyResourceWarning, PyTimeoutError, PyTypeError};
+use pyo3::exceptions::{PyTimeoutError, PyTypeError};
 use pyo3::prelude::*;
-use std::io::{Read, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use zerolane::RequestId;
 use zerolane::worker::Outcome;
@@ -24,7 +21,8 @@ type Make<T> = fn(Python<'_>, T) -> PyResult<Py<PyAny>>;
 /// A pending answer of any type.
 trait Awaited: Send {
     fn wait_for(&mut self, time: Duration) -> Option<Answer>;
-    fn poll(&mut self, waker: &Waker) -> Option<Answer>;
+    /// Makes `set` have `token` once the answer is there.
+    fn add_to(&mut self, set: &zerolane::worker::PendingSet, token: u64) -> zerolane::Result<()>;
     /// Lets the request continue without a waiter.
     fn detach(self: Box<Self>);
 }
@@ -50,12 +48,8 @@ impl<T: Send + 'static> Awaited for Of<T> {
         Some(self.answer(outcome))
     }
 
-    fn poll(&mut self, waker: &Waker) -> Option<Answer> {
-        let mut context = Context::from_waker(waker);
-        match Pin::new(&mut self.pending).poll(&mut context) {
-            Poll::Ready(outcome) => Some(self.answer(outcome)),
-            Poll::Pending => None,
-        }
+    fn add_to(&mut self, set: &zerolane::worker::PendingSet, token: u64) -> zerolane::Result<()> {
+        set.add(&mut self.pending, token)
     }
 
     fn detach(self: Box<Self>) {
@@ -91,14 +85,12 @@ impl State {
     }
 }
 
-/// What happens to an unfinished request when the last reference to its Pending is gone.
+/// What happens to a request when the last reference to its Pending is gone before its end is known.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Dropped {
     /// It continues: a program that ignores the result of a send has still sent.
     GoesOn,
-    /// It is cancelled, with a warning: a buffer that the program reads later would not be filled.
-    Warns,
-    /// It is cancelled.
+    /// It is cancelled: without a Pending, nothing can take its result.
     Cancels,
 }
 
@@ -107,9 +99,9 @@ enum Dropped {
 /// It is cancel-safe. Cancelling it before its end cancels the request; a message or connection that has come by then
 /// is not lost, but goes to the next request. `detach` lets it continue without a waiter.
 ///
-/// If its last reference is gone before its end, a send, a put or an atomic operation continues, and any other request
-/// is cancelled, with a ResourceWarning if it would have filled a buffer.
-#[pyclass(frozen, generic, module = "zerolane")]
+/// If its last reference is gone before the program has seen its end, there is a ResourceWarning. A send, a put, an
+/// atomic operation, an export, a revoke, a finish or a close then continues, and any other request is cancelled.
+#[pyclass(frozen, generic, weakref, module = "zerolane")]
 pub(crate) struct Pending {
     state: Mutex<State>,
     /// The identifier of a request on a connection.
@@ -131,12 +123,18 @@ impl Pending {
         }
     }
 
+    /// Lets the request continue when this is dropped.
+    pub(crate) fn that_goes_on(mut self) -> Pending {
+        self.dropped = Dropped::GoesOn;
+        self
+    }
+
     /// A request on a connection that sends, puts, or changes the peer's memory.
     pub(crate) fn outgoing(
         pending: zerolane::worker::Pending<Completion>,
         make: Make<Completion>,
     ) -> Pending {
-        Pending::of_request(pending, make, Dropped::GoesOn)
+        Pending::of_request(pending, make).that_goes_on()
     }
 
     /// A request on a connection that fills a buffer.
@@ -144,16 +142,15 @@ impl Pending {
         pending: zerolane::worker::Pending<Completion>,
         make: Make<Completion>,
     ) -> Pending {
-        Pending::of_request(pending, make, Dropped::Warns)
+        Pending::of_request(pending, make)
     }
 
     fn of_request(
         pending: zerolane::worker::Pending<Completion>,
         make: Make<Completion>,
-        dropped: Dropped,
     ) -> Pending {
         let (id, mut made) = (pending.id(), Pending::new(pending, make));
-        (made.id, made.dropped) = (Some(id), dropped);
+        made.id = Some(id);
         made
     }
 
@@ -209,28 +206,19 @@ impl Drop for Pending {
             return;
         }
         match self.dropped {
-            Dropped::GoesOn => state.detach(),
-            Dropped::Warns => warn_of_cancelling(),
-            Dropped::Cancels => {}
+            Dropped::GoesOn => {
+                state.detach();
+                dropped::warn(
+                    "a Pending was dropped before its end was seen: the request continues, and its result is lost. \
+                     Keep it and wait for it, or detach() it",
+                );
+            }
+            Dropped::Cancels => dropped::warn(
+                "a Pending was dropped before its end was seen: the request is cancelled. Keep it and wait for it, or \
+                 detach() it",
+            ),
         }
     }
-}
-
-/// Called where Python drops an object, perhaps because of an exception.
-fn warn_of_cancelling() {
-    // `None`: the interpreter is ending.
-    let _ = Python::try_attach(|py| {
-        let raised = PyErr::take(py);
-        let class = py.get_type::<PyResourceWarning>();
-        let text = c"a Pending of a request that fills a buffer was dropped before its end: the request is cancelled. \
-                     Keep it and wait for it, or detach() it";
-        if let Err(error) = PyErr::warn(py, &class, text, 1) {
-            error.write_unraisable(py, None);
-        }
-        if let Some(raised) = raised {
-            raised.restore(py);
-        }
-    });
 }
 
 #[pymethods]
@@ -283,80 +271,62 @@ impl Pending {
             .call1((slf,))?
             .call_method0("__await__")
     }
-
-    /// Whether it is over; if not, `notices` gets `ticket` when it is.
-    fn _watch(&self, py: Python<'_>, notices: &Bound<'_, Notices>, ticket: u64) -> bool {
-        let bell = Arc::clone(&notices.get().bell);
-        let waker = Waker::from(Arc::new(Ticket { bell, ticket }));
-        py.detach(|| self.is_over(|it| it.poll(&waker)))
-    }
 }
 
-/// Tickets of finished requests, and the means to wake the event loop.
-struct Bell {
-    tickets: Mutex<Vec<u64>>,
-    ring: UnixStream,
-}
-
-struct Ticket {
-    bell: Arc<Bell>,
-    ticket: u64,
-}
-
-/// Called in the worker's thread, which must not wait for the interpreter.
-impl Wake for Ticket {
-    fn wake(self: Arc<Self>) {
-        let tickets = self.bell.tickets.lock();
-        let mut tickets = tickets.unwrap_or_else(PoisonError::into_inner);
-        tickets.push(self.ticket);
-        if tickets.len() == 1 {
-            // If the socket is full, it is readable already.
-            let _ = (&self.bell.ring).write(&[0]);
-        }
-    }
-}
-
-/// Tells an event loop that requests it awaits are over.
-#[pyclass(frozen, module = "zerolane._zerolane")]
-pub(crate) struct Notices {
-    bell: Arc<Bell>,
-    heard: UnixStream,
-}
+/// Tells which of any number of Pending requests have their result, for an event loop of the program's own: `fileno()` is
+/// readable while the set has tokens. The set does not own the requests: keep them, and call `wait` of the one whose
+/// token has come. After a fork it belongs to the parent.
+#[pyclass(frozen, weakref, module = "zerolane")]
+pub(crate) struct PendingSet(zerolane::worker::PendingSet);
 
 #[pymethods]
-impl Notices {
+impl PendingSet {
     #[new]
-    fn new() -> PyResult<Notices> {
-        let made = UnixStream::pair().and_then(|(ring, heard)| {
-            ring.set_nonblocking(true)?;
-            heard.set_nonblocking(true)?;
-            Ok((ring, heard))
+    fn new(py: Python<'_>) -> PyResult<PendingSet> {
+        let set = zerolane::worker::PendingSet::new();
+        set.map(PendingSet).map_err(|error| errors::of(py, error))
+    }
+
+    /// Puts `token`, a number from 0 to 2**64 - 1, into the set when `pending` is over; now if it is. A request is in
+    /// one set: adding it again, or awaiting it, replaces its token.
+    fn add(&self, py: Python<'_>, pending: &Bound<'_, Pending>, token: u64) -> PyResult<()> {
+        let pending = pending.get();
+        let added = py.detach(|| match &mut *pending.enter()? {
+            State::Waiting(awaited) => awaited.add_to(&self.0, token),
+            State::Came(_) | State::Over(_) | State::GivenUp => {
+                self.0.signal(token);
+                Ok(())
+            }
         });
-        let (ring, heard) = made.map_err(PyOSError::new_err)?;
-        let bell = Bell {
-            tickets: Mutex::default(),
-            ring,
-        };
-        Ok(Notices {
-            bell: Arc::new(bell),
-            heard,
-        })
+        added.map_err(|error| errors::of(py, error))
     }
 
-    /// A descriptor that is readable while there are tickets.
+    /// Puts `token` into the set now, without a request: ends another thread's `wait`.
+    fn signal(&self, py: Python<'_>, token: u64) {
+        py.detach(|| self.0.signal(token));
+    }
+
+    /// Removes and returns up to `max` tokens, the oldest first.
+    #[pyo3(signature = (max=256))]
+    fn poll_batch(&self, py: Python<'_>, max: usize) -> PyResult<Vec<u64>> {
+        let taken = py.detach(|| {
+            self.0.check_process()?;
+            let mut tokens = Vec::new();
+            self.0.poll_batch(&mut tokens, max);
+            Ok(tokens)
+        });
+        taken.map_err(|error| errors::of(py, error))
+    }
+
+    /// Waits for a token, removes it and returns it, the oldest first; None if none comes within `timeout` seconds. A
+    /// timeout of 0 polls.
+    #[pyo3(signature = (timeout=None))]
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<u64>> {
+        Patience::new(timeout)?.wait(py, |time| self.0.wait(Some(time)))
+    }
+
+    /// A descriptor that is readable while the set has tokens. Do not read it.
     fn fileno(&self) -> i32 {
-        self.heard.as_raw_fd()
-    }
-
-    /// Removes and returns the tickets.
-    fn take(&self) -> Vec<u64> {
-        // Read first: a ticket added afterwards rings again.
-        let _ = (&self.heard).read(&mut [0; 64]);
-        let mut tickets = self
-            .bell
-            .tickets
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut tickets)
+        self.0.as_fd().as_raw_fd()
     }
 }

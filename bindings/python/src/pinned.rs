@@ -2,10 +2,11 @@
 
 use crate::buffer::Buffer;
 use crate::release::{release, release_left};
-use pyo3::exceptions::PyBufferError;
+use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyByteArray, PyBytes, PyList, PyTuple, PyType};
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 use zerolane::Region;
 use zerolane::memory::Memory;
@@ -67,6 +68,58 @@ pub(crate) fn pin_for_release(
     object: &Bound<'_, PyAny>,
     purpose: Use,
 ) -> PyResult<(Region, Arc<Pinned>)> {
+    let held = hold(object, purpose)?;
+    Ok((held.part(0, held.len), held.owner))
+}
+
+/// Pins the bytes of `object` once, and returns its parts, each an offset and a length.
+///
+/// # Errors
+/// As for [`pin`]; ValueError if a part lies outside of the buffer.
+pub(crate) fn pin_parts(
+    object: &Bound<'_, PyAny>,
+    purpose: Use,
+    parts: impl Iterator<Item = (u64, u64)>,
+) -> PyResult<Vec<Region>> {
+    let held = hold(object, purpose)?;
+    let part = |(index, (offset, len))| {
+        let inside = usize::try_from(offset).ok().zip(usize::try_from(len).ok());
+        let inside =
+            inside.filter(|(at, len)| at.checked_add(*len).is_some_and(|end| end <= held.len));
+        let (at, len) = inside.ok_or_else(|| {
+            let whole = held.len;
+            PyValueError::new_err(format!(
+                "piece {index}: {len} bytes at {offset} of a buffer of {whole}"
+            ))
+        })?;
+        Ok(held.part(at, len))
+    };
+    parts.enumerate().map(part).collect()
+}
+
+/// Pinned bytes.
+struct Held {
+    start: NonNull<u8>,
+    len: usize,
+    /// Whether they may be a mapped file.
+    file: bool,
+    owner: Arc<Pinned>,
+}
+
+impl Held {
+    /// The `len` bytes at `offset`, which lie in it.
+    fn part(&self, offset: usize, len: usize) -> Region {
+        debug_assert!(offset.checked_add(len).is_some_and(|end| end <= self.len));
+        let keep = Box::new(Arc::clone(&self.owner));
+        // SAFETY: the exporter keeps the contiguous bytes mapped until the buffer is released, and the part lies in
+        // them. Dropping the owner releases it, or a call of `release`, which promises that nothing accesses them any
+        // more. The callers of pin ensure that read-only buffers are only sent. The region is posted and never
+        // dereferenced, so a concurrent write corrupts only content.
+        unsafe { Region::foreign(self.start.add(offset), len, self.file, keep) }
+    }
+}
+
+fn hold(object: &Bound<'_, PyAny>, purpose: Use) -> PyResult<Held> {
     release_left(object.py());
     let buffer = Buffer::get(object)?;
     if purpose == Use::Write && buffer.is_read_only() {
@@ -78,13 +131,12 @@ pub(crate) fn pin_for_release(
         buffer: Mutex::new(Some(buffer)),
         object: object.clone().unbind(),
     });
-    let keep = Box::new(Arc::clone(&owner));
-    // SAFETY: the exporter keeps the len contiguous bytes mapped until the buffer is released. Dropping the owner
-    // releases it, or a call of `release`, which promises that nothing accesses them any more. The callers of pin
-    // ensure that read-only buffers are only sent. The region is posted and never dereferenced, so a concurrent write
-    // corrupts only content.
-    let region = unsafe { Region::foreign(start, len, file, keep) };
-    Ok((region, owner))
+    Ok(Held {
+        start,
+        len,
+        file,
+        owner,
+    })
 }
 
 /// Pins the source of a send: a buffer, or a list or tuple of buffers that are sent as one.
@@ -107,6 +159,14 @@ pub(crate) fn pin_source(object: &Bound<'_, PyAny>) -> PyResult<Memory> {
 pub(crate) fn object<'py>(py: Python<'py>, memory: &Memory) -> Option<Bound<'py, PyAny>> {
     let pinned = memory.owner()?.downcast_ref::<Arc<Pinned>>()?;
     Some(pinned.object.bind(py).clone())
+}
+
+/// The objects whose bytes were pinned, those of [`pin_parts`] once.
+pub(crate) fn objects(py: Python<'_>, pieces: &[Memory]) -> Vec<Py<PyAny>> {
+    let owner = |it: &Memory| it.owner()?.downcast_ref::<Arc<Pinned>>().cloned();
+    let mut owners: Vec<Arc<Pinned>> = pieces.iter().filter_map(owner).collect();
+    owners.dedup_by(|one, other| Arc::ptr_eq(one, other));
+    owners.iter().map(|it| it.object.clone_ref(py)).collect()
 }
 
 /// Whether the bytes may be a mapped file, whose pages are gone if it shrinks: a mmap, or a view of one.

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd};
 /// A queue for the completions of many connections, with memory for all `capacity` completions. When it is full,
 /// connections keep their completions and make their peers wait. It drives no connection: use it if each connection has
 /// a thread of its own, and a `Worker` if one thread drives many. After a fork it belongs to the parent.
-#[pyclass(frozen, module = "zerolane")]
+#[pyclass(frozen, weakref, module = "zerolane")]
 pub(crate) struct CompletionQueue(zerolane::CompletionQueue);
 
 impl CompletionQueue {

@@ -3,26 +3,20 @@
 use crate::connection::Connection;
 use crate::errors;
 use crate::exported::{self, Key, Word};
-use crate::fetch::FetchOp;
+use crate::fetch::{AnyFetchOp, FetchOp};
 use crate::pinned::{Use, pin, pin_source};
 use crate::view::view;
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
 use zerolane::failure::{Reason, TransferError};
-use zerolane::request::{Fetch, Get, OpenRegion, Put};
+use zerolane::request::{Get, OpenRegion, Put};
 
 impl Connection {
-    fn fetch(
-        &self,
-        py: Python<'_>,
-        key: &Key,
-        offset: u64,
-        op: zerolane::FetchOp,
-    ) -> PyResult<u64> {
+    fn fetch(&self, py: Python<'_>, key: &Key, offset: u64, op: AnyFetchOp) -> PyResult<u64> {
         let key = key.region();
-        let completion = self.driven.complete(py, |connection| {
-            connection.post(Fetch::new(&key, offset, op))
-        })?;
+        let completion = self
+            .driven
+            .complete(py, |connection| connection.post(op.on(&key, offset)))?;
         Ok(completion.value)
     }
 }
@@ -74,8 +68,7 @@ impl Connection {
         view(buffer, completion.result.unwrap_or(0))
     }
 
-    /// Does an atomic operation on the word of 8 bytes at `offset` of the peer's memory, exactly once; returns its
-    /// previous value.
+    /// Does an atomic operation on the word at `offset` of the peer's memory, exactly once; returns its previous value.
     fn fetch_op(
         &self,
         py: Python<'_>,
@@ -96,12 +89,14 @@ impl Connection {
         offset: u64,
         value: Word,
     ) -> PyResult<u64> {
-        self.fetch(py, key.get(), offset, zerolane::FetchOp::Add(value.0))
+        let op = zerolane::FetchOp::Add(value.0);
+        self.fetch(py, key.get(), offset, AnyFetchOp::U64(op))
     }
 
     /// Sets the word at `offset` of the peer's memory to 0; returns its previous value.
     fn fetch_clear(&self, py: Python<'_>, key: &Bound<'_, Key>, offset: u64) -> PyResult<u64> {
-        self.fetch(py, key.get(), offset, zerolane::FetchOp::Clear)
+        let op = AnyFetchOp::U64(zerolane::FetchOp::Clear);
+        self.fetch(py, key.get(), offset, op)
     }
 
     /// Sets the word at `offset` of the peer's memory; returns its previous value.
@@ -112,7 +107,8 @@ impl Connection {
         offset: u64,
         value: Word,
     ) -> PyResult<u64> {
-        self.fetch(py, key.get(), offset, zerolane::FetchOp::Swap(value.0))
+        let op = zerolane::FetchOp::Swap(value.0);
+        self.fetch(py, key.get(), offset, AnyFetchOp::U64(op))
     }
 
     /// Sets the word at `offset` of the peer's memory if it equals `expected`; returns its previous value, which is
@@ -127,6 +123,6 @@ impl Connection {
     ) -> PyResult<u64> {
         let (expected, new) = (expected.0, value.0);
         let op = zerolane::FetchOp::CompareAndSwap { expected, new };
-        self.fetch(py, key.get(), offset, op)
+        self.fetch(py, key.get(), offset, AnyFetchOp::U64(op))
     }
 }

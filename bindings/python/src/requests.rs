@@ -8,10 +8,11 @@ use crate::errors;
 use crate::exported::{self, ExportedRegion, Key};
 use crate::fetch::FetchOp;
 use crate::path::{self, Path};
+use crate::pieces::Given;
 use crate::pinned::{Use, pin, pin_source};
 use crate::shared::Loop;
 use crate::view::view;
-use pyo3::exceptions::{PyDeprecationWarning, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
 use std::borrow::Cow;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use zerolane::failure::CloseReason;
 use zerolane::memory::Memory;
 use zerolane::request::{
-    Fetch, Get, GetPieces, Message, OpenRegion, Put, PutPieces, Receive, ReceiveMessage, Transfer,
+    Get, GetPieces, Message, OpenRegion, Put, PutPieces, Receive, ReceiveMessage, Transfer,
 };
 use zerolane::security::PublicKey;
 use zerolane::worker::ConnectionId;
@@ -38,7 +39,7 @@ enum Place {
 ///
 /// Each `post_...` returns the request's number, which its completion has as `id`. The completion also returns
 /// `context`, a 64-bit number of the caller's. Without `signalled` a request completes only if it fails.
-#[pyclass(frozen, subclass, module = "zerolane")]
+#[pyclass(frozen, subclass, weakref, module = "zerolane")]
 pub(crate) struct Requests {
     place: Place,
     peer: SocketAddr,
@@ -108,16 +109,6 @@ pub(crate) fn payload(object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Memo
 /// Memory to receive into, if any.
 pub(crate) fn place(object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Region>> {
     object.map(|it| pin(it, Use::Write)).transpose()
-}
-
-/// Pieces of an offset and a buffer each, the memory converted by `of`.
-pub(crate) fn pieces<M>(
-    pieces: &[(u64, Bound<'_, PyAny>)],
-    using: Use,
-    of: fn(Region) -> M,
-) -> PyResult<Vec<(u64, M)>> {
-    let piece = |(offset, buffer): &(u64, Bound<'_, PyAny>)| Ok((*offset, of(pin(buffer, using)?)));
-    pieces.iter().map(piece).collect()
 }
 
 /// A message with or without payload.
@@ -299,22 +290,13 @@ impl Requests {
         })
     }
 
-    /// Exports memory to the connection's peer; give it the key. (A `name` is deprecated: `export_named`.)
-    #[pyo3(signature = (region, rights, name=None))]
+    /// Exports memory to the connection's peer; give it the key.
     fn export(
         &self,
         py: Python<'_>,
         region: &Bound<'_, ExportedRegion>,
         rights: u8,
-        name: Option<&str>,
     ) -> PyResult<Key> {
-        if let Some(name) = name {
-            let class = py.get_type::<PyDeprecationWarning>();
-            let message =
-                c"export with a name is deprecated, and the next release removes it: use export_named";
-            PyErr::warn(py, &class, message, 1)?;
-            return self.export_named(py, name, region, rights);
-        }
         let (region, rights) = (region.get().region(py)?, exported::rights(rights)?);
         self.with(py, |connection| {
             connection.export(&region, rights).map(Key::new)
@@ -332,6 +314,25 @@ impl Requests {
         let (region, rights) = (region.get().region(py)?, exported::rights(rights)?);
         self.with(py, |connection| {
             connection.export_named(name, &region, rights).map(Key::new)
+        })
+    }
+
+    /// Like `export`, under `number`, below 2**24, of the program's own: the peer makes the key with `Key.numbered` and
+    /// need not be told it. ValueError if the number is taken. After revocation it is free; a request that the peer
+    /// posted before then meets the memory that has the number when it arrives.
+    fn export_numbered(
+        &self,
+        py: Python<'_>,
+        number: u32,
+        region: &Bound<'_, ExportedRegion>,
+        rights: u8,
+    ) -> PyResult<Key> {
+        let number = exported::number(number)?;
+        let (region, rights) = (region.get().region(py)?, exported::rights(rights)?);
+        self.with(py, |connection| {
+            connection
+                .export_numbered(number, &region, rights)
+                .map(Key::new)
         })
     }
 
@@ -384,21 +385,22 @@ impl Requests {
         self.post(py, |connection| connection.post(put))
     }
 
-    /// Posts one put of 1 to 4096 pieces, each an offset and a buffer, gathered here and scattered there.
+    /// Posts one put of 1 to 4096 pieces, each an offset and a buffer, or `Pieces` of one buffer: gathered here and
+    /// scattered there.
     #[pyo3(signature = (key, pieces, *, immediate=None, fence=false, signalled=true, context=0))]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn post_put_vectored(
         &self,
         py: Python<'_>,
         key: &Bound<'_, Key>,
-        pieces: Vec<(u64, Bound<'_, PyAny>)>,
+        pieces: Given<'_>,
         immediate: Option<u32>,
         fence: bool,
         signalled: bool,
         context: u64,
     ) -> PyResult<u64> {
         let key = key.get().region();
-        let pieces: Vec<(u64, Memory)> = self::pieces(&pieces, Use::Read, |it| it.share().into())?;
+        let pieces: Vec<(u64, Memory)> = pieces.pin(Use::Read, |it| it.share().into())?;
         let put = PutPieces::new(&key, pieces).immediate(immediate);
         let put = put.fence(fence).signalled(signalled).context(context);
         self.post(py, |connection| connection.post(put))
@@ -420,18 +422,19 @@ impl Requests {
         self.post(py, |connection| connection.post(get))
     }
 
-    /// Posts one get of 1 to 4096 pieces, each an offset and a buffer, gathered there and scattered here.
+    /// Posts one get of 1 to 4096 pieces, each an offset and a buffer, or `Pieces` of one buffer: gathered there and
+    /// scattered here.
     #[pyo3(signature = (key, pieces, *, fence=false, context=0))]
     fn post_get_vectored(
         &self,
         py: Python<'_>,
         key: &Bound<'_, Key>,
-        pieces: Vec<(u64, Bound<'_, PyAny>)>,
+        pieces: Given<'_>,
         fence: bool,
         context: u64,
     ) -> PyResult<u64> {
         let key = key.get().region();
-        let pieces = self::pieces(&pieces, Use::Write, |it| it)?;
+        let pieces = pieces.pin(Use::Write, |it| it)?;
         let get = GetPieces::new(&key, pieces).fence(fence).context(context);
         self.post(py, |connection| connection.post(get))
     }
@@ -450,7 +453,7 @@ impl Requests {
         context: u64,
     ) -> PyResult<u64> {
         let (key, op) = (key.get().region(), op.get().0);
-        let fetch = Fetch::new(&key, offset, op).fence(fence);
+        let fetch = op.on(&key, offset).fence(fence);
         let fetch = fetch.signalled(signalled).context(context);
         self.post(py, |connection| connection.post(fetch))
     }

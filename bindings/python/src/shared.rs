@@ -64,6 +64,16 @@ impl<T> Shared<T> {
         Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// The state, unless another thread uses it or this process is a child, by fork, of the owner.
+    pub(crate) fn peek(&self) -> Option<MutexGuard<'_, T>> {
+        self.check_process().ok()?;
+        match self.state.try_lock() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     /// Ends the wait of the thread that holds the state, or the next one.
     pub(crate) fn wake(&self) {
         self.waker.wake();

@@ -8,7 +8,7 @@ use pyo3::types::PyMemoryView;
 use std::ffi::c_int;
 
 /// The first bytes of a buffer, in memory order, whatever its shape.
-#[pyclass(frozen, module = "zerolane._zerolane")]
+#[pyclass(frozen, weakref, module = "zerolane._zerolane")]
 struct Prefix {
     buffer: Buffer,
     length: usize,

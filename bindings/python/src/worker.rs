@@ -1,9 +1,10 @@
 //! Advances many connections in one loop, which Python calls.
 
 use crate::address::{Address, pair};
-use crate::background::WorkerThread;
+use crate::background::{ConnectionHandle, EndpointHandle, WorkerThread};
 use crate::completion::Completion;
 use crate::connection::Connection;
+use crate::dropped;
 use crate::endpoint::Endpoint;
 use crate::errors;
 use crate::exported::{self, ExportedRegion};
@@ -28,7 +29,7 @@ fn gone() -> Error {
 }
 
 /// An event of a worker.
-#[pyclass(frozen, get_all, module = "zerolane")]
+#[pyclass(frozen, get_all, weakref, module = "zerolane")]
 pub(crate) struct Event {
     /// "accepted": an endpoint accepted a connection. "connected": a connection of `connect` is established.
     /// "completed": a request is over, or an immediate arrived. "announced": the peer announced a message that no
@@ -118,7 +119,7 @@ impl Event {
 }
 
 /// An endpoint of a worker.
-#[pyclass(frozen, module = "zerolane")]
+#[pyclass(frozen, weakref, module = "zerolane")]
 pub(crate) struct Listener {
     local: SocketAddr,
     key: Option<zerolane::security::PublicKey>,
@@ -149,7 +150,8 @@ impl Listener {
 /// Endpoints and connections are numbers here, never reused. Connections of a worker that is not called make no
 /// progress, and their peers take this end for dead after the idle timeout: `spawn` runs it in a thread. After a fork
 /// it belongs to the parent, with all its connections: in the child its methods raise Closed, and `abort` does nothing.
-#[pyclass(frozen, module = "zerolane")]
+/// One that is dropped without an end is aborted, with a ResourceWarning.
+#[pyclass(frozen, weakref, module = "zerolane")]
 pub(crate) struct Worker {
     shared: Arc<Loop>,
     /// Whether `wake` was called.
@@ -165,6 +167,16 @@ impl Worker {
     ) -> PyResult<T> {
         py.detach(|| body(self.shared.enter()?.as_mut().ok_or_else(gone)?))
             .map_err(|error| errors::of(py, error))
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if self.shared.peek().is_some_and(|it| it.is_some()) {
+            dropped::warn(
+                "unclosed Worker: its connections disconnect at once. Stop it, abort it, or use it in a with statement",
+            );
+        }
     }
 }
 
@@ -200,7 +212,7 @@ impl Worker {
         options: Option<&Bound<'_, Options>>,
     ) -> PyResult<u64> {
         let options = options::read(options);
-        let on = address.first(py, options.lane)?;
+        let on = address.found(py, options.lane)?;
         self.with(py, |worker| Ok(worker.listen(on, options)?.to_u64()))
     }
 
@@ -213,7 +225,8 @@ impl Worker {
     }
 
     /// Begins to connect, and returns the connection's number at once. An event reports the result; requests posted
-    /// before that wait. Uses the first address of a name.
+    /// before that wait. Tries the addresses of a name in order; `connection` before the end of that stays with the one
+    /// tried then.
     #[pyo3(signature = (address, options=None))]
     fn connect(
         &self,
@@ -222,7 +235,7 @@ impl Worker {
         options: Option<&Bound<'_, Options>>,
     ) -> PyResult<u64> {
         let options = options::read(options);
-        let to = address.first(py, options.lane)?;
+        let to = address.found(py, options.lane)?;
         self.with(py, |worker| Ok(worker.connect(to, &options)?.to_u64()))
     }
 
@@ -261,6 +274,28 @@ impl Worker {
         })
     }
 
+    /// Makes a handle of a connection, for any thread, also after `spawn`. The connection has no more events: what
+    /// posted receives bring goes to the handle, also if its event was not taken yet. None if it is not a connection of
+    /// this worker, is not connected yet, is over, or has a handle already.
+    fn connection_handle(
+        &self,
+        py: Python<'_>,
+        connection: u64,
+    ) -> PyResult<Option<ConnectionHandle>> {
+        let id = ConnectionId::from_u64(connection);
+        let made = self.with(py, |worker| Ok(worker.connection_handle(id)))?;
+        Ok(made.map(ConnectionHandle::new))
+    }
+
+    /// Makes a handle of an endpoint, for any thread, also after `spawn`: it gets the connections accepted from now on,
+    /// and those whose events were not taken yet. None if it is not an endpoint of this worker, is closed, or has a
+    /// handle already.
+    fn endpoint_handle(&self, py: Python<'_>, endpoint: u64) -> PyResult<Option<EndpointHandle>> {
+        let id = EndpointId::from_u64(endpoint);
+        let made = self.with(py, |worker| Ok(worker.endpoint_handle(id)))?;
+        Ok(made.map(EndpointHandle::new))
+    }
+
     /// Lets every client of `endpoint` that connects from now on use `region` by `name`, with `rights`: exported once,
     /// for any number of peers. Revoking the region ends it for all.
     fn export(
@@ -274,6 +309,28 @@ impl Worker {
         let (region, rights) = (region.get().region(py)?, exported::rights(rights)?);
         let id = EndpointId::from_u64(endpoint);
         self.with(py, |worker| worker.export(id, name, &region, rights))
+    }
+
+    /// Lets every peer of this worker use `region` with `rights`, under `number`, below 2**24: on all present
+    /// connections, and on all that it accepts, makes or adopts later. The peers make the key with `Key.numbered` and
+    /// need not ask. ValueError if the number is taken, by the worker or on one of its connections; QueueFull if one of
+    /// them has no room: then none has the export.
+    fn export_numbered(
+        &self,
+        py: Python<'_>,
+        number: u32,
+        region: &Bound<'_, ExportedRegion>,
+        rights: u8,
+    ) -> PyResult<()> {
+        let number = exported::number(number)?;
+        let (region, rights) = (region.get().region(py)?, exported::rights(rights)?);
+        self.with(py, |worker| worker.export_numbered(number, &region, rights))
+    }
+
+    /// Ends `export_numbered` on all connections of this worker, at once. False if it exports nothing under `number`.
+    fn revoke_number(&self, py: Python<'_>, number: u32) -> PyResult<bool> {
+        let number = exported::number(number)?;
+        self.with(py, |worker| Ok(worker.revoke_number(number)))
     }
 
     /// Stops listening. Accepted connections stay open. False if it was already closed.
@@ -352,7 +409,8 @@ impl Worker {
     }
 
     /// Runs the worker in a thread of its own from now on: it serves peers and exported memory whatever Python does.
-    /// This object is then unusable. Connections and endpoints made before have no handle: their events are dropped.
+    /// This object is then unusable. Make handles of the connections and endpoints made before (`connection_handle`,
+    /// `endpoint_handle`): events of those without one are dropped.
     fn spawn(&self, py: Python<'_>) -> PyResult<WorkerThread> {
         let worker = py.detach(|| Ok(Box::new(self.shared.enter()?.take().ok_or_else(gone)?)));
         let worker = worker.map_err(|error| errors::of(py, error))?;

@@ -4,6 +4,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -205,8 +206,9 @@ def test_accept__a_bounded_number_of_connections_waits_for_it(
             accepted = [await endpoint.accept() for _ in stand]
             for ours, peers in zip(stand, accepted, strict=True):
                 await ours_sends_next(ours, peers)
-            await aio.connect(endpoint.local_addr)
-            await endpoint.accept()
+            last = await aio.connect(endpoint.local_addr)
+            for it in [*stand, *accepted, last, await endpoint.accept()]:
+                it.abort()
 
     asyncio.run(asyncio.wait_for(main(), 30))
 
@@ -227,6 +229,7 @@ def test_accept__is_not_needed_by_clients_of_exported_memory(
             assert len(endpoint._accepted) <= 21, "those that are over are forgotten"
             for client in clients:
                 await client.open_region("shared", Rights.READ)
+                client.abort()
 
     asyncio.run(asyncio.wait_for(main(), 30))
 
@@ -245,7 +248,7 @@ def test_accept__of_a_closed_endpoint_fails() -> None:
     asyncio.run(asyncio.wait_for(main(), 30))
 
 
-def test_receive_into__returns_however_it_is_delivered() -> None:
+def test_recv_into__returns_however_it_is_delivered() -> None:
     async def body(ours: aio.Connection, peers: aio.Connection) -> None:
         for delivery in ("silent", "polled", "interrupt"):
             place = bytearray(5)
@@ -363,27 +366,6 @@ def test_export__of_an_endpoint_is_every_clients() -> None:
     asyncio.run(asyncio.wait_for(main(), 30))
 
 
-def test_names_of_before__warn_and_work() -> None:
-    async def body(ours: aio.Connection, peers: aio.Connection) -> None:
-        place = bytearray(8)
-        with pytest.warns(DeprecationWarning, match="recv_into"):
-            receiving = asyncio.create_task(peers.receive_into(place))
-            await ours.send(b"one")
-            assert await receiving == 3
-        with pytest.warns(DeprecationWarning, match="recv_message"):
-            receiving_message = asyncio.create_task(peers.receive_message(place))
-            await ours.send_message(b"two", b"more")
-            assert await receiving_message == (b"two", 4)
-        with zerolane.ExportedRegion(bytearray(8)) as region:
-            with pytest.warns(DeprecationWarning, match="export_named"):
-                peers.export(region, Rights.ALL, "name")
-            await ours.open_region("name", Rights.ALL)
-        with pytest.warns(DeprecationWarning, match="peer_addr"):
-            assert ours.peer_address == ours.peer_addr
-
-    run(body)
-
-
 def test_loop__another_one_is_refused_at_once() -> None:
     async def make() -> tuple[aio.Endpoint, aio.Connection, aio.Connection]:
         endpoint = aio.Endpoint("127.0.0.1:0")
@@ -404,8 +386,9 @@ def test_loop__another_one_is_refused_at_once() -> None:
         for call in calls:
             with pytest.raises(RuntimeError, match="another event loop"):
                 await asyncio.wait_for(call(), 20)
-        with pytest.raises(RuntimeError, match="another event loop"):
-            ours.finish()
+        for one in without_waiting(endpoint, ours):
+            with pytest.raises(RuntimeError, match="another event loop"):
+                one()
 
     for closed in (False, True):
         loop = asyncio.new_event_loop()
@@ -420,6 +403,54 @@ def test_loop__another_one_is_refused_at_once() -> None:
         peers.abort()
         endpoint.close()
         loop.close()
+
+
+def without_waiting(endpoint: aio.Endpoint, ours: aio.Connection) -> list[Callable[[], object]]:
+    """The calls that are no coroutines."""
+    region = zerolane.ExportedRegion.memfd(64)
+    key = zerolane.Key.from_bytes(bytes(24))
+    return [
+        ours.finish,
+        lambda: ours.export(region, Rights.ALL),
+        lambda: ours.export_named("m", region, Rights.ALL),
+        lambda: ours.revoke(key),
+        lambda: ours.revoke_region(region),
+        lambda: endpoint.export("m", region, Rights.ALL),
+        ours.abort,
+        endpoint.close,
+    ]
+
+
+def test_loop__that_runs_in_another_thread_is_not_disturbed(executor: ThreadPoolExecutor) -> None:
+    async def body() -> None:
+        with aio.Endpoint("127.0.0.1:0") as endpoint:
+            ours = await aio.connect(endpoint.local_addr)
+            peers = await endpoint.accept()
+            calls = without_waiting(endpoint, ours)
+            loop = asyncio.get_running_loop()
+            for call in calls:
+                with pytest.raises(RuntimeError):
+                    await loop.run_in_executor(executor, call)
+            await talk(ours, peers)
+            ours.abort()
+            peers.abort()
+
+    asyncio.run(asyncio.wait_for(body(), 30))
+
+
+def test_loop__that_does_not_run_is_not_needed_for_calls_that_do_not_wait() -> None:
+    loop = asyncio.new_event_loop()
+
+    async def make() -> tuple[aio.Endpoint, aio.Connection, aio.Connection]:
+        endpoint = aio.Endpoint("127.0.0.1:0")
+        ours = await aio.connect(endpoint.local_addr)
+        return endpoint, ours, await endpoint.accept()
+
+    endpoint, ours, peers = loop.run_until_complete(make())
+    for call in without_waiting(endpoint, ours)[1:]:
+        call()
+    peers.abort()
+    loop.close()
 
 
 async def talk(ours: aio.Connection, peers: aio.Connection) -> None:

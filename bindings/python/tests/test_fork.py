@@ -51,6 +51,9 @@ handle = thread.connect(listening.local_addr).wait(20)
 accepted = listening.accept().wait(20)
 receiving = accepted.recv(bytearray(8))
 queue = zerolane.CompletionQueue(8)
+over = zerolane.PendingSet()
+over.signal(7)
+background = zerolane.background()
 region = zerolane.ExportedRegion.memfd(64)
 key = peers.export(region, Rights.ALL)
 # Threads that are in a call, whose locks no thread of the child lets go.
@@ -91,6 +94,10 @@ def child():
         queue.poll,
         queue.poll_batch,
         queue.wait,
+        over.poll_batch,
+        over.wait,
+        lambda: over.add(receiving, 1),
+        lambda: background.listen("127.0.0.1:0").wait(),
         region.revoke,
         lambda: region.read(0, 5),
         lambda: region.load(0),
@@ -127,9 +134,16 @@ def child():
             two.abort()
 
     asyncio.run(main())
+    # The child's own.
+    there = zerolane.background().listen("127.0.0.1:0").wait(20)
+    zerolane.background().connect(there.local_addr).wait(20)
+    over.signal(8)
 
 
 in_a_child(child)
+assert over.poll_batch() == [7]
+there = background.listen("127.0.0.1:0").wait(20)
+background.connect(there.local_addr).wait(20)
 # A server that forks before it accepts.
 for _ in range(3):
     in_a_child(lambda: forked(endpoint.accept, timeout=20))

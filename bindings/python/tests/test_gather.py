@@ -1,7 +1,9 @@
-"""Tests several buffers sent as one message: the content, and the return of the buffers."""
+"""Tests several buffers sent as one message, and several pieces put as one: the content, and the
+return of the buffers."""
 
 import asyncio
 import threading
+from array import array
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,8 +14,8 @@ import pytest
 from test_aio import run
 
 import zerolane
-from conftest import Pair, serving
-from zerolane import Rights, Worker, aio
+from conftest import Pair, is_exported, serving
+from zerolane import Pieces, Rights, Worker, aio
 
 TOTAL = 300_000
 
@@ -188,3 +190,95 @@ def test_refused__and_the_buffers_are_free(
             post()
     free.append(1)
     assert ours.in_flight == 0
+
+
+def of_indices(
+    rows: int, seed: int
+) -> tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.uint64]]]:
+    """Offsets of pieces of 8 bytes, in another order here than there."""
+    order = np.random.default_rng(seed)
+    local = order.permutation(rows).astype(np.int64) * 8
+    remote = order.permutation(rows).astype(np.uint64) * np.uint64(8)
+    return local, remote
+
+
+@pytest.mark.parametrize("count", [1, 7, 4096])
+def test_pieces__by_arrays_of_indices(pair: Pair, count: int) -> None:
+    ours, peers = pair
+    memory = np.zeros(count, dtype=np.uint64)
+    with zerolane.ExportedRegion(memory) as region, serving(peers):
+        key = peers.export(region, Rights.ALL)
+        local, remote = of_indices(count, 1)
+        values = np.arange(1, count + 1, dtype=np.uint64)
+        posted = ours.post_put_vectored(key, Pieces(values, local, remote, 8), context=7)
+        completion = complete(ours)
+        assert (completion.id, completion.context, completion.length) == (posted, 7, 8 * count)
+        assert completion.memory is None
+        assert [it.nbytes for it in completion.pieces] == [values.nbytes]
+        assert (memory[remote // 8] == values[local // 8]).all()
+        # The other way, with lengths of their own.
+        place = bytearray(8 * count)
+        lengths = np.full(count, 8, dtype=np.int64)
+        pieces = Pieces(place, local, remote, lengths)
+        assert len(pieces) == count
+        for _ in range(2):
+            place[:] = bytes(8 * count)
+            ours.post_get_vectored(key, pieces)
+            assert is_exported(place), "one pin, until the request is over"
+            assert complete(ours).length == 8 * count
+            assert (np.frombuffer(place, dtype=np.uint64) == values).all()
+        place.clear()
+
+
+def test_pieces__of_lists_and_of_a_handle() -> None:
+    with Worker().spawn() as worker:
+        endpoint = worker.listen("127.0.0.1:0").wait(20)
+        ours = worker.connect(endpoint.local_addr).wait(20)
+        peers = endpoint.accept().wait(20)
+        with zerolane.ExportedRegion(memory := bytearray(16)) as region:
+            key = peers.export(region, Rights.ALL).wait(20)
+            pieces = Pieces(b"here and there", [0, 9], [8, 1], [4, 5])
+            assert ours.put_vectored(key, pieces).wait(20).length == 9
+            assert memory == b"\0there\0\0here\0\0\0\0"
+            place = bytearray(9)
+            got = ours.get_vectored(key, Pieces(place, [0, 4], [8, 1], array("Q", [4, 5])))
+            assert got.wait(20).length == 9 and place == b"herethere"
+
+
+def test_pieces__that_are_wrong_say_which(pair: Pair) -> None:
+    ours, peers = pair
+    with zerolane.ExportedRegion(bytearray(64)) as region:
+        key = peers.export(region, Rights.ALL)
+        place = bytearray(16)
+        wrong: list[tuple[Any, Any, Any, type[Exception], str]] = [
+            ([0, 8], [0], 8, ValueError, "2 local offsets, 1 remote ones and 2 lengths"),
+            ([0, 8], [0, 8], [8], ValueError, "1 lengths"),
+            ([0, -8], [0, 8], 8, OverflowError, r"local\[1\]"),
+            ([0], [2**64], 8, OverflowError, r"remote\[0\]"),
+            (np.array([0.5]), [0], 8, TypeError, r"local\[0\]"),
+            (np.zeros((1, 1), dtype=np.int64), [0], 8, TypeError, r"local\[0\]"),
+            ([0], [0], -1, OverflowError, "negative"),
+            (7, [0], 8, TypeError, "iterable"),
+        ]
+        for local, remote, length, error, match in wrong:
+            with pytest.raises(error, match=match):
+                Pieces(place, local, remote, length)
+        outside: list[tuple[Any, Any, str]] = [
+            ([0, 9], 8, "piece 1: 8 bytes at 9 of a buffer of 16"),
+            ([0, 17], 0, "piece 1: 0 bytes at 17"),
+            ([0, 2**64 - 1], 8, "piece 1"),
+            ([0, 8], [8, 2**64 - 1], "piece 1"),
+        ]
+        for local, length, match in outside:
+            pieces = Pieces(place, local, [0, 8], length)
+            for post in (ours.post_put_vectored, ours.post_get_vectored):
+                with pytest.raises(ValueError, match=match):
+                    post(key, pieces)
+        with pytest.raises(BufferError, match="read-only"):
+            ours.post_get_vectored(key, Pieces(b"read", [0], [0], 4))
+        with pytest.raises(zerolane.OutOfBounds):
+            ours.post_put_vectored(key, Pieces(place, [0], [60], 8))
+        with pytest.raises(TypeError):
+            ours.post_put_vectored(key, Pieces("text", [0], [0], 1))  # type: ignore[arg-type]
+        place.clear()
+        assert ours.in_flight == 0

@@ -184,9 +184,14 @@ with IPRoute() as links:
 
 # Between the two ends of a veth in a network namespace of its own.
 AF_XDP = f"""{VETH}
-import zerolane
+import pickle, zerolane
 from concurrent.futures import ThreadPoolExecutor
 near, far = zerolane.EthernetDevice("zl0"), zerolane.EthernetDevice("zl1", max_connections=2)
+try:
+    pickle.dumps(zerolane.Options(lane="ethernet", device=near))
+    raise SystemExit("a device was pickled")
+except TypeError as error:
+    assert "device belongs to this process" in str(error)
 assert (far.refused, far.is_zero_copy) == (None, False)
 second = zerolane.EthernetDevice("zl1", fall_back=True)
 assert second.refused is not None and "XDP program already" in second.refused

@@ -50,6 +50,33 @@ def test_key__travels_as_bytes(pair: Pair) -> None:
         zerolane.Key.from_bytes(b"short")
 
 
+def test_key__of_a_number_is_made_by_the_peer(pair: Pair) -> None:
+    ours, peers = pair
+    memory = bytearray(64)
+    region = zerolane.ExportedRegion(memory)
+    with pytest.raises(ValueError, match="24"):
+        peers.export_numbered(2**24, region, Rights.WRITE)
+    exported = peers.export_numbered(7, region, Rights.WRITE)
+    assert exported.to_int() == 7 << 40 and exported.length == 64
+    with pytest.raises(ValueError, match="already"):
+        peers.export_numbered(7, region, Rights.READ)
+    key = zerolane.Key.numbered(7, 3)
+    assert key.to_int() == (7 << 40) + 3
+    assert zerolane.Key.from_int(key.to_int()) == key
+    with pytest.raises(ValueError, match="offset"):
+        zerolane.Key.numbered(7, 2**40).to_int()
+    with serving(peers):
+        ours.put(key, 0, b"hello")
+        with pytest.raises(zerolane.Denied):
+            ours.get(key, 0, bytearray(1))
+        with pytest.raises(zerolane.OutOfBounds):
+            ours.put(key, 61, b"x")
+        with pytest.raises(zerolane.UnknownRegion):
+            ours.put(zerolane.Key.numbered(8), 0, b"x")
+    assert memory[3:8] == b"hello"
+    assert peers.revoke(key) and not peers.revoke(exported)
+
+
 def test_refused__and_the_connection_goes_on(pair: Pair) -> None:
     ours, peers = pair
     memory = bytearray(64)
@@ -77,6 +104,44 @@ def test_refused__and_the_connection_goes_on(pair: Pair) -> None:
             ours.open_region("readable", 8)
         ours.put(all_key, 0, b"still here")
     assert memory[:10] == b"still here"
+
+
+@pytest.mark.parametrize("bits", [64, 32])
+def test_fetch_op__every_kind_on_both_sizes(pair: Pair, bits: Any) -> None:
+    ours, peers = pair
+    region = zerolane.ExportedRegion(bytearray(32))
+    key = peers.export(region, Rights.ATOMIC)
+    offset = 12 if bits == 32 else 8
+    steps = [
+        (FetchOp.add(-1, bits=bits), 0),
+        (FetchOp.increment(bits=bits), 2**bits - 1),
+        (FetchOp.decrement(bits=bits), 0),
+        (FetchOp.and_(0b1101, bits=bits), 2**bits - 1),
+        (FetchOp.or_(0b10, bits=bits), 0b1101),
+        (FetchOp.xor(0b110, bits=bits), 0b1111),
+        (FetchOp.min(8, bits=bits), 9),
+        (FetchOp.max(2**bits - 1, bits=bits), 8),
+        (FetchOp.swap(4, bits=bits), 2**bits - 1),
+        (FetchOp.compare_and_swap(5, 6, bits=bits), 4),
+        (FetchOp.compare_and_swap(4, 7, bits=bits), 4),
+        (FetchOp.clear(bits=bits), 7),
+    ]
+    with serving(peers):
+        for op, before in steps:
+            assert ours.fetch_op(key, offset, op) == before, op
+            region.store(0, 0)
+            if before < 2 ** (bits - 1):
+                region.fetch_op(0, FetchOp.swap(before, bits=bits))
+                region.fetch_op(0, op)
+                now = region.fetch_op(offset, FetchOp.or_(0, bits=bits))
+                assert region.fetch_op(0, FetchOp.or_(0, bits=bits)) == now, op
+        assert region.load(16) == 0
+        with pytest.raises(IndexError):
+            region.fetch_op(32, FetchOp.clear(bits=bits))
+    with pytest.raises(OverflowError, match=f"{bits} bits"):
+        FetchOp.add(2**bits, bits=bits)
+    with pytest.raises(ValueError, match="64 or 32"):
+        FetchOp.clear(bits=16)  # type: ignore[arg-type]
 
 
 def test_revoke__frees_the_buffer_at_once(pair: Pair) -> None:

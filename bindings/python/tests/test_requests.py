@@ -1,4 +1,4 @@
-"""Tests contexts, timeouts, batches, memory and deprecated names of requests."""
+"""Tests contexts, timeouts, batches and memory of requests."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -245,43 +245,3 @@ def test_fetch_op__each_operation(pair: Pair) -> None:
     assert region.load(8) == 0
     assert FetchOp.add(1) == FetchOp.add(1) != FetchOp.increment()
     assert repr(FetchOp.swap(3)) == "FetchOp.Swap(3)"
-
-
-def test_names_of_before__warn_and_work(pair: Pair) -> None:
-    ours, peers = pair
-
-    def warns(call: Callable[[], Any]) -> Any:
-        with pytest.warns(DeprecationWarning, match="the next release removes it") as caught:
-            outcome = call()
-        assert [it.filename for it in caught] == [__file__]
-        return outcome
-
-    region = zerolane.ExportedRegion(bytearray(64))
-    key = warns(lambda: peers.export(region, Rights.ALL, "memory"))
-    with zerolane.Endpoint("127.0.0.1:0") as endpoint:
-        assert warns(lambda: endpoint.address) == endpoint.local_addr
-        assert warns(lambda: endpoint.key) == endpoint.public_key
-    old: Any = ours
-    assert warns(lambda: old.peer_address) == ours.peer_addr
-    for data in (b"one", b"two"):
-        peers.post_send(data)
-    for data in (b"three", b"four"):
-        peers.post_message(data, b"payload")
-    with serving(peers):
-        assert warns(lambda: old.open("memory", Rights.ALL)) == key
-        assert warns(lambda: old.receive_into(bytearray(8))) == 3
-        assert warns(lambda: old.receive_message(bytearray(8))) == (b"three", 7)
-        posts: list[Callable[[], int]] = [
-            lambda: old.post_receive(bytearray(8)),
-            lambda: old.post_receive_message(bytearray(8)),
-            lambda: old.post_put_pieces(key, [(8, b"new"), (16, b"old")], fence=True),
-            lambda: old.post_get_pieces(key, [(8, bytearray(3))], fence=True),
-            lambda: old.post_fetch_add(key, 0, 3, fence=True),
-            lambda: old.post_fetch_add(key, 0, fence=True),
-            lambda: old.post_compare_and_swap(key, 0, 4, 9, fence=True),
-        ]
-        ids = [warns(post) for post in posts]
-        done = {it.id: it for it in take(ours, len(posts))}
-    assert [done[id].value for id in ids[4:]] == [0, 3, 4] and region.load(0) == 9
-    assert done[ids[3]].pieces == [b"new"]
-    assert done[ids[0]].memory == b"two" and done[ids[1]].control == b"four"

@@ -1,6 +1,7 @@
 """Tests messages: content, buffers of every kind, errors, threads, signals."""
 
 import ctypes
+import json
 import mmap
 import os
 import subprocess
@@ -96,6 +97,9 @@ def test_posted__many_in_flight_complete_in_order(pair: Pair, executor: ThreadPo
         assert place == row.tobytes()
     account = peers.account()
     assert account.bytes_placed + account.bytes_moved == 8 << 20
+    counters = json.loads(account.json)
+    assert (counters["lane"], counters["bytes_placed"]) == (account.lane, account.bytes_placed)
+    assert counters["protocol"]["timeouts"] >= 0 and "\n" not in account.json
 
 
 def test_exported__bytearray_cannot_be_resized_while_posted(pair: Pair) -> None:
@@ -124,7 +128,8 @@ def test_exported__until_the_connection_ends(how: str) -> None:
     with pytest.raises(BufferError):
         place.clear()
     if how == "drop":
-        del ours
+        with pytest.warns(ResourceWarning, match="unclosed Connection"):
+            del ours
     elif how == "abort":
         ours.abort()
     else:
@@ -205,6 +210,7 @@ def test_with__closes_and_aborts() -> None:
         raise KeyError
     with pytest.raises(zerolane.Closed):
         peers.wait(timeout=10)
+    peers.abort()
 
 
 def test_threads__others_get_in_while_one_waits(pair: Pair, executor: ThreadPoolExecutor) -> None:
@@ -321,6 +327,7 @@ def test_close__tells_whether_the_peer_has_all() -> None:
     ours.post_send(b"sent")
     with serving(peers):
         ours.close()
+    peers.abort()
     ours, peers = make_pair(zerolane.Options(idle_timeout=0.3))
     place = bytearray(1 << 20)
     ours.post_send(place)

@@ -324,6 +324,37 @@ def test_revoke_region__ends_an_endpoints_export_for_one_peer() -> None:
         assert region.load(8) == int.from_bytes(b"theirs\0\0", "little")
 
 
+def test_export_numbered__reaches_every_peer(handles: Handles) -> None:
+    worker, ours, peers = handles
+    region = zerolane.ExportedRegion(bytearray(64))
+    worker.export_numbered(3, region, Rights.ALL).wait(20)
+    with pytest.raises(ValueError, match="already"):
+        worker.export_numbered(3, region, Rights.ALL).wait(20)
+    key = zerolane.Key.numbered(3, 8)
+    for end, word in [(ours, b"12345678"), (peers, b"87654321")]:
+        end.put(key, 0, word).wait(20)
+        assert region.read(8, 8) == word
+    peers.export_numbered(4, region, Rights.WRITE).wait(20)
+    ours.put(zerolane.Key.numbered(4), 0, b"x").wait(20)
+    with pytest.raises(zerolane.UnknownRegion):
+        peers.put(zerolane.Key.numbered(4), 0, b"x").wait(20)
+    assert worker.revoke_number(3).wait(20) is True
+    assert worker.revoke_number(3).wait(20) is False
+    with pytest.raises(zerolane.UnknownRegion):
+        ours.put(key, 0, b"x").wait(20)
+
+
+def test_worker__exports_by_number_on_its_connections() -> None:
+    region = zerolane.ExportedRegion(bytearray(64))
+    worker = Worker()
+    worker.export_numbered(1, region, Rights.ALL)
+    with pytest.raises(ValueError, match="already"):
+        worker.export_numbered(1, region, Rights.ALL)
+    with pytest.raises(ValueError, match="24"):
+        worker.revoke_number(2**24)
+    assert worker.revoke_number(1) and not worker.revoke_number(1)
+
+
 def test_release__a_connection_goes_to_another_worker(handles: Handles) -> None:
     _, ours, peers = handles
     receiving = peers.recv(bytearray(8))
@@ -369,8 +400,10 @@ def test_handle__pieces_announcements_and_what_has_arrived(handles: Handles) -> 
     assert peers.arrived(sending).wait(20) is None, "another connection's"
     waiting = peers.recv(bytearray(1))
     assert peers.arrived(waiting).wait(20) == 0
+    account = peers.account()
     with pytest.raises(TypeError):
-        peers.arrived(peers.account())  # type: ignore[arg-type]
+        peers.arrived(account)  # type: ignore[arg-type]
+    account.wait(20)
     # Numbers are there when the connection is over.
     ours.close().wait(20)
     with pytest.raises(zerolane.ConnectionEnded):
@@ -415,23 +448,47 @@ def test_pending__dropped_where_nothing_is_received_goes_on(handles: Handles) ->
     _, ours, peers = handles
     region = zerolane.ExportedRegion(bytearray(64))
     key = peers.export(region, Rights.ALL).wait(20)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         ours.send(b"sent")
         ours.send_message(b"control", b"payload")
         ours.put(key, 8, b"put here")
         ours.put_vectored(key, [(16, b"and "), (20, b"here")])
         for _ in range(5):
             ours.fetch_op(key, 0, FetchOp.increment())
+    texts = [str(it.message) for it in caught]
+    assert len(texts) == 9 and all("the request continues" in it for it in texts), texts
     assert peers.recv(bytearray(10)).wait(20).memory == b"sent"
     assert peers.recv_message(bytearray(10)).wait(20).control == b"control"
     # Behind all of them.
     assert ours.fetch_op(key, 0, FetchOp.add(0)).wait(20).value == 5
     assert region.read(8, 16) == b"put hereand here"
     place = bytearray(8)
-    with pytest.warns(ResourceWarning, match="dropped before its end"):
+    with pytest.warns(ResourceWarning, match="the request is cancelled"):
         for _ in range(100):
             ours.get(key, 8, place)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(100):
+            ours.fetch_op(key, 0, FetchOp.increment()).detach()
+            ours.get(key, 8, bytearray(8)).cancel()
+        ended = ours.fetch_op(key, 0, FetchOp.add(0))
+        for _ in range(20_000):
+            if ended.done():
+                break
+            time.sleep(0.001)
+        # Its end was seen, if not its result.
+        del ended
+        gc.collect()
+    # What takes effect without a waiter does, and tells.
+    other = ours.fetch_op(key, 0, FetchOp.add(0)).wait(20).value
+    assert other == 105
+    with pytest.warns(ResourceWarning, match="the request continues"):
+        peers.revoke(key)
+    with pytest.raises(zerolane.RequestFailed):
+        ours.fetch_op(key, 0, FetchOp.increment()).wait(20)
+    with pytest.warns(ResourceWarning, match="the request is cancelled"):
+        ours.announced()
     # An exception that is on its way is no other.
     with pytest.warns(ResourceWarning), pytest.raises(KeyError):
         raise_with(peers.recv(bytearray(8)))
@@ -446,6 +503,103 @@ def raise_with(pending: object) -> None:
         raise KeyError(len(held))
     finally:
         held.clear()
+
+
+def test_closed__returns_the_reason_on_an_idle_connection(handles: Handles) -> None:
+    worker, ours, _ = handles
+    watching = zerolane.Options(keep_alive=True, lane="udp", idle_timeout=0.5)
+    with zerolane.Endpoint("127.0.0.1:0", watching) as endpoint:
+        address = endpoint.local_addr
+        with ThreadPoolExecutor() as threads:
+            connecting = threads.submit(zerolane.connect, address, zerolane.Options(lane="udp"))
+            accepted = endpoint.accept(timeout=20)
+            # It lives, and makes no call.
+            silent = connecting.result(20)
+        assert accepted is not None
+        watched = worker.adopt(accepted).wait(20)
+        assert isinstance(watched.closed().wait(20), zerolane.PeerDead)
+        silent.abort()
+    closed = ours.closed()
+    assert not closed.done()
+    handles[2].close().wait(20)
+    assert isinstance(closed.wait(20), zerolane.Closed)
+    assert isinstance(ours.closed().wait(20), zerolane.Closed)
+
+
+def test_background__is_the_workers_of_the_process() -> None:
+    with zerolane.background() as worker:
+        endpoint = worker.listen("127.0.0.1:0").wait(20)
+    # It goes on, for others.
+    again = zerolane.background()
+    again.stop()
+    again.abort()
+    accepting = endpoint.accept()
+    ours = again.connect(endpoint.local_addr).wait(20)
+    peers = accepting.wait(20)
+    ours.send(b"hello")
+    assert peers.recv(bytearray(5)).wait(20).memory == b"hello"
+
+
+def test_worker__handles_of_before_its_thread(handles: Handles) -> None:
+    others, _, _ = handles
+    worker = Worker()
+    number = worker.listen("127.0.0.1:0")
+    address = address_of(worker, number)
+    connecting = others.connect(address)
+    accepted: list[int] = []
+
+    def is_accepted(event: zerolane.Event) -> bool:
+        accepted.append(event.connection or 0)
+        return event.kind == "accepted"
+
+    until(worker, is_accepted)
+    endpoint, ours = worker.endpoint_handle(number), worker.connection_handle(accepted[-1])
+    assert endpoint is not None and ours is not None
+    assert worker.endpoint_handle(number) is None
+    assert worker.connection_handle(accepted[-1]) is None
+    assert worker.connection_handle(4711) is None and worker.endpoint_handle(4711) is None
+    with worker.spawn():
+        theirs = connecting.wait(20)
+        theirs.send(b"early")
+        assert ours.recv(bytearray(5)).wait(20).memory == b"early"
+        others.connect(address).wait(20).send(b"late").detach()
+        assert endpoint.accept().wait(20).recv(bytearray(4)).wait(20).memory == b"late"
+        ours.close().wait(20)
+
+
+def test_set__has_the_tokens_of_requests_that_are_over(handles: Handles) -> None:
+    _, ours, peers = handles
+    over = zerolane.PendingSet()
+    places = [bytearray(1) for _ in range(100)]
+    receives = [peers.recv(place) for place in places]
+    for token, receiving in enumerate(receives):
+        over.add(receiving, token)
+    assert over.poll_batch() == [] and over.wait(0) is None and over.wait(0.01) is None
+    assert select.select([over], [], [], 0)[0] == []
+    for n in range(100):
+        ours.send(bytes([n]))
+    came: set[int] = set()
+    while len(came) < 100:
+        assert select.select([over], [], [], 20)[0] == [over]
+        for token in over.poll_batch(max=7):
+            assert receives[token].done() and receives[token].wait(0).memory == bytes([token])
+            came.add(token)
+    assert select.select([over], [], [], 0)[0] == []
+    # One that is over, and one that was cancelled.
+    over.add(receives[0], 2**64 - 1)
+    assert over.wait(20) == 2**64 - 1
+    cancelled = peers.recv(bytearray(1))
+    cancelled.cancel()
+    over.add(cancelled, 7)
+    assert over.wait(20) == 7
+    for wrong in (-1, 2**64):
+        with pytest.raises(OverflowError):
+            over.add(receives[0], wrong)
+    # Another thread ends a wait.
+    with ThreadPoolExecutor() as threads:
+        waiting = threads.submit(over.wait)
+        over.signal(9)
+        assert waiting.result(20) == 9
 
 
 def test_pending__is_awaited(handles: Handles) -> None:

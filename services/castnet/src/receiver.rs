@@ -3,12 +3,13 @@
 mod taking;
 mod waiting;
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use zerolane::lanes::ToAddresses;
 use zerolane::security::{PreShared, PublicKey};
 use zerolane::worker::{EndpointId, Worker};
 use zerolane::{Endpoint, Options as Transport, Security};
@@ -77,7 +78,7 @@ impl Receiver {
     /// # Errors
     /// The address is in use, or the destination cannot be written.
     pub fn bind(
-        on: impl ToSocketAddrs,
+        on: impl ToAddresses,
         security: Security,
         destination: Destination,
     ) -> Result<Receiver, Error> {

@@ -70,6 +70,8 @@ pub struct Config {
     pub connect_timeout: Duration,
     /// How long a peer may leave requests unanswered before it counts as dead.
     pub idle_timeout: Duration,
+    /// Ask a silent peer for an answer, and declare it dead, also while no request depends on it.
+    pub keep_alive: bool,
 }
 
 impl Default for Config {
@@ -100,6 +102,7 @@ impl Default for Config {
             seal: 0,
             connect_timeout: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(15),
+            keep_alive: false,
         }
     }
 }

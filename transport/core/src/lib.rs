@@ -56,7 +56,8 @@ pub use receiving::{
     Claim, Forecast, Hold, HoldOrder, InboundState, Placement, Predictor, Run, pattern_holds,
 };
 pub use request::{
-    Atomic, AtomicRequest, PostError, RegionName, RemotePlace, RemoteRegion, WorkFlags, WorkRequest,
+    Atomic, AtomicRequest, ExportAs, PostError, RegionName, RegionNumber, RemotePlace,
+    RemoteRegion, WorkFlags, WorkRequest,
 };
 pub use sending::OutboundState;
 pub use session::{Life, PathValidation};

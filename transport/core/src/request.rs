@@ -2,13 +2,70 @@
 
 use crate::limits;
 use crate::span::Span;
-use crate::transfer::{Delivery, TransferId};
+use crate::transfer::{Delivery, NUMBERED, TransferId, mx};
 use core::fmt;
 use smallvec::SmallVec;
-use zerolane_wire::{FetchOpKind, OPTIONS_LEN};
+use zerolane_wire::{FetchOpKind, OPTIONS_LEN, Word};
 
 /// Name of a region, padded with zeros.
 pub type RegionName = [u8; OPTIONS_LEN];
+
+/// The number under which a program exports a region: its peers make the key from it, and need not ask. Below
+/// [`RegionNumber::END`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RegionNumber(u32);
+
+impl RegionNumber {
+    /// Numbers are below this, 2^24.
+    pub const END: u32 = 1 << 24;
+
+    /// `None` unless `number` is below [`RegionNumber::END`].
+    pub const fn new(number: u32) -> Option<RegionNumber> {
+        match number < RegionNumber::END {
+            true => Some(RegionNumber(number)),
+            false => None,
+        }
+    }
+
+    /// The number that these 24 bits are, big-endian.
+    pub const fn from_be_bytes([a, b, c]: [u8; 3]) -> RegionNumber {
+        RegionNumber(u32::from_be_bytes([0, a, b, c]))
+    }
+
+    /// The number that `handle` was made from; `None` if the core assigned the handle.
+    pub const fn of_handle(handle: u32) -> Option<RegionNumber> {
+        match handle & NUMBERED == NUMBERED {
+            true => RegionNumber::new(handle & !NUMBERED),
+            false => None,
+        }
+    }
+
+    /// The number.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// The byte at `address` of the region, as its peers name it.
+    pub const fn place(self, address: u64) -> RemotePlace {
+        let handle = NUMBERED | self.0;
+        RemotePlace {
+            handle,
+            mx: mx(handle),
+            address,
+        }
+    }
+}
+
+/// How the peer names a region that this end exports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExportAs {
+    /// By the handle that the core assigns.
+    Handle,
+    /// By that handle, or by this name.
+    Name(RegionName),
+    /// By the handle made from this number.
+    Number(RegionNumber),
+}
 
 /// A place in a persistent memory region of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,15 +89,41 @@ pub struct RemoteRegion {
     pub rights: zerolane_wire::Rights,
 }
 
-/// An atomic operation on a 64-bit word.
+/// An atomic operation on an aligned word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Atomic {
     /// Which.
     pub kind: FetchOpKind,
-    /// Operand (add, swap, compare and swap).
+    /// Size of the word.
+    pub word: Word,
+    /// Operand of all but increment, decrement and clear; at most the largest value of a word.
     pub operand: u64,
-    /// Comparand (compare and swap).
+    /// Comparand of compare and swap; at most the largest value of a word.
     pub comparand: u64,
+}
+
+impl Atomic {
+    /// The value of the word after the operation, if it was `before`.
+    pub fn apply(&self, before: u64) -> u64 {
+        let Atomic {
+            operand, comparand, ..
+        } = *self;
+        let after = match self.kind {
+            FetchOpKind::Add => before.wrapping_add(operand),
+            FetchOpKind::Increment => before.wrapping_add(1),
+            FetchOpKind::Decrement => before.wrapping_sub(1),
+            FetchOpKind::Clear => 0,
+            FetchOpKind::Swap => operand,
+            FetchOpKind::CompareAndSwap if before == comparand => operand,
+            FetchOpKind::CompareAndSwap => before,
+            FetchOpKind::And => before & operand,
+            FetchOpKind::Or => before | operand,
+            FetchOpKind::Xor => before ^ operand,
+            FetchOpKind::Min => before.min(operand),
+            FetchOpKind::Max => before.max(operand),
+        };
+        after & self.word.max()
+    }
 }
 
 /// Options of a request.
@@ -163,9 +246,11 @@ pub enum PostError {
     TooManyExports,
     /// A region of that name is already exported.
     NameTaken,
+    /// A region of that number is already exported.
+    NumberTaken,
     /// The peer has no persistent memory.
     Unsupported,
-    /// The word's offset is not a multiple of 8.
+    /// The word's offset is not a multiple of its length, 8 or 4 bytes.
     Misaligned,
     /// The place named lies outside the region.
     OutOfBounds,
@@ -196,8 +281,13 @@ impl fmt::Display for PostError {
                 limits::MAX_EXPORTS
             ),
             PostError::NameTaken => f.write_str("a region with that name is already exported"),
+            PostError::NumberTaken => {
+                f.write_str("a region with that number is already exported: revoke it first")
+            }
             PostError::Unsupported => f.write_str("the peer has no persistent memory"),
-            PostError::Misaligned => f.write_str("the word's offset is not a multiple of 8"),
+            PostError::Misaligned => {
+                f.write_str("the word's offset is not a multiple of 8 (of 4 for a word of 32 bits)")
+            }
             PostError::OutOfBounds => f.write_str("outside the region"),
             PostError::Denied => f.write_str("the region is not exported with that right"),
             PostError::ControlTooLong => {
@@ -326,8 +416,10 @@ impl RequestKind {
 /// An atomic operation that the lane must execute now, before any later operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtomicRequest {
-    /// The aligned word, 8 bytes.
+    /// The aligned 8 bytes that are or hold the word.
     pub word: Span,
+    /// Where in them the word begins, bytes: 0, or 4 if it has 32 bits and is their second half.
+    pub skip: usize,
     /// The operation.
     pub atomic: Atomic,
 }

@@ -31,3 +31,11 @@ pub enum Delivery {
 
 /// Set in every handle and in no Transfer identifier.
 pub(crate) const HANDLE: u32 = 1 << 31;
+
+/// Set in the handles that programs make from numbers of their own, and in no handle that the core assigns.
+pub(crate) const NUMBERED: u32 = HANDLE | 1 << 30;
+
+/// The Mx of a region: the low bits of its handle.
+pub(crate) const fn mx(handle: u32) -> u16 {
+    handle as u16
+}

@@ -193,7 +193,11 @@ impl Attack {
 /// Ends that are never confirmed: of puts whose region the victim's program revokes.
 fn fill_endings(attack: &mut Attack) {
     for round in 0..=(MAX_ENDINGS / usize::from(MAX_SLOTS)) as u32 {
-        let exported = attack.victim.export(span(round, MIB), Rights::ALL, None);
+        let exported = attack.victim.export(
+            span(round, MIB),
+            Rights::ALL,
+            zerolane_core::ExportAs::Handle,
+        );
         let (handle, mx) = exported.expect("room");
         for _ in 0..MAX_SLOTS {
             let place = Place {
@@ -262,7 +266,10 @@ fn leave_unanswered(attack: &mut Attack) {
 }
 
 fn fill_slots(attack: &mut Attack) {
-    let exported = attack.victim.export(span(200, MIB), Rights::ALL, None);
+    let exported =
+        attack
+            .victim
+            .export(span(200, MIB), Rights::ALL, zerolane_core::ExportAs::Handle);
     let (handle, mx) = exported.expect("room");
     let place = Place {
         handle,
@@ -379,12 +386,16 @@ fn fill_sender(attack: &mut Attack) {
 
 /// No event is read, and nothing is sent any more.
 fn fill_queues(attack: &mut Attack) {
-    let exported = attack.victim.export(span(400, MIB), Rights::ALL, None);
+    let exported =
+        attack
+            .victim
+            .export(span(400, MIB), Rights::ALL, zerolane_core::ExportAs::Handle);
     let (handle, mx) = exported.expect("room");
     attack.reach_the_limit("values", MAX_FETCHES, |attack, _| {
         let s_id = attack.new_id();
         attack.say(Operation::FetchOp(FetchOp {
             kind: FetchOpKind::Increment,
+            word: zerolane_wire::Word::U64,
             mx,
             bufx: 0,
             offset: 0,

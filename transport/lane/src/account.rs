@@ -1,6 +1,8 @@
 //! Counts what a connection did: each byte placed or moved and why, each datagram dropped and where, each system call
 //! and wake-up.
 
+mod json;
+
 use crate::unavailable::{NoBypass, NoPath, NoSharedMemory, RingFault};
 use zerolane_core::{Counters, PathState};
 use zerolane_handshake::Cipher;

@@ -22,7 +22,7 @@ pub(crate) fn checksum_holds(header: &Header, rest: Sum) -> bool {
 pub(crate) fn deliver_operation(turn: &mut Turn<'_>, bytes: &[u8], len: usize) {
     turn.core.on_control(turn.now, bytes, len);
     if let Some(order) = turn.core.pending_atomic() {
-        let before = turn.memory.atomic(order.word, order.atomic);
+        let before = turn.memory.atomic(order);
         turn.core.on_atomic_done(turn.now, before);
     }
 }

@@ -44,7 +44,7 @@ pub enum RemoteAccess<'a> {
     Put(&'a [&'a [u8]]),
     /// Reads as many bytes, which are initialised on success.
     Get(&'a mut [MaybeUninit<u8>]),
-    /// Performs this operation on an aligned word.
+    /// Performs this operation on an aligned word, which is or lies in 8 aligned bytes.
     FetchOp(Atomic),
 }
 

@@ -67,9 +67,9 @@ pub use threads::{Process, Scheduler, Submissions};
 pub use unavailable::{NoBypass, NoEthernet, NoIp118, NoPath, NoSharedMemory, NoXdp, RingFault};
 pub use wait::{Waited, Waker, spin};
 pub use zerolane_core::{
-    Atomic, CloseReason, Config, Control, Counters, Delivery, DropReason, FastAnswer, Life,
-    PathLife, PathState, PostError, RegionName, RemotePlace, RemoteRegion, Schedule, SendingMark,
-    TransferError, TransferId, WorkFlags, WorkRequest, limits,
+    Atomic, CloseReason, Config, Control, Counters, Delivery, DropReason, ExportAs, FastAnswer,
+    Life, PathLife, PathState, PostError, RegionName, RegionNumber, RemotePlace, RemoteRegion,
+    Schedule, SendingMark, TransferError, TransferId, WorkFlags, WorkRequest, limits,
 };
 pub use zerolane_handshake::{
     Anyone, Cipher, Code, CodeError, GateCounters, GateLimit, Identity, KeyError, PreShared,

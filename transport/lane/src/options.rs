@@ -112,6 +112,12 @@ pub struct Options {
     pub connect_timeout: Duration,
     /// Declare the peer dead after it left requests unanswered for this time. Not 0; [`Duration::MAX`] means no limit.
     pub idle_timeout: Duration,
+    /// Ask the peer ten times an idle timeout whether it lives, also while no request depends on it, so that an idle
+    /// connection ends when its peer has died or is out of reach. Costs some datagrams. A peer whose program makes no
+    /// call for the idle timeout counts as dead, unless a worker's thread answers for it. This end alone decides. Unless
+    /// set, an idle connection over a network has no traffic and does not notice; in shared memory the end of the peer's
+    /// process is noticed at once in any case.
+    pub keep_alive: bool,
     /// How connections are protected, and the identities of the ends.
     pub security: Security,
     /// Transfers the peer may announce before the first is answered.
@@ -158,6 +164,7 @@ impl Default for Options {
             spin: Duration::from_micros(50),
             connect_timeout: config.connect_timeout,
             idle_timeout: config.idle_timeout,
+            keep_alive: config.keep_alive,
             security: Security::default(),
             slots: config.slots,
             max_connections: zerolane_handshake::limits::MAX_CONNECTIONS,

@@ -135,6 +135,8 @@ impl Flags {
     pub const ANNOUNCES: Flags = Flags(0x200);
     /// Get: number the bursts of the answer, like those of a Transfer.
     pub const NUMBERED: Flags = Flags(0x001);
+    /// FetchOp: the word has 32 bits.
+    pub const HALF_WORD: Flags = Flags(0x001);
     /// Get: repeats an earlier request, which was not answered.
     pub const REPEATED: Flags = Flags(0x002);
     /// State: the options hold the connection's progress, not ranges.

@@ -34,6 +34,6 @@ pub use operation::{
     MAX_RANGES, MemoryRegionAvailable, MemoryState, Nop, OPTIONS_LEN, Occasion, Operation, Packet,
     Place, Profile, Profiles, Progress, Range, Ranges, Reason, Report, RequestAnswer,
     RequestConnection, RequestDisconnect, RequestMemoryRegion, RequestState, RequestToReceive,
-    RequestToSend, Rights, Route, State, Target, VERSION, VERSION_MIN,
+    RequestToSend, Rights, Route, State, Target, VERSION, VERSION_MIN, Word,
 };
 pub use train::{Assembled, Assembler, DIGEST_LEN, MAX_TRAIN, Train};

@@ -85,7 +85,7 @@ fn store(layout: &Layout) -> Outcome<()> {
     let memory = ExportedRegion::new(Region::anonymous(layout.len() as usize)?);
     let memory = memory.map_err(|_| "regions are page-aligned")?;
     let worker = Worker::new()?.spawn()?;
-    let endpoint = within(worker.listen("127.0.0.1:0".parse()?, Options::default()))?;
+    let endpoint = within(worker.listen("127.0.0.1:0", Options::default()))?;
     within(endpoint.export("cache", &memory, Rights::ALL))?;
     let address = endpoint.local_addr();
     let mut filling = spawn("--prefill", address, layout)?;

@@ -43,7 +43,7 @@ fn main() -> Outcome<()> {
 /// Serves all clients of another process, then prints how many calls there were.
 fn server(clients: usize, calls: usize) -> Outcome<()> {
     let mut worker = Worker::new()?;
-    let endpoint = worker.listen("127.0.0.1:0".parse()?, Options::default())?;
+    let endpoint = worker.listen("127.0.0.1:0", Options::default())?;
     let address = worker.endpoint(endpoint).ok_or("closed")?.local_addr();
     let mut others = Command::new(std::env::current_exe()?)
         .args(["--clients", &address.to_string()])

@@ -29,7 +29,7 @@ async fn main() -> Outcome<()> {
     let worker = Worker::new()?;
     let handle = Arc::new(worker.handle());
     let running = tokio::spawn(worker.run());
-    let on = "127.0.0.1:0".parse()?;
+    let on = "127.0.0.1:0";
     let endpoint = handle.listen(on, Options::default()).await?;
     let address = endpoint.local_addr();
     let serving = tokio::spawn(serve(endpoint, clients));

@@ -1,12 +1,13 @@
 //! Opens, drives and closes a connection, and posts its sends and receives.
 
+use crate::addresses::{ToAddresses, resolved};
 use crate::completion::Completion;
 use crate::error::{Error, Posted, Result};
 use crate::queue::CompletionQueue;
 use crate::request::{Poster, Receive, RequestId, Transfer};
 use crate::vectored::Vectored;
 use std::mem::MaybeUninit;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use zerolane_lane::AnyLane;
@@ -59,15 +60,14 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects to the first address of `to` that answers. For a link-local address such as `[fe80::1%2]:9181` the
-    /// standard library accepts only the interface's number; [`lanes::resolve`](crate::lanes::resolve) accepts its name
-    /// too.
+    /// Connects to the first address of `to` that answers. Each has [`Options::connect_timeout`] to do so.
     ///
     /// # Errors
-    /// There is no address, no answer, or the peer rejected the connection. The error names the reason.
-    pub fn connect(to: impl ToSocketAddrs, options: &Options) -> Result<Connection> {
+    /// There is no address ([`Error::Address`], which says what is wrong with the text, or [`Error::NoAddress`]), no
+    /// answer, or the peer rejected the connection. The error is that of the last address, and names the reason.
+    pub fn connect(to: impl ToAddresses, options: &Options) -> Result<Connection> {
         let mut last = Error::NoAddress;
-        for address in to.to_socket_addrs().map_err(Error::Address)? {
+        for address in resolved(to, options.lane)? {
             match Self::connect_one(address, options) {
                 Ok(connection) => return Ok(connection),
                 Err(error) => last = error,

@@ -1,8 +1,9 @@
 //! Listens on an address and accepts connections.
 
+use crate::addresses::{ToAddresses, resolved};
 use crate::connection::Connection;
 use crate::error::{Error, Result};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 use zerolane_lane::{
@@ -57,10 +58,11 @@ impl Endpoint {
     /// with the same [`Ports`](crate::options::Ports) whose connections are still open.
     ///
     /// # Errors
-    /// There is no address, or none of them can be listened on.
-    pub fn bind(on: impl ToSocketAddrs, options: Options) -> Result<Endpoint> {
+    /// There is no address ([`Error::Address`], which says what is wrong with the text, or [`Error::NoAddress`]), or none
+    /// of them can be listened on.
+    pub fn bind(on: impl ToAddresses, options: Options) -> Result<Endpoint> {
         let mut last = Error::NoAddress;
-        for address in on.to_socket_addrs().map_err(Error::Address)? {
+        for address in resolved(on, options.lane)? {
             match Listener::bind(address, options.clone()) {
                 Ok(listener) => return Ok(Endpoint { listener, options }),
                 Err(error) => last = Error::Io(error),
@@ -237,12 +239,23 @@ mod tests {
     #[test]
     fn connect_and_bind__say_what_is_wrong_with_an_address() {
         let options = Options::default();
-        for text in ["127.0.0.1", "127.0.0.1:65536", "no-such-host.invalid:9"] {
+        for (text, words) in [
+            ("127.0.0.1", "no port: an address is HOST:PORT"),
+            ("::1", "no port: an address is [::1]:PORT"),
+            ("127.0.0.1:65536", "is not a port: expected 0 to 65535"),
+            (":9", "has no host"),
+            ("[fe80::1%no-such-one]:9", "no interface no-such-one"),
+            ("no-such-host.invalid:9", "host \"no-such-host.invalid\""),
+        ] {
             let bound = Endpoint::bind(text, options.clone()).map(drop);
             for refused in [bound, Connection::connect(text, &options).map(drop)] {
                 let error = refused.expect_err(text);
                 assert!(matches!(error, Error::Address(_)), "{error:?}");
-                assert!(error.to_string().starts_with("address: "), "{error}");
+                let said = error.to_string();
+                assert!(
+                    said.starts_with("address: ") && said.contains(words),
+                    "{error}"
+                );
             }
         }
         let idle = Options {

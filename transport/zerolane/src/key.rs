@@ -1,6 +1,6 @@
 //! Names an exported region to the peer, as RDMA's rkey does.
 
-use zerolane_lane::{PostError, RemotePlace, RemoteRegion};
+use zerolane_lane::{PostError, RegionNumber, RemotePlace, RemoteRegion};
 use zerolane_wire::Rights;
 
 /// Names a region that one end of a connection exported to the other end.
@@ -8,6 +8,10 @@ use zerolane_wire::Rights;
 /// [`Connection::export`](crate::Connection::export) makes a key for the peer. The peer gets it as bytes by any means,
 /// or by name with [`Connection::open_region`](crate::Connection::open_region). It is RDMA's rkey together with address
 /// and length; in the thesis's terms, handle, Mx and Bufx.
+///
+/// A region that its owner exports under a number ([`Connection::export_numbered`](crate::Connection::export_numbered),
+/// [`Worker::export_numbered`](crate::worker::Worker::export_numbered)) needs no such exchange: the peer makes the key
+/// from the number. Such a key fits in 8 bytes.
 ///
 /// ```
 /// use zerolane::RegionKey;
@@ -28,7 +32,49 @@ impl RegionKey {
         RegionKey { region }
     }
 
-    /// Length of the region, bytes.
+    /// Bits of the offset in the 8 bytes of a key that was made from a number; the other 24 bits are the number.
+    pub const OFFSET_BITS: u32 = 40;
+
+    /// The key of the region that the peer exports under `number`, from its byte `offset` on: offset 0 of the key. The
+    /// peer is not asked, so the key claims all rights and the longest region; the peer refuses what it does not
+    /// permit: `Unknown` without an export of that number, `OutOfBounds`, `Denied`.
+    ///
+    /// ```
+    /// use zerolane::{RegionKey, RegionNumber};
+    /// let number = RegionNumber::new(7).expect("below 2^24");
+    /// let key = RegionKey::numbered(number, 4096);
+    /// assert_eq!(key.to_u64(), Some(7 << 40 | 4096));
+    /// assert_eq!(RegionKey::from_u64(7 << 40 | 4096), key);
+    /// ```
+    pub fn numbered(number: RegionNumber, offset: u64) -> RegionKey {
+        RegionKey::new(RemoteRegion {
+            start: number.place(offset),
+            length: u64::MAX - offset,
+            rights: Rights::ALL,
+        })
+    }
+
+    /// The key in 8 bytes: the number times 2^40, plus the offset of its first byte. `None` unless it is the key of a
+    /// numbered region and that offset is below 2^40 (1 TiB). Length and rights are not part of it.
+    pub fn to_u64(&self) -> Option<u64> {
+        let RemotePlace {
+            handle, address, ..
+        } = self.region.start;
+        let number = RegionNumber::of_handle(handle)?;
+        let fits = address >> RegionKey::OFFSET_BITS == 0;
+        fits.then_some(u64::from(number.get()) << RegionKey::OFFSET_BITS | address)
+    }
+
+    /// The key that [`RegionKey::to_u64`] encoded, with all rights, as [`RegionKey::numbered`] makes it. Every value is
+    /// a key.
+    pub fn from_u64(key: u64) -> RegionKey {
+        let [a, b, c, ..] = key.to_be_bytes();
+        let offset = key & ((1 << RegionKey::OFFSET_BITS) - 1);
+        RegionKey::numbered(RegionNumber::from_be_bytes([a, b, c]), offset)
+    }
+
+    /// Length of the region, bytes. A key made by [`RegionKey::numbered`] says 2^64 - 1 less its offset, because only
+    /// the peer knows.
     pub fn len(&self) -> u64 {
         self.region.length
     }

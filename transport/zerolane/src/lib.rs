@@ -24,6 +24,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod addresses;
 pub mod advanced;
 mod arrived;
 mod completion;
@@ -48,7 +49,8 @@ pub use queue::CompletionQueue;
 pub use remote::{FetchOp, ReceivedMessage};
 pub use request::RequestId;
 pub use zerolane_lane::{
-    Delivery, ExportedRegion, Options, Process, Region, Security, SharedRegion, Waited, Waker,
+    Delivery, ExportedRegion, Options, Process, Region, RegionNumber, Security, SharedRegion,
+    Waited, Waker,
 };
 pub use zerolane_wire::Rights;
 
@@ -92,6 +94,7 @@ pub mod failure {
 
 /// The available lanes to a host, and parsing of host names and addresses.
 pub mod lanes {
+    pub use crate::addresses::ToAddresses;
     pub use zerolane_lane::{
         Neighbour, Reach, is_ethernet, max_ethernet_datagram, max_ip118_datagram, neighbours,
         probe_shared_memory, resolve, resolve_host,

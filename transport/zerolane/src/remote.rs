@@ -5,14 +5,18 @@ use crate::error::{Error, Result};
 use crate::key::RegionKey;
 use crate::request::Fetch;
 use std::mem::MaybeUninit;
-use zerolane_lane::{Atomic, ExportedRegion, MessageControl, RegionName, WorkFlags, WorkRequest};
-use zerolane_wire::{FetchOpKind, Rights};
+use zerolane_lane::{
+    Atomic, ExportAs, ExportedRegion, MessageControl, RegionName, RegionNumber, WorkFlags,
+    WorkRequest,
+};
+use zerolane_wire::{FetchOpKind, Rights, Word};
 
-/// An atomic operation on an aligned 64-bit word, in the byte order of the memory's owner.
+/// An atomic operation on an aligned word of 64 bits, or of 32 (`FetchOp<u32>`): an unsigned integer in the byte order of
+/// the memory's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FetchOp {
+pub enum FetchOp<W = u64> {
     /// Adds, wrapping.
-    Add(u64),
+    Add(W),
     /// Adds one, wrapping.
     Increment,
     /// Subtracts one, wrapping.
@@ -20,33 +24,61 @@ pub enum FetchOp {
     /// Stores zero.
     Clear,
     /// Stores this value.
-    Swap(u64),
+    Swap(W),
     /// Stores `new` if the word is `expected`.
     CompareAndSwap {
         /// The expected value.
-        expected: u64,
+        expected: W,
         /// The value to store.
-        new: u64,
+        new: W,
     },
+    /// Clears the bits that this value does not have.
+    And(W),
+    /// Sets the bits of this value.
+    Or(W),
+    /// Flips the bits of this value.
+    Xor(W),
+    /// Stores this value if it is less.
+    Min(W),
+    /// Stores this value if it is greater.
+    Max(W),
 }
 
 impl From<FetchOp> for Atomic {
     fn from(op: FetchOp) -> Atomic {
-        let (kind, operand, comparand) = match op {
-            FetchOp::Add(n) => (FetchOpKind::Add, n, 0),
-            FetchOp::Increment => (FetchOpKind::Increment, 0, 0),
-            FetchOp::Decrement => (FetchOpKind::Decrement, 0, 0),
-            FetchOp::Clear => (FetchOpKind::Clear, 0, 0),
-            FetchOp::Swap(new) => (FetchOpKind::Swap, new, 0),
-            FetchOp::CompareAndSwap { expected, new } => {
-                (FetchOpKind::CompareAndSwap, new, expected)
-            }
-        };
-        Atomic {
-            kind,
-            operand,
-            comparand,
+        atomic(op, Word::U64)
+    }
+}
+
+impl From<FetchOp<u32>> for Atomic {
+    fn from(op: FetchOp<u32>) -> Atomic {
+        atomic(op, Word::U32)
+    }
+}
+
+fn atomic<W: Into<u64>>(op: FetchOp<W>, word: Word) -> Atomic {
+    let mut comparand = 0;
+    let (kind, operand) = match op {
+        FetchOp::Add(n) => (FetchOpKind::Add, n.into()),
+        FetchOp::Increment => (FetchOpKind::Increment, 0),
+        FetchOp::Decrement => (FetchOpKind::Decrement, 0),
+        FetchOp::Clear => (FetchOpKind::Clear, 0),
+        FetchOp::Swap(new) => (FetchOpKind::Swap, new.into()),
+        FetchOp::CompareAndSwap { expected, new } => {
+            comparand = expected.into();
+            (FetchOpKind::CompareAndSwap, new.into())
         }
+        FetchOp::And(bits) => (FetchOpKind::And, bits.into()),
+        FetchOp::Or(bits) => (FetchOpKind::Or, bits.into()),
+        FetchOp::Xor(bits) => (FetchOpKind::Xor, bits.into()),
+        FetchOp::Min(n) => (FetchOpKind::Min, n.into()),
+        FetchOp::Max(n) => (FetchOpKind::Max, n.into()),
+    };
+    Atomic {
+        kind,
+        word,
+        operand,
+        comparand,
     }
 }
 
@@ -74,7 +106,7 @@ pub struct ReceivedMessage {
 /// use zerolane::{Connection, ExportedRegion, FetchOp, Options, Region, Rights};
 /// let table = ExportedRegion::new(Region::anonymous(4096)?).expect("page-aligned");
 /// let worker = Worker::new()?.spawn()?;
-/// let endpoint = worker.listen("127.0.0.1:0".parse().unwrap(), Options::default()).wait()?;
+/// let endpoint = worker.listen("127.0.0.1:0", Options::default()).wait()?;
 /// endpoint.export("table", &table, Rights::ALL).wait()?;
 /// let address = endpoint.local_addr();
 /// // From here on the owner makes no call for its peers.
@@ -122,11 +154,7 @@ impl Connection {
     /// # Errors
     /// The connection is closed, or too many regions are exported on it.
     pub fn export(&mut self, region: &ExportedRegion, rights: Rights) -> Result<RegionKey> {
-        Ok(RegionKey::new(self.driver.export(
-            region.exporting(),
-            rights,
-            None,
-        )?))
+        self.export_as(region, rights, ExportAs::Handle)
     }
 
     /// Like [`Connection::export`]; the peer can also ask for the region by `name`, of at most 32 bytes.
@@ -139,12 +167,35 @@ impl Connection {
         region: &ExportedRegion,
         rights: Rights,
     ) -> Result<RegionKey> {
-        let name = Some(region_name(name)?);
-        Ok(RegionKey::new(self.driver.export(
-            region.exporting(),
-            rights,
-            name,
-        )?))
+        self.export_as(region, rights, ExportAs::Name(region_name(name)?))
+    }
+
+    /// Like [`Connection::export`], under a number of the program's own. The peer need not be told the key: it makes
+    /// the key from the number ([`RegionKey::numbered`]). Anything that knows the number has the rights, as far as it
+    /// is the peer of this connection.
+    ///
+    /// Once the export is revoked, the number is free. An operation that the peer posted before then meets whatever has
+    /// the number when it arrives: use a number again only if no such operation is left, or if the peer does no harm.
+    ///
+    /// # Errors
+    /// As for [`Connection::export`]; or the number is taken.
+    pub fn export_numbered(
+        &mut self,
+        number: RegionNumber,
+        region: &ExportedRegion,
+        rights: Rights,
+    ) -> Result<RegionKey> {
+        self.export_as(region, rights, ExportAs::Number(number))
+    }
+
+    fn export_as(
+        &mut self,
+        region: &ExportedRegion,
+        rights: Rights,
+        named: ExportAs,
+    ) -> Result<RegionKey> {
+        let exported = self.driver.export(region.exporting(), rights, named)?;
+        Ok(RegionKey::new(exported))
     }
 
     /// Ends an export on this connection. After this call no late packet writes to the region, and nothing of it is
@@ -153,7 +204,7 @@ impl Connection {
         self.driver.revoke(key.handle())
     }
 
-    /// Ends all exports of `region` on this connection, under any name, including those made by
+    /// Ends all exports of `region` on this connection, under any name or number, including those made by
     /// [`Worker::export`](crate::worker::Worker::export) for an endpoint. Other peers keep their rights. False if there
     /// is none.
     pub fn revoke_region(&mut self, region: &ExportedRegion) -> bool {
@@ -244,8 +295,21 @@ impl Connection {
     /// # Errors
     /// As for [`Connection::put`]; or `offset` is not a multiple of 8.
     pub fn fetch_op(&mut self, on: &RegionKey, offset: u64, op: FetchOp) -> Result<u64> {
-        let request = Fetch::new(on, offset, op).request()?;
-        let done = self.driver.complete(request)?;
+        self.fetch(&Fetch::new(on, offset, op))
+    }
+
+    /// Executes `op` exactly once on the word of 32 bits at `offset` of the peer's memory; returns the word's previous
+    /// value. The region must have the 8 aligned bytes that hold the word.
+    ///
+    /// # Errors
+    /// As for [`Connection::put`]; or `offset` is not a multiple of 4.
+    pub fn fetch_op_u32(&mut self, on: &RegionKey, offset: u64, op: FetchOp<u32>) -> Result<u32> {
+        // An honest peer's value has 32 bits.
+        Ok(self.fetch(&Fetch::new_u32(on, offset, op))? as u32)
+    }
+
+    fn fetch(&mut self, fetch: &Fetch) -> Result<u64> {
+        let done = self.driver.complete(fetch.request()?)?;
         done.result?;
         Ok(done.value)
     }

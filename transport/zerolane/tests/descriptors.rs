@@ -45,7 +45,7 @@ fn accept__without_a_descriptor_refuses_in_words_and_leaks_nothing() {
             ..Options::default()
         };
         let mut worker = Worker::new().expect("descriptors");
-        let anywhere = "127.0.0.1:0".parse().expect("an address");
+        let anywhere = "127.0.0.1:0";
         let endpoint = worker.listen(anywhere, options.clone()).expect("a port");
         let address = worker.endpoint(endpoint).expect("listens").local_addr();
         let (connect, connecting) = std::sync::mpsc::channel::<()>();

@@ -48,7 +48,7 @@ fn export__65536_regions_of_an_endpoint_to_each_of_its_clients() {
         })
         .collect();
     let worker = Worker::new().unwrap().spawn().unwrap();
-    let endpoint = worker.listen("127.0.0.1:0".parse().unwrap(), patient());
+    let endpoint = worker.listen("127.0.0.1:0", patient());
     let endpoint = endpoint.wait().unwrap();
     let exporting: Vec<_> = (0..)
         .zip(&memory)

@@ -213,7 +213,7 @@ fn thousand_connections__put_without_failure_in_little_memory() {
     }
     let memory = ExportedRegion::new(Region::anonymous(CONNECTIONS * SLOT).unwrap()).unwrap();
     let worker = Worker::new().unwrap().spawn().unwrap();
-    let endpoint = worker.listen("127.0.0.1:0".parse().unwrap(), patient());
+    let endpoint = worker.listen("127.0.0.1:0", patient());
     let endpoint = endpoint.wait().unwrap();
     let exported = endpoint.export("slots", &memory, Rights::WRITE);
     exported.wait().unwrap();

@@ -227,6 +227,67 @@ fn fetch_ops(options: &Options) {
 }
 
 #[test]
+fn fetch_op__every_kind_on_both_sizes() {
+    [Options::default(), classic()].iter().for_each(every_kind);
+    mapped(every_kind);
+}
+
+fn every_kind(options: &Options) {
+    let (mut connection, owner, key) = pair(64, Rights::ALL, options);
+    let wide = [
+        (FetchOp::Add(u64::MAX), 0),
+        (FetchOp::And(0b1101), u64::MAX),
+        (FetchOp::Or(0b10), 0b1101),
+        (FetchOp::Xor(0b110), 0b1111),
+        (FetchOp::Min(8), 9),
+        (FetchOp::Max(u64::MAX), 8),
+        (FetchOp::Swap(3), u64::MAX),
+        (FetchOp::Min(4), 3),
+    ];
+    for (op, before) in wide {
+        assert_eq!(connection.fetch_op(&key, 8, op).unwrap(), before, "{op:?}");
+        owner.memory.fetch_op(24, op);
+        assert_eq!(
+            owner.memory.fetch_op(8, FetchOp::Or(0u64)),
+            owner.memory.fetch_op(24, FetchOp::Or(0u64))
+        );
+    }
+    let compare = |expected| FetchOp::CompareAndSwap { expected, new: 6 };
+    for at in [32, 36] {
+        let narrow = [
+            (FetchOp::Decrement, 0),
+            (FetchOp::Increment, u32::MAX),
+            (FetchOp::Add(5), 0),
+            (compare(4), 5),
+            (compare(5), 5),
+            (FetchOp::And(3), 6),
+            (FetchOp::Or(8), 2),
+            (FetchOp::Xor(3), 10),
+            (FetchOp::Min(u32::MAX), 9),
+            (FetchOp::Max(u32::MAX), 9),
+            (FetchOp::Swap(1), u32::MAX),
+            (FetchOp::Clear, 1),
+        ];
+        for (op, before) in narrow {
+            let fetched = connection.fetch_op_u32(&key, at, op).unwrap();
+            assert_eq!(fetched, before, "{op:?}");
+        }
+        let posted = connection.post(Fetch::new_u32(&key, at, FetchOp::Swap(7)));
+        let completion = next(&mut connection);
+        assert_eq!((completion.id, completion.value), (posted.unwrap(), 0));
+    }
+    let misaligned = connection.fetch_op_u32(&key, 2, FetchOp::Increment);
+    assert!(matches!(
+        misaligned,
+        Err(Error::Post(PostError::Misaligned))
+    ));
+    let memory = owner.done(connection);
+    let sevens = u64::from_ne_bytes([7u32, 7].map(u32::to_ne_bytes).concat().try_into().unwrap());
+    assert_eq!(memory.word(32).load(Ordering::SeqCst), sevens);
+    assert_eq!(memory.word(40).load(Ordering::SeqCst), 0);
+}
+
+#[test]
 fn fetch_add__of_many_peers_adds_up() {
     [Options::default(), plain(), shared()]
         .iter()

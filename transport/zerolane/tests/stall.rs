@@ -167,7 +167,7 @@ fn thousand_clients__of_which_half_stall_hold_no_other_back_in_bounded_memory() 
         );
     }
     let mut server = Worker::new().expect("descriptors");
-    let anywhere = "127.0.0.1:0".parse().expect("an address");
+    let anywhere = "127.0.0.1:0";
     let endpoint = server.listen(anywhere, patient()).expect("a port");
     let address = server.endpoint(endpoint).expect("listens").local_addr();
     let before = resident();

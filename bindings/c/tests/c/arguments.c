@@ -47,6 +47,7 @@ static void nulls(void)
     REFUSED(zl_peer_addr(NULL, text, sizeof text));
     REFUSED(zl_wake(NULL));
     REFUSED(zl_account_read(NULL, &account));
+    REFUSED(zl_account_json(NULL, NULL, 0, NULL));
     REFUSED(zl_close(NULL));
     REFUSED(zl_send(NULL, text, 1));
     REFUSED(zl_recv_into(NULL, text, 1, &length));
@@ -93,7 +94,7 @@ static void nulls(void)
     zl_exported_free(NULL);
     zl_queue_free(NULL);
     REFUSED(zl_region_new(1, NULL));
-    REFUSED(zl_region_wrap(text, 1, NULL));
+    REFUSED(zl_region_wrap(text, 1, NULL, NULL, NULL));
     REFUSED(zl_region_map_file(0, 0, 1, ZL_ACCESS_READ, NULL));
     EXPECT(zl_region_data(NULL) == NULL && zl_region_length(NULL) == 0);
     zl_options_free(NULL);
@@ -185,20 +186,32 @@ static void lengths(void)
     EXPECT(strstr(zl_last_error(), "the system has") != NULL);
 }
 
+/* Counts its calls, in its context. */
+static void count(void *memory, void *context)
+{
+    (void)memory;
+    ++*(int *)context;
+}
+
 static void regions(void)
 {
     zl_region *region;
     char memory[16];
+    int released = 0;
 
     REFUSED(zl_region_new(SIZE_MAX, &region));
-    REFUSED(zl_region_wrap(memory, SIZE_MAX, &region));
-    REFUSED(zl_region_wrap(NULL, 1, &region));
+    REFUSED(zl_region_wrap(memory, SIZE_MAX, count, &released, &region));
+    REFUSED(zl_region_wrap(NULL, 1, count, &released, &region));
+    REFUSED(zl_region_wrap(memory, 1, count, &released, NULL));
     REFUSED(zl_region_map_file(-1, 0, 1, ZL_ACCESS_READ, &region));
     REFUSED(zl_region_map_file(0, 0, 1, 77, &region));
     EXPECT(zl_region_map_file(9999, 0, 1, ZL_ACCESS_READ, &region) == ZL_ERROR_SYSTEM);
-    EXPECT(zl_region_wrap(NULL, 0, &region) == ZL_OK);
+    /* Refused memory stays the caller's. */
+    EXPECT(released == 0);
+    EXPECT(zl_region_wrap(NULL, 0, count, &released, &region) == ZL_OK);
     zl_region_free(region);
-    EXPECT(zl_region_wrap(memory, sizeof memory, &region) == ZL_OK);
+    EXPECT(released == 1);
+    EXPECT(zl_region_wrap(memory, sizeof memory, NULL, NULL, &region) == ZL_OK);
     EXPECT(zl_region_data(region) == memory && zl_region_length(region) == sizeof memory);
     zl_region_free(region);
 }
@@ -313,6 +326,19 @@ static void remote_memory(void)
     EXPECT(zl_export_named(peers, "all", exported, ZL_RIGHT_READ | ZL_RIGHT_WRITE | ZL_RIGHT_ATOMIC, &key) ==
            ZL_OK);
     EXPECT(zl_key_length(&key) == 4096);
+    uint64_t value;
+    REFUSED(zl_key_to_u64(&key, &value)); /* a key of the connection's own */
+    REFUSED(zl_key_numbered(1 << 24, 0, &key));
+    REFUSED(zl_export_numbered(peers, 1 << 24, exported, ZL_RIGHT_READ, NULL));
+    EXPECT(zl_export_numbered(peers, 7, exported, ZL_RIGHT_READ, NULL) == ZL_OK);
+    REFUSED(zl_export_numbered(peers, 7, exported, ZL_RIGHT_READ, NULL));
+    EXPECT(zl_key_numbered(7, 16, &key) == ZL_OK && zl_key_to_u64(&key, &value) == ZL_OK);
+    EXPECT(value == ((uint64_t)7 << 40) + 16 && zl_key_length(&key) == UINT64_MAX - 16);
+    EXPECT(zl_revoke(peers, &key) == ZL_OK);
+    REFUSED(zl_revoke(peers, &key));
+    EXPECT(zl_key_numbered(7, UINT64_MAX, &key) == ZL_OK);
+    REFUSED(zl_key_to_u64(&key, &value));
+    EXPECT(zl_export_named(peers, "key", exported, ZL_RIGHT_READ | ZL_RIGHT_WRITE | ZL_RIGHT_ATOMIC, &key) == ZL_OK);
     EXPECT(pthread_create(&thread, NULL, serve, peers) == 0);
 
     EXPECT(zl_open_region(ours, "none", ZL_RIGHT_READ, &opened) == ZL_ERROR_UNKNOWN);
@@ -328,6 +354,20 @@ static void remote_memory(void)
     EXPECT(before == 5 && ((uint64_t *)zl_region_data(theirs))[1] == 9);
     EXPECT(zl_fetch_op(ours, &opened, 8, ZL_FETCH_CLEAR, 0, 0, NULL) == ZL_OK);
     REFUSED(zl_fetch_op(ours, &opened, 4, ZL_FETCH_ADD, 1, 0, NULL));
+    REFUSED(zl_fetch_op(ours, &opened, 8, ZL_FETCH_MAX + 1, 1, 0, NULL));
+    REFUSED(zl_fetch_op(ours, &opened, 12, ZL_FETCH_ADD | ZL_FETCH_U32, (uint64_t)1 << 32, 0, NULL));
+    REFUSED(zl_fetch_op(ours, &opened, 10, ZL_FETCH_ADD | ZL_FETCH_U32, 1, 0, NULL));
+    EXPECT(zl_fetch_op(ours, &opened, 12, ZL_FETCH_MAX | ZL_FETCH_U32, UINT32_MAX, 0, &before) == ZL_OK && before == 0);
+    EXPECT(zl_fetch_op(ours, &opened, 12, ZL_FETCH_INCREMENT | ZL_FETCH_U32, 0, 0, &before) == ZL_OK);
+    EXPECT(before == UINT32_MAX);
+    EXPECT(zl_exported_fetch_op(exported, 12, ZL_FETCH_OR | ZL_FETCH_U32, 6, 0, &before) == ZL_OK && before == 0);
+    EXPECT(zl_fetch_op(ours, &opened, 12, ZL_FETCH_AND | ZL_FETCH_U32, 3, 0, &before) == ZL_OK && before == 6);
+    EXPECT(zl_fetch_op(ours, &opened, 12, ZL_FETCH_XOR | ZL_FETCH_U32, 3, 0, &before) == ZL_OK && before == 2);
+    EXPECT(zl_fetch_op(ours, &opened, 12, ZL_FETCH_MIN | ZL_FETCH_U32, 0, 0, &before) == ZL_OK && before == 1);
+    EXPECT(zl_fetch_op(ours, &opened, 8, ZL_FETCH_ADD, 0, 0, &before) == ZL_OK && before == 0);
+    REFUSED(zl_exported_fetch_op(NULL, 0, ZL_FETCH_ADD, 1, 0, NULL));
+    REFUSED(zl_exported_fetch_op(exported, 4, ZL_FETCH_ADD, 1, 0, NULL));
+    EXPECT(zl_exported_fetch_op(exported, 4096, ZL_FETCH_ADD, 1, 0, NULL) == ZL_ERROR_OUT_OF_BOUNDS);
     REFUSED(zl_fetch_op(ours, &opened, 8, 77, 1, 0, NULL));
     REFUSED(zl_post_put(ours, &opened, 0, local, 0, 8, &how, &id));
     REFUSED(zl_post_put_inline(ours, &opened, 0, zl_region_data(local), ZL_INLINE_LENGTH + 1, NULL, &id));

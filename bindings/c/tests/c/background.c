@@ -1,6 +1,7 @@
 /* Tests a worker in its own thread: it serves memory while its owner makes no call, and any thread posts to its
    handles. Run by tests/install.rs. */
 #include "expect.h"
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,20 @@ static void fill(zl_region *region, unsigned char seed)
         bytes[i] = (unsigned char)(seed + i * 2654435761u / 16777216);
 }
 
+/* The reason of an end, which another thread writes. */
+struct end {
+    _Atomic int calls;
+    zl_status reason;
+};
+
+static void ended(zl_status reason, void *context)
+{
+    struct end *end = context;
+
+    end->reason = reason;
+    end->calls++;
+}
+
 static void arguments(void)
 {
     zl_worker_thread *thread;
@@ -42,9 +57,15 @@ static void arguments(void)
     zl_key key = {{0}};
     uint32_t immediate;
     uint64_t number;
+    size_t count;
+    zl_set *set;
+    zl_status reason;
     char text[ZL_ADDRESS_LENGTH];
 
     REFUSED(zl_worker_spawn(NULL, &thread));
+    REFUSED(zl_worker_background(NULL));
+    REFUSED(zl_worker_endpoint_handle(NULL, 1, &endpoint));
+    REFUSED(zl_worker_connection_handle(NULL, 1, &connection));
     REFUSED(zl_worker_stop(NULL));
     REFUSED(zl_worker_thread_listen(NULL, "127.0.0.1:0", NULL, &endpoint));
     REFUSED(zl_worker_thread_connect(NULL, "127.0.0.1:1", NULL, &connection));
@@ -76,8 +97,25 @@ static void arguments(void)
     REFUSED(zl_handle_peer_addr(NULL, text, sizeof text));
     REFUSED(zl_handle_peer_key(NULL, text, sizeof text));
     REFUSED(zl_handle_account(NULL, &account));
+    REFUSED(zl_handle_closed(NULL, 0, &reason));
+    REFUSED(zl_handle_on_closed(NULL, ended, NULL));
+    REFUSED(zl_handle_account_json(NULL, NULL, 0, NULL));
     REFUSED(zl_handle_close(NULL));
     REFUSED(zl_pending_wait(NULL, 0, &completion));
+    REFUSED(zl_set_new(NULL));
+    EXPECT(zl_set_new(&set) == ZL_OK);
+    REFUSED(zl_set_add(set, NULL, 0));
+    REFUSED(zl_set_add(NULL, NULL, 0));
+    REFUSED(zl_set_signal(NULL, 0));
+    REFUSED(zl_set_wait(NULL, 0, &number));
+    REFUSED(zl_set_wait(set, 0, NULL));
+    REFUSED(zl_set_poll_batch(NULL, &number, 1, &count));
+    REFUSED(zl_set_poll_batch(set, &number, 0, &count));
+    REFUSED(zl_set_poll_batch(set, NULL, 1, &count));
+    REFUSED(zl_set_poll_batch(set, &number, 1, NULL));
+    EXPECT(zl_set_fd(NULL) == -1);
+    zl_set_free(set);
+    zl_set_free(NULL);
     zl_worker_thread_free(NULL);
     zl_endpoint_handle_free(NULL);
     zl_handle_free(NULL);
@@ -249,13 +287,85 @@ static void parts(zl_handle *client, zl_handle *server, const zl_key *key)
     zl_region_free(to);
 }
 
+/* Nothing is posted: a closed peer is told of, by a wait and by a call. */
+static void end_of_an_idle_one(zl_worker_thread *thread, zl_endpoint_handle *endpoint, const char *address)
+{
+    struct end end = {0};
+    zl_options *options;
+    zl_handle *client, *server;
+    zl_status reason;
+
+    EXPECT(zl_options_new(&options) == ZL_OK);
+    REFUSED(zl_options_set(options, ZL_OPTION_KEEP_ALIVE, 2));
+    EXPECT(zl_options_set(options, ZL_OPTION_KEEP_ALIVE, 1) == ZL_OK);
+    EXPECT(zl_worker_thread_connect(thread, address, options, &client) == ZL_OK);
+    EXPECT(zl_endpoint_handle_accept(endpoint, -1, &server) == ZL_OK);
+    zl_options_free(options);
+    REFUSED(zl_handle_on_closed(client, NULL, &end));
+    REFUSED(zl_handle_closed(client, 0, NULL));
+    EXPECT(zl_handle_on_closed(client, ended, &end) == ZL_OK);
+    EXPECT(zl_handle_closed(client, 1, &reason) == ZL_TIMEOUT && end.calls == 0);
+    zl_handle_free(server);
+    EXPECT(zl_handle_closed(client, 20000, &reason) == ZL_OK && reason == ZL_ERROR_CLOSED);
+    /* It is over already: the call comes soon, and this second wait is behind it. */
+    EXPECT(zl_handle_on_closed(client, ended, &end) == ZL_OK);
+    EXPECT(zl_handle_closed(client, 20000, &reason) == ZL_OK);
+    EXPECT(end.calls == 2 && end.reason == ZL_ERROR_CLOSED);
+    zl_handle_free(client);
+}
+
+/* One thread waits for any of many requests, and sleeps on one descriptor. */
+static void any_of_many(zl_handle *client, zl_handle *server)
+{
+    enum { MANY = 64 };
+    zl_set *set;
+    zl_pending *receives[MANY], *sent;
+    zl_completion completion;
+    zl_region *region;
+    uint64_t token, tokens[MANY];
+    size_t count, came = 0;
+    int seen[MANY] = {0};
+
+    EXPECT(zl_set_new(&set) == ZL_OK);
+    EXPECT(zl_region_new(MANY, &region) == ZL_OK);
+    for (uint64_t n = 0; n < MANY; n++) {
+        EXPECT(zl_handle_recv(server, region, n, 1, &receives[n]) == ZL_OK);
+        EXPECT(zl_set_add(set, receives[n], n) == ZL_OK);
+    }
+    struct pollfd watched = {.fd = zl_set_fd(set), .events = POLLIN};
+    EXPECT(poll(&watched, 1, 0) == 0);
+    EXPECT(zl_set_wait(set, 0, &token) == ZL_TIMEOUT && zl_set_wait(set, 1, &token) == ZL_TIMEOUT);
+    EXPECT(zl_set_poll_batch(set, tokens, MANY, &count) == ZL_TIMEOUT && count == 0);
+    for (int n = 0; n < MANY; n++) {
+        EXPECT(zl_handle_send(client, region, 0, 1, NULL, &sent) == ZL_OK);
+        done(sent);
+    }
+    while (came < MANY) {
+        EXPECT(poll(&watched, 1, 20000) == 1);
+        EXPECT(zl_set_poll_batch(set, tokens, MANY, &count) == ZL_OK && count > 0);
+        for (size_t i = 0; i < count; i++) {
+            EXPECT(tokens[i] < MANY && !seen[tokens[i]]);
+            seen[tokens[i]] = 1;
+            EXPECT(zl_pending_wait(receives[tokens[i]], 0, &completion) == ZL_OK);
+            REFUSED(zl_set_add(set, receives[tokens[i]], 0));
+            zl_pending_free(receives[tokens[i]]);
+        }
+        came += count;
+    }
+    EXPECT(poll(&watched, 1, 0) == 0);
+    EXPECT(zl_set_signal(set, 4711) == ZL_OK);
+    EXPECT(zl_set_wait(set, -1, &token) == ZL_OK && token == 4711);
+    zl_region_free(region);
+    zl_set_free(set);
+}
+
 static void handles(zl_worker_thread *thread)
 {
     zl_endpoint_handle *endpoint;
     zl_handle *client, *server, *none;
     zl_pending *sent, *received, *given_up;
     zl_completion completion;
-    zl_region *from, *to, *memory;
+    zl_region *from, *to, *other, *memory;
     zl_exported *exported;
     zl_account account;
     zl_key key;
@@ -265,11 +375,18 @@ static void handles(zl_worker_thread *thread)
     EXPECT(zl_worker_thread_listen(thread, "127.0.0.1:0", NULL, &endpoint) == ZL_OK);
     EXPECT(zl_endpoint_handle_accept(endpoint, 1, &none) == ZL_TIMEOUT);
     EXPECT(zl_endpoint_handle_local_addr(endpoint, text, sizeof text) == ZL_OK);
+    end_of_an_idle_one(thread, endpoint, text);
     EXPECT(zl_worker_thread_connect(thread, text, NULL, &client) == ZL_OK);
     EXPECT(zl_endpoint_handle_accept(endpoint, -1, &server) == ZL_OK);
     EXPECT(zl_handle_peer_addr(client, text, sizeof text) == ZL_OK && strncmp(text, "127.", 4) == 0);
     EXPECT(zl_handle_peer_key(client, text, sizeof text) == ZL_OK && strncmp(text, "zl:", 3) == 0);
     EXPECT(zl_handle_account(client, &account) == ZL_OK && account.datagrams_sent > 0);
+    char json[4096];
+    size_t json_length = 0, needed = 0;
+    EXPECT(zl_handle_account_json(client, json, sizeof json, &json_length) == ZL_OK);
+    EXPECT(strlen(json) == json_length && json[0] == '{' && json[json_length - 1] == '}');
+    EXPECT(strstr(json, "\"datagrams_sent\":") != NULL && strchr(json, '\n') == NULL);
+    EXPECT(zl_handle_account_json(client, json, 10, &needed) == ZL_ERROR_ARGUMENT && needed > 1000);
 
     /* A Transfer; a receive that is given up loses none. */
     EXPECT(zl_region_new(LENGTH, &from) == ZL_OK && zl_region_new(LENGTH, &to) == ZL_OK);
@@ -285,6 +402,22 @@ static void handles(zl_worker_thread *thread)
     EXPECT(done(sent).context == 42);
     EXPECT(done(received).length == LENGTH);
     EXPECT(memcmp(zl_region_data(to), zl_region_data(from), LENGTH) == 0);
+
+    /* One given up when its Transfer had come: the next has the bytes, in its own memory, if there is room. */
+    EXPECT(zl_region_new(LENGTH, &other) == ZL_OK);
+    for (int lacks = 0; lacks < 2; lacks++) {
+        EXPECT(zl_handle_recv(server, to, 0, LENGTH, &given_up) == ZL_OK);
+        EXPECT(zl_handle_send(client, from, 0, LENGTH, NULL, &sent) == ZL_OK);
+        done(sent);
+        zl_pending_free(given_up);
+        EXPECT(zl_handle_recv(server, other, 0, LENGTH - (size_t)lacks, &received) == ZL_OK);
+        EXPECT(zl_pending_wait(received, 20000, &completion) == ZL_OK);
+        EXPECT(completion.status == (lacks ? ZL_ERROR_TOO_LARGE : ZL_OK));
+        EXPECT(completion.length == (lacks ? 0 : LENGTH));
+        EXPECT(memcmp(zl_region_data(other), zl_region_data(from), LENGTH) == 0);
+        zl_pending_free(received);
+    }
+    zl_region_free(other);
 
     /* A message. */
     REFUSED(zl_handle_send_message(client, NULL, 1, NULL, 0, 0, &sent));
@@ -323,6 +456,7 @@ static void handles(zl_worker_thread *thread)
     done(received);
     EXPECT(memcmp(zl_region_data(to), zl_region_data(from), 8) == 0);
     parts(client, server, &key);
+    any_of_many(client, server);
     const zl_work later = {.flags = ZL_WORK_IMMEDIATE, .immediate = 4712};
     EXPECT(zl_handle_put(client, &key, 128, from, 0, 8, &later, &sent) == ZL_OK);
     done(sent);
@@ -354,6 +488,37 @@ static void handles(zl_worker_thread *thread)
     zl_region_free(to);
 }
 
+/* Every peer of a worker makes the key of numbered memory, and so does the peer of one connection. */
+static void numbered(zl_worker_thread *thread, zl_handle **clients, zl_handle **servers, zl_exported *exported)
+{
+    zl_pending *sent;
+    zl_region *from;
+    zl_completion completion;
+    zl_key all, one;
+
+    EXPECT(zl_region_new(8, &from) == ZL_OK);
+    REFUSED(zl_worker_thread_export_numbered(thread, 1 << 24, exported, ALL));
+    REFUSED(zl_worker_thread_export_numbered(NULL, 5, exported, ALL));
+    EXPECT(zl_worker_thread_export_numbered(thread, 5, exported, ALL) == ZL_OK);
+    REFUSED(zl_worker_thread_export_numbered(thread, 5, exported, ALL));
+    EXPECT(zl_handle_export_numbered(servers[0], 6, exported, ALL, &one) == ZL_OK);
+    EXPECT(zl_key_numbered(5, 16, &all) == ZL_OK);
+    for (int n = 0; n < 2; n++) {
+        EXPECT(zl_handle_put(clients[n], &all, 8 * n, from, 0, 8, NULL, &sent) == ZL_OK);
+        done(sent);
+        EXPECT(zl_handle_put(clients[n], &one, 16, from, 0, 8, NULL, &sent) == ZL_OK);
+        EXPECT(zl_pending_wait(sent, 20000, &completion) == ZL_OK);
+        EXPECT(completion.status == (n == 0 ? ZL_OK : ZL_ERROR_UNKNOWN));
+        zl_pending_free(sent);
+    }
+    EXPECT(zl_worker_thread_revoke_number(thread, 5) == ZL_OK);
+    REFUSED(zl_worker_thread_revoke_number(thread, 5));
+    EXPECT(zl_handle_put(clients[1], &all, 0, from, 0, 8, NULL, &sent) == ZL_OK);
+    EXPECT(zl_pending_wait(sent, 20000, &completion) == ZL_OK && completion.status == ZL_ERROR_UNKNOWN);
+    zl_pending_free(sent);
+    zl_region_free(from);
+}
+
 /* A connection goes from one thread to another, by way of this one; the endpoint's export ends for it alone. */
 static void changes_hands(zl_worker_thread *thread)
 {
@@ -381,6 +546,7 @@ static void changes_hands(zl_worker_thread *thread)
         EXPECT(zl_handle_open_region(clients[n], "memory", ALL, &sent) == ZL_OK);
         keys[n] = done(sent).region;
     }
+    numbered(thread, clients, servers, exported);
     EXPECT(zl_handle_revoke_region(servers[0], exported) == ZL_OK);
     REFUSED(zl_handle_revoke_region(servers[0], exported));
     for (int n = 0; n < 2; n++) {
@@ -431,23 +597,100 @@ static void changes_hands(zl_worker_thread *thread)
     zl_region_free(to);
 }
 
-/* A worker that is gone refuses, in words. */
+/* Handles of what a worker had before its thread; and the process's worker, which nothing ends. */
+static void late(void)
+{
+    enum { TURNS = 10000 };
+    zl_worker *worker;
+    zl_worker_thread *thread, *process, *again;
+    zl_endpoint_handle *endpoint, *listening;
+    zl_handle *client, *server, *late, *accepted, *none;
+    zl_pending *sent, *received;
+    zl_region *region;
+    zl_event events[8];
+    uint64_t number, connecting;
+    size_t count;
+    char address[ZL_ADDRESS_LENGTH], there[ZL_ADDRESS_LENGTH];
+    int connected = 0;
+
+    EXPECT(zl_worker_background(&process) == ZL_OK && zl_worker_background(&again) == ZL_OK);
+    EXPECT(zl_worker_thread_listen(process, "127.0.0.1:0", NULL, &listening) == ZL_OK);
+    EXPECT(zl_endpoint_handle_local_addr(listening, there, sizeof there) == ZL_OK);
+
+    EXPECT(zl_worker_new(&worker) == ZL_OK);
+    EXPECT(zl_worker_listen(worker, "127.0.0.1:0", NULL, &number) == ZL_OK);
+    EXPECT(zl_worker_local_addr(worker, number, address, sizeof address) == ZL_OK);
+    EXPECT(zl_worker_connect(worker, there, NULL, &connecting) == ZL_OK);
+    EXPECT(zl_worker_connection_handle(worker, connecting, &none) == ZL_ERROR_CLOSED);
+    for (int turns = 0; turns < TURNS && !connected; turns++) {
+        EXPECT(zl_worker_wait(worker, 100) >= 0);
+        if (zl_worker_events(worker, events, 8, &count) == ZL_OK)
+            connected = events[0].kind == ZL_EVENT_CONNECTED;
+    }
+    EXPECT(connected);
+    REFUSED(zl_worker_connection_handle(worker, connecting, NULL));
+    EXPECT(zl_worker_connection_handle(worker, connecting, &client) == ZL_OK);
+    EXPECT(zl_worker_connection_handle(worker, connecting, &none) == ZL_ERROR_CLOSED);
+    REFUSED(zl_worker_endpoint_handle(worker, number, NULL));
+    EXPECT(zl_worker_endpoint_handle(worker, number, &endpoint) == ZL_OK);
+    EXPECT(zl_worker_endpoint_handle(worker, number, &listening) == ZL_ERROR_CLOSED);
+    EXPECT(zl_worker_spawn(worker, &thread) == ZL_OK);
+
+    EXPECT(zl_endpoint_handle_accept(listening, 20000, &server) == ZL_OK);
+    EXPECT(zl_worker_thread_connect(again, address, NULL, &late) == ZL_OK);
+    EXPECT(zl_endpoint_handle_accept(endpoint, 20000, &accepted) == ZL_OK);
+    EXPECT(zl_region_new(8, &region) == ZL_OK);
+    zl_handle *both[][2] = {{client, server}, {accepted, late}};
+    for (int n = 0; n < 2; n++) {
+        EXPECT(zl_handle_recv(both[n][1], region, 4, 4, &received) == ZL_OK);
+        EXPECT(zl_handle_send(both[n][0], region, 0, 4, NULL, &sent) == ZL_OK);
+        done(sent);
+        EXPECT(done(received).length == 4);
+        zl_handle_free(both[n][0]);
+        zl_handle_free(both[n][1]);
+    }
+    zl_endpoint_handle_free(endpoint);
+    zl_endpoint_handle_free(listening);
+    EXPECT(zl_worker_stop(thread) == ZL_OK);
+    REFUSED(zl_worker_stop(again));
+    /* It goes on. */
+    EXPECT(zl_worker_thread_listen(process, "127.0.0.1:0", NULL, &listening) == ZL_OK);
+    zl_endpoint_handle_free(listening);
+    zl_worker_thread_free(process);
+    zl_region_free(region);
+}
+
+static void count(void *memory, void *context)
+{
+    (void)memory;
+    ++*(int *)context;
+}
+
+/* A worker that is gone refuses, in words, and has given wrapped memory back. */
 static void gone(void)
 {
     zl_worker_thread *thread = spawned();
     zl_endpoint_handle *endpoint;
     zl_handle *client, *server;
     zl_pending *pending;
-    zl_region *region;
+    zl_region *region, *wrapped;
     zl_completion completion;
     char address[ZL_ADDRESS_LENGTH];
+    char memory[8];
+    int released = 0;
 
     EXPECT(zl_region_new(8, &region) == ZL_OK);
+    EXPECT(zl_region_wrap(memory, sizeof memory, count, &released, &wrapped) == ZL_OK);
     EXPECT(zl_worker_thread_listen(thread, "127.0.0.1:0", NULL, &endpoint) == ZL_OK);
     EXPECT(zl_endpoint_handle_local_addr(endpoint, address, sizeof address) == ZL_OK);
     EXPECT(zl_worker_thread_connect(thread, address, NULL, &client) == ZL_OK);
     EXPECT(zl_endpoint_handle_accept(endpoint, 20000, &server) == ZL_OK);
+    EXPECT(zl_handle_recv(server, wrapped, 0, sizeof memory, &pending) == ZL_OK);
+    zl_region_free(wrapped);
+    EXPECT(released == 0);
+    zl_pending_free(pending);
     zl_worker_thread_free(thread);
+    EXPECT(released == 1);
     EXPECT(zl_handle_recv(client, region, 0, 8, &pending) == ZL_OK);
     EXPECT(zl_pending_wait(pending, -1, &completion) == ZL_ERROR_CLOSED);
     REFUSED(zl_pending_wait(pending, -1, &completion));
@@ -463,6 +706,7 @@ int main(void)
 {
     arguments();
     passive();
+    late();
     zl_worker_thread *thread = spawned();
     handles(thread);
     changes_hands(thread);

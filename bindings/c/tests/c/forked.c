@@ -16,8 +16,20 @@ struct all {
     zl_endpoint *endpoint;
     zl_worker *worker;
     zl_queue *queue;
+    zl_set *set;
+    zl_worker_thread *background;
     zl_exported *exported;
+    zl_region *wrapped;
 };
+
+/* Memory that was given back. */
+static int released;
+
+static void count(void *memory, void *context)
+{
+    (void)memory, (void)context;
+    released++;
+}
 
 /* A thread that is in a call when its process forks: in the child its lock is never let go. */
 static void *wait_for_a_wake(void *connection)
@@ -38,6 +50,8 @@ static void child(const struct all *all)
     size_t count;
     uint64_t number;
     char buffer[8];
+    zl_worker_thread *background;
+    zl_endpoint_handle *listening;
 
     FORKED(zl_send(all->ours, "by the child", 12));
     FORKED(zl_recv_into(all->ours, buffer, sizeof buffer, &count));
@@ -58,6 +72,10 @@ static void child(const struct all *all)
     FORKED(zl_queue_poll(all->queue, &completion));
     FORKED(zl_queue_poll_batch(all->queue, &completion, 1, &count));
     FORKED(zl_queue_wait(all->queue, -1, &completion));
+    FORKED(zl_set_poll_batch(all->set, &number, 1, &count));
+    FORKED(zl_set_wait(all->set, -1, &number));
+    EXPECT(zl_set_signal(all->set, 8) == ZL_OK);
+    FORKED(zl_worker_thread_listen(all->background, "127.0.0.1:0", NULL, &listening));
     FORKED(zl_exported_revoke(all->exported));
     EXPECT(zl_exported_data(all->exported) == NULL);
     /* What it makes itself is as any other. */
@@ -66,12 +84,20 @@ static void child(const struct all *all)
     FORKED(zl_export(own, all->exported, ZL_RIGHT_READ, &key));
     zl_connection_free(own);
     zl_connection_free(peers);
+    EXPECT(zl_worker_background(&background) == ZL_OK);
+    EXPECT(zl_worker_thread_listen(background, "127.0.0.1:0", NULL, &listening) == ZL_OK);
+    zl_endpoint_handle_free(listening);
+    zl_worker_thread_free(background);
     FORKED(zl_close(all->ours));
     zl_connection_free(all->busy);
     zl_endpoint_free(all->endpoint);
     zl_worker_free(all->worker);
     zl_queue_free(all->queue);
+    zl_set_free(all->set);
+    zl_worker_thread_free(all->background);
     zl_exported_free(all->exported);
+    zl_region_free(all->wrapped);
+    EXPECT(released == 0);
     _exit(EXIT_SUCCESS);
 }
 
@@ -87,7 +113,7 @@ int main(void)
     zl_connection *peers, *others;
     zl_key key;
     pthread_t waiting, sending;
-    char address[ZL_ADDRESS_LENGTH], buffer[8];
+    char address[ZL_ADDRESS_LENGTH], buffer[8], memory[8];
     size_t length;
     int status;
 
@@ -96,7 +122,10 @@ int main(void)
     EXPECT(zl_endpoint_bind("127.0.0.1:0", NULL, &all.endpoint) == ZL_OK);
     EXPECT(zl_worker_new(&all.worker) == ZL_OK);
     EXPECT(zl_queue_new(8, &all.queue) == ZL_OK);
+    EXPECT(zl_set_new(&all.set) == ZL_OK && zl_set_signal(all.set, 7) == ZL_OK);
+    EXPECT(zl_worker_background(&all.background) == ZL_OK);
     EXPECT(zl_exported_memfd(4096, &all.exported) == ZL_OK);
+    EXPECT(zl_region_wrap(memory, sizeof memory, count, NULL, &all.wrapped) == ZL_OK);
     EXPECT(zl_export(peers, all.exported, ZL_RIGHT_READ, &key) == ZL_OK);
     EXPECT(pthread_create(&waiting, NULL, wait_for_a_wake, all.busy) == 0);
     pid_t pid = fork();
@@ -128,8 +157,18 @@ int main(void)
     zl_connection_free(connected);
     zl_connection_free(accepted);
     EXPECT(zl_worker_progress(all.worker) == ZL_OK);
+    uint64_t token;
+    EXPECT(zl_set_wait(all.set, 0, &token) == ZL_OK && token == 7);
+    EXPECT(zl_set_wait(all.set, 0, &token) == ZL_TIMEOUT);
+    zl_set_free(all.set);
+    zl_endpoint_handle *listening;
+    EXPECT(zl_worker_thread_listen(all.background, "127.0.0.1:0", NULL, &listening) == ZL_OK);
+    zl_endpoint_handle_free(listening);
+    EXPECT(zl_worker_stop(all.background) == ZL_ERROR_ARGUMENT);
     EXPECT(zl_exported_revoke(all.exported) == ZL_OK && zl_exported_data(all.exported) == NULL);
     zl_exported_free(all.exported);
+    zl_region_free(all.wrapped);
+    EXPECT(released == 1);
     zl_queue_free(all.queue);
     zl_worker_free(all.worker);
     zl_endpoint_free(all.endpoint);

@@ -148,7 +148,7 @@ static void refused(zl_connection *ours)
 
     void *mapped = mmap(NULL, huge, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     EXPECT(mapped != MAP_FAILED);
-    EXPECT(zl_region_wrap(mapped, huge, &space) == ZL_OK);
+    EXPECT(zl_region_wrap(mapped, huge, NULL, NULL, &space) == ZL_OK);
     many = calloc(2 * times + 1, sizeof *many);
     EXPECT(many != NULL);
     for (size_t n = 0; n <= 2 * times; n++)

@@ -193,6 +193,94 @@ static void batches(zl_connection *ours)
     EXPECT(zl_poll_batch(ours, completion, COUNT, &count) == ZL_TIMEOUT && count == 0);
 }
 
+/* How often memory was given back, and which. */
+struct given_back {
+    int times;
+    void *memory;
+};
+
+static void give_back(void *memory, void *context)
+{
+    struct given_back *it = context;
+
+    it->times++;
+    it->memory = memory;
+}
+
+/* `memory` in a region of its own. */
+static zl_region *wrapped(struct given_back *back, char memory[64])
+{
+    zl_region *region;
+
+    *back = (struct given_back){0};
+    EXPECT(zl_region_wrap(memory, 64, give_back, back, &region) == ZL_OK);
+    return region;
+}
+
+/* Memory of the program comes back once, when the last of its users is gone. */
+static void wrapped_memory(zl_connection *ours, zl_connection *peers)
+{
+    static char memory[64];
+    struct given_back back;
+    zl_completion completion;
+    zl_connection *short_lived, *others;
+    zl_exported *exported;
+    zl_queue *queue;
+    zl_region *region, *place;
+    zl_key key;
+    uint32_t id;
+
+    /* A receive, until its completion. */
+    region = wrapped(&back, memory);
+    EXPECT(zl_post_recv(ours, region, 8, 8, NULL, &id) == ZL_OK);
+    zl_region_free(region);
+    EXPECT(back.times == 0);
+    EXPECT(zl_cancel(ours, id) == ZL_OK && zl_wait(ours, -1, &completion) == ZL_OK);
+    EXPECT(completion.status == ZL_ERROR_CANCELLED);
+    EXPECT(back.times == 1 && back.memory == memory);
+
+    /* A send, until the peer has it. */
+    region = wrapped(&back, memory);
+    EXPECT(zl_region_new(64, &place) == ZL_OK);
+    EXPECT(zl_post_recv(peers, place, 0, 64, NULL, &id) == ZL_OK);
+    EXPECT(zl_post_send(ours, region, 0, 64, NULL, &id) == ZL_OK);
+    zl_region_free(region);
+    EXPECT(back.times == 0);
+    EXPECT(gather(ours, peers, &completion, 1) == 1 && completion.id == id);
+    EXPECT(back.times == 1);
+    zl_region_free(place);
+
+    /* An export, until it is revoked. */
+    region = wrapped(&back, memory);
+    EXPECT(zl_exported_new(region, 0, 64, &exported) == ZL_OK);
+    zl_region_free(region);
+    EXPECT(zl_export(ours, exported, ZL_RIGHT_READ, &key) == ZL_OK);
+    EXPECT(back.times == 0);
+    EXPECT(zl_exported_revoke(exported) == ZL_OK && zl_poll(ours, &completion) == ZL_TIMEOUT);
+    zl_exported_free(exported);
+    EXPECT(back.times == 1);
+
+    /* A connection that ends with a receive. */
+    connect_pair(&short_lived, &others);
+    region = wrapped(&back, memory);
+    EXPECT(zl_post_recv(short_lived, region, 0, 64, NULL, &id) == ZL_OK);
+    zl_region_free(region);
+    EXPECT(back.times == 0);
+    zl_connection_free(short_lived);
+    EXPECT(back.times == 1);
+
+    /* One whose completions, not taken, are in a queue. */
+    EXPECT(zl_queue_new(4, &queue) == ZL_OK);
+    EXPECT(zl_set_completion_queue(others, queue, 0) == ZL_OK);
+    region = wrapped(&back, memory);
+    EXPECT(zl_post_recv(others, region, 0, 64, NULL, &id) == ZL_OK);
+    zl_region_free(region);
+    EXPECT(zl_cancel(others, id) == ZL_OK);
+    zl_connection_free(others);
+    zl_queue_free(queue);
+    EXPECT(back.times == 1);
+}
+
 /* One end sends no more; the other does. */
 static void end_of_sending(zl_connection *ours, zl_connection *peers)
 {
@@ -234,6 +322,7 @@ int main(void)
     times(ours);
     batches(ours);
     arrivals(ours);
+    wrapped_memory(ours, peers);
     end_of_sending(ours, peers);
     zl_connection_free(peers);
     zl_connection_free(ours);

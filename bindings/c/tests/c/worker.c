@@ -198,6 +198,19 @@ static void exports(zl_worker *worker, uint64_t endpoint)
         event = expect_event(worker, ZL_EVENT_COMPLETED, clients[n]);
         EXPECT(event.completion.id == id && event.completion.status == ZL_OK && words[n] == word);
     }
+    REFUSED(zl_worker_export_numbered(worker, 1 << 24, exported, ZL_RIGHT_WRITE));
+    REFUSED(zl_worker_revoke_number(worker, 9));
+    EXPECT(zl_worker_export_numbered(worker, 9, exported, ZL_RIGHT_WRITE) == ZL_OK);
+    REFUSED(zl_worker_export_numbered(worker, 9, exported, ZL_RIGHT_WRITE));
+    for (uint64_t n = 0; n < 3; n++) {
+        uint64_t word = 0x0101010101010101 * (n + 1);
+        zl_key key;
+        EXPECT(zl_key_from_u64(((uint64_t)9 << 40) + 64, &key) == ZL_OK);
+        EXPECT(zl_post_put_inline(handle_of(worker, clients[n]), &key, 8 * n, &word, 8, NULL, &id) == ZL_OK);
+        event = expect_event(worker, ZL_EVENT_COMPLETED, clients[n]);
+        EXPECT(event.completion.id == id && event.completion.status == ZL_OK && words[8 + n] == word);
+    }
+    EXPECT(zl_worker_revoke_number(worker, 9) == ZL_OK);
     EXPECT(zl_exported_revoke(exported) == ZL_OK);
     EXPECT(zl_worker_export(worker, endpoint, "words", exported, ZL_RIGHT_WRITE) == ZL_ERROR_REVOKED);
     for (int n = 0; n < 3; n++) {

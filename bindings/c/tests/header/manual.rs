@@ -90,11 +90,18 @@ fn prototype(page: &mut String, function: &Item) {
         .declaration
         .find(&format!("{}(", function.name))
         .expect("its name");
-    let before = function.declaration[..at].lines().last().expect("a type");
-    let arguments = function.declaration[at + function.name.len() + 1..].trim_end_matches(");");
-    line(page, &format!(".Ft {}", before.trim()));
+    let before = function.declaration[..at].trim();
+    let arguments = &function.declaration[at + function.name.len() + 1..];
+    let arguments = arguments.strip_suffix(");").expect("an end");
+    // A comma within a callback's arguments separates none of the function's.
+    let mut open = 0;
+    let between = |it: char| {
+        open += i32::from(it == '(') - i32::from(it == ')');
+        it == ',' && open == 0
+    };
+    line(page, &format!(".Ft {before}"));
     line(page, &format!(".Fo {}", function.name));
-    for argument in arguments.split(',') {
+    for argument in arguments.split(between) {
         let argument = argument.split_whitespace().collect::<Vec<_>>().join(" ");
         line(page, &format!(".Fa \"{argument}\""));
     }

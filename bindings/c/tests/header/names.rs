@@ -1,11 +1,11 @@
 //! Tests that docs/reference/names.md has every name of the Rust, C and Python interfaces, and no other.
 
 use super::items::Kind;
-use super::{SECTIONS, crate_dir, generated};
+use super::{crate_dir, generated};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The files of Rust's interface.
-const RUST: [&str; 16] = [
+const RUST: [&str; 18] = [
     "connection.rs",
     "arrived.rs",
     "remote.rs",
@@ -16,15 +16,17 @@ const RUST: [&str; 16] = [
     "worker/mod.rs",
     "worker/run.rs",
     "worker/handle.rs",
+    "worker/numbered.rs",
     "worker/remote.rs",
     "worker/partial.rs",
     "worker/thread.rs",
     "worker/pending.rs",
+    "worker/set.rs",
     "worker/release.rs",
     "worker/tokio.rs",
 ];
 /// Python's classes whose methods are listed.
-const PYTHON: [&str; 8] = [
+const PYTHON: [&str; 9] = [
     "Connection",
     "Endpoint",
     "CompletionQueue",
@@ -33,9 +35,10 @@ const PYTHON: [&str; 8] = [
     "EndpointHandle",
     "ConnectionHandle",
     "Pending",
+    "PendingSet",
 ];
 /// What C puts before the names of a type's functions.
-const PREFIXES: [(&str, &str); 8] = [
+const PREFIXES: [(&str, &str); 9] = [
     ("Connection", "zl_"),
     ("Endpoint", "zl_endpoint_"),
     ("CompletionQueue", "zl_queue_"),
@@ -44,6 +47,7 @@ const PREFIXES: [(&str, &str); 8] = [
     ("ConnectionHandle", "zl_handle_"),
     ("ExportedRegion", "zl_exported_"),
     ("Pending", "zl_pending_"),
+    ("PendingSet", "zl_set_"),
 ];
 /// The class of requests, which Python's connections extend.
 const REQUESTS: &str = "Requests";
@@ -146,11 +150,8 @@ fn rust_surface() -> Names {
 fn python_surface() -> Names {
     let mut names = Names::new();
     let mut class = String::new();
-    let mut deprecated = false;
     for line in read("bindings/python/python/zerolane/_zerolane.pyi").lines() {
-        if line.contains("@deprecated(") {
-            deprecated = true;
-        } else if let Some(rest) = line.strip_prefix("class ") {
+        if let Some(rest) = line.strip_prefix("class ") {
             class = super::items::word(rest).to_owned();
             if class == REQUESTS {
                 class = PYTHON[0].to_owned();
@@ -159,8 +160,7 @@ fn python_surface() -> Names {
             names.insert(super::items::word(rest).to_owned());
         } else if let Some(rest) = line.strip_prefix("    def ") {
             let name = super::items::word(rest);
-            let old = std::mem::take(&mut deprecated);
-            if PYTHON.contains(&class.as_str()) && !name.starts_with('_') && !old {
+            if PYTHON.contains(&class.as_str()) && !name.starts_with('_') {
                 names.insert(format!("{class}.{name}"));
             }
         }
@@ -198,9 +198,7 @@ fn names__of_rust_are_in_the_table() {
 fn names__of_c_are_in_the_table() {
     let header = generated();
     let functions = header.items.iter().filter(|it| it.kind == Kind::Function);
-    let mut functions: Names = functions.map(|it| it.name.clone()).collect();
-    let before = SECTIONS.last().expect("the names of before").items;
-    functions.retain(|it| !before.contains(&it.as_str()));
+    let functions: Names = functions.map(|it| it.name.clone()).collect();
     are_the_same(&column(1), &functions, "C's");
 }
 

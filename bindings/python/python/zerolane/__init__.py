@@ -17,7 +17,6 @@ change, or a peer's write to memory that Python reads: the bytes are shared, and
 write sees some of both.
 """
 
-from zerolane import _deprecated as _deprecated
 from zerolane._errors import (
     Cancelled,
     CastFailed,
@@ -64,9 +63,12 @@ from zerolane._zerolane import (
     Options,
     Path,
     Pending,
+    PendingSet,
+    Pieces,
     Requests,
     Worker,
     WorkerThread,
+    background,
     cast,
     connect,
 )
@@ -105,6 +107,8 @@ __all__ = [
     "PathTooNarrow",
     "PeerDead",
     "Pending",
+    "PendingSet",
+    "Pieces",
     "ProtocolError",
     "QueueFull",
     "Refused",
@@ -118,6 +122,7 @@ __all__ = [
     "Untrusted",
     "Worker",
     "WorkerThread",
+    "background",
     "cast",
     "connect",
 ]

@@ -7,7 +7,7 @@ import itertools
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary
 
-from zerolane._zerolane import Notices
+from zerolane._zerolane import PendingSet
 
 if TYPE_CHECKING:
     from zerolane._zerolane import Pending
@@ -19,13 +19,13 @@ class _Bell:
     """Wakes the futures of one event loop, which owns it; it has no reference to the loop."""
 
     def __init__(self) -> None:
-        self.notices = Notices()
+        self.over = PendingSet()
         self.waiting: dict[int, asyncio.Future[None]] = {}
         self.tickets = itertools.count()
 
     def heard(self) -> None:
         """Resolves the futures of finished requests."""
-        for ticket in self.notices.take():
+        for ticket in self.over.poll_batch():
             future = self.waiting.pop(ticket, None)
             if future is not None and not future.done():
                 future.set_result(None)
@@ -39,7 +39,7 @@ def _bell() -> _Bell:
     bell = _bells.get(loop)
     if bell is None:
         bell = _bells[loop] = _Bell()
-        loop.add_reader(bell.notices.fileno(), bell.heard)
+        loop.add_reader(bell.over.fileno(), bell.heard)
     return bell
 
 
@@ -50,7 +50,8 @@ async def waited(pending: Pending[_T]) -> _T:
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     bell.waiting[ticket] = future
     try:
-        if not pending._watch(bell.notices, ticket):
+        if not pending.done():
+            bell.over.add(pending, ticket)
             await future
     except asyncio.CancelledError:
         pending.cancel()

@@ -6,8 +6,9 @@
 
 One ``zerolane.Worker`` drives all connections and endpoints of an event loop, which watches its
 descriptor. A connection or endpoint belongs to the event loop in which it was made: in another one
-its calls raise RuntimeError. The buffer of a request is in use, and cannot be resized, until the
-call returns.
+its calls raise RuntimeError. Calls that are no coroutines work also while no loop runs. One that is
+still open when its loop is gone is aborted, with a ResourceWarning. The buffer of a request is in
+use, and cannot be resized, until the call returns.
 
 Calls are cancel-safe. Cancelling a call cancels its request and frees its buffer. A message, number
 or connection that has come by then goes to the next call. A message that has come only in part
@@ -18,6 +19,7 @@ not have reached the peer.
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable
 from ipaddress import ip_address
@@ -26,7 +28,6 @@ from typing import TYPE_CHECKING, Self
 from weakref import WeakKeyDictionary, ref
 
 import zerolane
-from zerolane._deprecated import warn
 
 if TYPE_CHECKING:
     from zerolane._zerolane import _Address, _Delivery, _Memory, _Source
@@ -51,12 +52,24 @@ class _Driver:
         self.connecting: dict[int, asyncio.Future[Connection]] = {}
         self._scheduled = False
 
+    def __del__(self) -> None:
+        # Objects that are still open warn themselves.
+        self.worker.abort()
+
     def check_loop(self) -> None:
         """Refuses calls from other event loops, where nothing would complete them."""
         if asyncio.get_running_loop() is not self._loop():
-            raise RuntimeError(
-                "the object belongs to another event loop, the one in which it was made"
-            )
+            raise _of_another_loop()
+
+    def check_no_other_loop(self) -> None:
+        """Like ``check_loop``, but allows calls while no loop runs: for those that do not wait."""
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            running = None
+        own = self._loop()
+        if running is not own and (running is not None or (own is not None and own.is_running())):
+            raise _of_another_loop()
 
     def turn(self) -> None:
         """Makes progress, delivers events, and makes the loop watch for more."""
@@ -116,6 +129,10 @@ class _Driver:
                 connection._take(event.completion)
 
 
+def _of_another_loop() -> RuntimeError:
+    return RuntimeError("the object belongs to another event loop, the one in which it was made")
+
+
 _drivers: WeakKeyDictionary[asyncio.AbstractEventLoop, _Driver] = WeakKeyDictionary()
 
 
@@ -166,16 +183,19 @@ class Connection:
         self._end: Exception | None = None
         driver.connections[number] = self
 
+    def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
+        # Not there if it was never connected.
+        if getattr(self, "_end", self) is None:
+            _warn(f"unclosed {self!r}: close it, or use it in async with", ResourceWarning, 2, self)
+
+    def __repr__(self) -> str:
+        host, port = self.peer_addr
+        return f"<zerolane.aio.Connection to {host} port {port}>"
+
     @property
     def peer_addr(self) -> tuple[str, int]:
         """The peer's address at the time when the connection was made: host and port."""
         return self._requests.peer_addr
-
-    @property
-    def peer_address(self) -> tuple[str, int]:
-        """Deprecated: ``peer_addr``."""
-        warn("Connection.peer_address", "peer_addr")
-        return self.peer_addr
 
     @property
     def peer_key(self) -> str | None:
@@ -193,11 +213,6 @@ class Connection:
         if kept is not None:
             return kept.length
         return (await self._request(lambda it: it.post_recv(buffer))).length
-
-    async def receive_into(self, buffer: _Memory) -> int:
-        """Deprecated: ``recv_into``."""
-        warn("Connection.receive_into", "recv_into")
-        return await self.recv_into(buffer)
 
     async def put(
         self,
@@ -252,12 +267,6 @@ class Connection:
         completion = await self._request(lambda it: it.post_message_recv(payload))
         return completion.control, completion.memory
 
-    async def receive_message(self, payload: _Memory | None = None) -> tuple[bytes, int]:
-        """Deprecated: ``recv_message``, which returns the memory instead of its length."""
-        warn("Connection.receive_message", "recv_message")
-        control, memory = await self.recv_message(payload)
-        return control, 0 if memory is None else memory.nbytes
-
     async def immediate(self) -> int:
         """Returns the number of the peer's next put that has one; raises the reason when none can
         come. While 1024 wait to be taken, the peer holds messages and immediates back."""
@@ -271,25 +280,30 @@ class Connection:
         self._tell_kept()
         return immediate
 
-    def export(
-        self, region: zerolane.ExportedRegion, rights: int, name: str | None = None
-    ) -> zerolane.Key:
-        """Exports memory to the connection's peer. (A ``name`` is deprecated: ``export_named``.)"""
-        if name is not None:
-            warn("Connection.export with a name", "export_named")
-            return self.export_named(name, region, rights)
+    def export(self, region: zerolane.ExportedRegion, rights: int) -> zerolane.Key:
+        """Exports memory to the connection's peer."""
+        self._driver.check_no_other_loop()
         return self._requests.export(region, rights)
 
     def export_named(self, name: str, region: zerolane.ExportedRegion, rights: int) -> zerolane.Key:
         """Like ``export``; the peer can also ask for it with ``open_region`` by ``name``."""
+        self._driver.check_no_other_loop()
         return self._requests.export_named(name, region, rights)
+
+    def export_numbered(
+        self, number: int, region: zerolane.ExportedRegion, rights: int
+    ) -> zerolane.Key:
+        """Like ``export``, under ``number``: the peer makes the key, by ``Key.numbered``."""
+        return self._requests.export_numbered(number, region, rights)
 
     def revoke(self, key: zerolane.Key) -> bool:
         """Ends an export to the connection's peer, at once."""
+        self._driver.check_no_other_loop()
         return self._requests.revoke(key)
 
     def revoke_region(self, region: zerolane.ExportedRegion) -> bool:
         """Ends all exports of ``region`` to the connection's peer; other peers keep theirs."""
+        self._driver.check_no_other_loop()
         return self._requests.revoke_region(region)
 
     def finish(self) -> None:
@@ -313,6 +327,7 @@ class Connection:
 
     def abort(self) -> None:
         """Disconnects at once."""
+        self._driver.check_no_other_loop()
         if self._end is None:
             connection = self._driver.worker.release(self._number)
             if connection is not None:
@@ -461,31 +476,29 @@ class Endpoint:
         self._driver.endpoints[self._number] = self
         self._driver.turn_soon()
 
+    def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
+        # Not there if it never listened.
+        if hasattr(self, "_listener") and self._end is None:
+            _warn(f"unclosed {self!r}: close it, or use it in with", ResourceWarning, 2, self)
+
+    def __repr__(self) -> str:
+        host, port = self.local_addr
+        return f"<zerolane.aio.Endpoint at {host} port {port}>"
+
     @property
     def local_addr(self) -> tuple[str, int]:
         """The address listened on: host and port."""
         return self._listener.local_addr
 
     @property
-    def address(self) -> tuple[str, int]:
-        """Deprecated: ``local_addr``."""
-        warn("Endpoint.address", "local_addr")
-        return self.local_addr
-
-    @property
     def public_key(self) -> str | None:
         """The key by which clients know this end; None if connections are plain."""
         return self._listener.public_key
 
-    @property
-    def key(self) -> str | None:
-        """Deprecated: ``public_key``."""
-        warn("Endpoint.key", "public_key")
-        return self.public_key
-
     def export(self, name: str, region: zerolane.ExportedRegion, rights: int) -> None:
         """Lets every client that connects from now on use ``region`` with ``rights``, by
         ``name``."""
+        self._driver.check_no_other_loop()
         self._driver.worker.export(self._number, name, region, rights)
         self._exports = True
 
@@ -506,6 +519,7 @@ class Endpoint:
 
     def close(self) -> None:
         """Stops listening. Accepted connections stay open; those that no call took are closed."""
+        self._driver.check_no_other_loop()
         if self._driver.endpoints.pop(self._number, None) is not None:
             self._driver.worker.close_endpoint(self._number)
             self._fail(ValueError("the endpoint is closed"))

@@ -189,7 +189,7 @@ mod tests {
         let membership = Membership::new([1; 32], Transport::default()).unwrap();
         let mut worker = Worker::new().unwrap();
         let options = membership.options(Arc::new(Anyone));
-        let endpoint = worker.listen("127.0.0.1:0".parse().unwrap(), options);
+        let endpoint = worker.listen("127.0.0.1:0", options);
         let store = Store::File(Arc::new(tempfile::tempfile().unwrap()));
         let store = (&store, "content".to_owned());
         let endpoint = endpoint.unwrap();
@@ -214,7 +214,7 @@ mod tests {
         let node = Node::source(NOW, profile(NodeId(1)), manifest, Options::default());
         let mut drive = drive(node);
         let options = drive.membership.options(Arc::new(Anyone));
-        let to = "127.0.0.1:9".parse().unwrap();
+        let to = "127.0.0.1:9";
         let connection = drive.worker.connect(to, &options).unwrap();
         let ended = postcard::to_extend(&Word::Ended(Ok(())), b"ZLi\x05".to_vec()).unwrap();
         for host in 0..1000 {

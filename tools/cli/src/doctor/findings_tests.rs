@@ -104,10 +104,10 @@ fn mtu__that_a_connection_found_to_be_less_is_told() {
     assert!(too_narrow.state == State::Wrong && too_narrow.found.contains("576"));
     // Linux learned that much from a router.
     let reported = mtu(host, 552, Some(Probed::TooNarrow));
-    assert!(reported.mend.unwrap().contains("tunnel"));
+    assert!(reported.fix.unwrap().contains("tunnel"));
     let host = "2001:db8::1".parse().expect("one");
     let too_narrow = mtu(host, 1500, Some(Probed::TooNarrow));
-    assert!(too_narrow.mend.unwrap().contains("1280"));
+    assert!(too_narrow.fix.unwrap().contains("1280"));
 }
 
 #[test]

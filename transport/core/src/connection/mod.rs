@@ -466,6 +466,11 @@ impl Connection {
         self.sending.posted() + receives + self.cx.endings.len() > 0 || self.one_sided.is_working()
     }
 
+    /// Whether a silent peer must be asked for an answer.
+    fn watches_peer(&self) -> bool {
+        self.cx.config.keep_alive || self.is_busy()
+    }
+
     /// Payload granted and not received yet, bytes.
     pub fn expected_payload(&self) -> u64 {
         self.receiving.expected_payload()

@@ -200,7 +200,7 @@ impl Connection {
 
     /// Checks the paths that are due.
     pub(super) fn on_links_timeout(&mut self) {
-        let busy = self.is_busy() || self.cx.links.is_answering(self.cx.now);
+        let busy = self.watches_peer() || self.cx.links.is_answering(self.cx.now);
         for path in 0..self.cx.links.most {
             let cx = &mut self.cx;
             // After few answers the deviation is unreliable.

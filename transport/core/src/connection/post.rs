@@ -3,7 +3,7 @@
 use super::Connection;
 use crate::limits;
 use crate::request::{
-    AtomicRequest, Content, PostError, RegionName, RemotePlace, RequestKind, WorkFlags, WorkRequest,
+    AtomicRequest, Content, ExportAs, PostError, RemotePlace, RequestKind, WorkFlags, WorkRequest,
 };
 use crate::span::Span;
 use crate::time::Instant;
@@ -164,7 +164,8 @@ impl Connection {
                 atomic,
                 flags,
             } => {
-                if !place.address.is_multiple_of(8) {
+                let len = u64::from(atomic.word.bytes());
+                if !place.address.is_multiple_of(len) {
                     return Err(PostError::Misaligned);
                 }
                 (RequestKind::Fetch { place, atomic }, flags)
@@ -216,19 +217,18 @@ impl Connection {
 
 /// This end's memory.
 impl Connection {
-    /// Lets the peer use `span` with `rights`, by its handle or by `name`. Returns handle and Mx; the peer addresses
-    /// the region from 0.
+    /// Lets the peer use `span` with `rights`, as `named`. Returns handle and Mx; the peer addresses the region from 0.
     ///
     /// # Errors
-    /// The connection is closed, the name is taken, or too many regions are exported.
+    /// The connection is closed, the name or number is taken, or too many regions are exported.
     pub fn export(
         &mut self,
         span: Span,
         rights: Rights,
-        name: Option<RegionName>,
+        named: ExportAs,
     ) -> Result<(u32, u16), PostError> {
         self.can_post(0)?;
-        self.one_sided.export(span, rights, name)
+        self.one_sided.export(span, rights, named)
     }
 
     /// Ends an export at once: nothing is placed into the region or read from it any more. False if `handle` names

@@ -74,10 +74,10 @@ impl Connection {
         self.session.on_handshake_timeout(&mut self.cx, delivered);
     }
 
-    /// Pings a peer that a request depends on or that is reported unreachable, and declares it dead if it stays silent.
+    /// Pings a peer that is watched or reported unreachable, and declares it dead if it stays silent.
     fn on_peer_timeout(&mut self) {
-        let busy = self.is_busy();
-        if !self.session.on_peer_timeout(&mut self.cx, busy) {
+        let watched = self.watches_peer();
+        if !self.session.on_peer_timeout(&mut self.cx, watched) {
             self.on_life(LifeEvent::Lost, CloseReason::PeerDead);
         }
     }

@@ -47,6 +47,7 @@ fn ahead__all_else_is_work_until_it_is_over() {
         let (short, long) = (host.filled(1, 8), host.filled(2, 90_000));
         let atomic = Atomic {
             kind: zerolane_wire::FetchOpKind::Add,
+            word: zerolane_wire::Word::U64,
             operand: 1,
             comparand: 0,
         };

@@ -268,7 +268,11 @@ fn model__puts_and_messages_in_order() {
         let mut sim = Sim::new(link, seed, Config::default(), Config::default());
         sim.connect();
         let word = sim.b.empty(8);
-        let (handle, mx) = sim.b.c().export(word, Rights::ALL, None).expect("room");
+        let (handle, mx) = sim
+            .b
+            .c()
+            .export(word, Rights::ALL, ExportAs::Handle)
+            .expect("room");
         let place = RemotePlace {
             handle,
             mx,

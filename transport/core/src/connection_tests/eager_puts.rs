@@ -4,6 +4,7 @@ use super::memory::{MS, S, at, export, put, quiet, until_over};
 use super::overlap::{far, time_until};
 use super::seeds::{Dice, each};
 use super::sim::Sim;
+use crate::ExportAs;
 use crate::*;
 use netsim::Side;
 use netsim::link::{LinkConfig, Loss};
@@ -312,7 +313,11 @@ fn puts__of_4_kib_32_at_a_time_need_no_announcements_once_the_window_is_open() {
     let status = sim.b.empty(32 * 48);
     let status = export(&mut sim, status, Rights::WRITE);
     let commands = sim.a.empty(32 * 100);
-    let (handle, mx) = sim.a.c().export(commands, Rights::WRITE, None).unwrap();
+    let (handle, mx) = sim
+        .a
+        .c()
+        .export(commands, Rights::WRITE, ExportAs::Handle)
+        .unwrap();
     let ask = |sim: &mut Sim, number: u32| {
         let address = u64::from(number % 32) * 100;
         let place = RemotePlace {

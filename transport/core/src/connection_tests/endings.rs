@@ -175,7 +175,11 @@ fn close__of_an_end_that_has_seen_the_last_put_fails_no_put() {
     each(300, |seed| {
         let mut sim = connected(0.2, seed, &Config::default());
         let region = sim.a.empty(4_000);
-        let (handle, mx) = sim.a.c().export(region, Rights::ALL, None).expect("room");
+        let (handle, mx) = sim
+            .a
+            .c()
+            .export(region, Rights::ALL, ExportAs::Handle)
+            .expect("room");
         let now = sim.now();
         let flags = WorkFlags {
             signalled: false,

@@ -123,6 +123,27 @@ fn peer__silent_while_nothing_depends_on_it_is_not_dead() {
 }
 
 #[test]
+fn peer__dead_while_nothing_depends_on_it_is_found_with_keep_alive() {
+    let watching = Config {
+        keep_alive: true,
+        ..Config::default()
+    };
+    let mut sim = Sim::new(link(), 1, watching, Config::default());
+    sim.connect();
+    sim.run_for(100 * S);
+    assert_eq!((sim.a.closed(), sim.b.closed()), (None, None), "it answers");
+    for side in Side::BOTH {
+        sim.net.link_mut(side).set_up(false);
+    }
+    sim.run_for(13 * S);
+    assert_eq!(sim.a.closed(), None, "not before its time");
+    sim.run_for(5 * S);
+    let dead = Some(CloseReason::PeerDead);
+    assert_eq!((sim.a.closed(), sim.b.closed()), (dead, None));
+    assert_eq!(sim.a.c().next_timeout(), None);
+}
+
+#[test]
 fn peer__that_waits_for_a_send_is_kept_alive() {
     let mut sim = connected(link(), 1, &Config::default());
     let now = sim.now();

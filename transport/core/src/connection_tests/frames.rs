@@ -41,6 +41,7 @@ fn message(sim: &mut Sim, seed: u64, len: u64) -> TransferId {
 fn add(sim: &mut Sim, place: RemotePlace) -> TransferId {
     let atomic = Atomic {
         kind: FetchOpKind::Add,
+        word: zerolane_wire::Word::U64,
         operand: 1,
         comparand: 0,
     };

@@ -2,6 +2,7 @@
 
 use super::seeds::{Dice, each};
 use super::sim::Sim;
+use crate::ExportAs;
 use crate::*;
 use netsim::Side;
 use netsim::link::LinkConfig;
@@ -94,8 +95,8 @@ fn work_on_memory(sim: &mut Sim, private: Span) {
     let now = sim.now();
     let flags = WorkFlags::default();
     let open = sim.b.empty(9_000);
-    let readable = sim.b.c().export(private, Rights::READ, None);
-    let writable = sim.b.c().export(open, Rights::ALL, None);
+    let readable = sim.b.c().export(private, Rights::READ, ExportAs::Handle);
+    let writable = sim.b.c().export(open, Rights::ALL, ExportAs::Handle);
     let place = |(handle, mx), address| RemotePlace {
         handle,
         mx,
@@ -110,6 +111,7 @@ fn work_on_memory(sim: &mut Sim, private: Span) {
         let put = sim.a.c().post_put(now, to, span, Some(1), flags);
         let add = Atomic {
             kind: FetchOpKind::Add,
+            word: zerolane_wire::Word::U64,
             operand: 1,
             comparand: 0,
         };

@@ -7,7 +7,7 @@ use netsim::link::LinkConfig;
 use std::time::Duration;
 use zerolane_wire::{
     FetchOpKind, Flags, Frames, Get, HEADER_LEN, Header, Op, Operation, Packet, Profile, Profiles,
-    Reason, Rights,
+    Reason, Rights, Word,
 };
 
 pub(super) const MS: Duration = Duration::from_millis(1);
@@ -39,7 +39,7 @@ fn classic() -> Config {
 
 /// Exports `span` of B to A directly.
 pub(super) fn export(sim: &mut Sim, span: Span, rights: Rights) -> RemotePlace {
-    let (handle, mx) = sim.b.c().export(span, rights, None).unwrap();
+    let (handle, mx) = sim.b.c().export(span, rights, ExportAs::Handle).unwrap();
     let address = 0;
     RemotePlace {
         handle,
@@ -89,6 +89,7 @@ pub(super) fn get(sim: &mut Sim, place: RemotePlace, len: u64) -> (TransferId, S
 pub(super) const fn atomic(kind: FetchOpKind, operand: u64, comparand: u64) -> Atomic {
     Atomic {
         kind,
+        word: Word::U64,
         operand,
         comparand,
     }
@@ -118,7 +119,10 @@ fn region__figure_12_requested_and_available() {
     let mut sim = quiet(Config::default());
     let span = sim.b.filled(1, 10_000);
     let name = *b"the region's name, 32 bytes long";
-    sim.b.c().export(span, Rights::ALL, Some(name)).unwrap();
+    sim.b
+        .c()
+        .export(span, Rights::ALL, ExportAs::Name(name))
+        .unwrap();
     let now = sim.now();
     let id = sim.a.c().request_region(now, name, Rights::READ).unwrap();
     until_over(&mut sim, id);
@@ -150,7 +154,10 @@ fn posted__before_the_connection_stands() {
     sim.run_until(S, |sim| sim.b.connection.is_some());
     let now = sim.now();
     let span = sim.a.filled(1, 100);
-    sim.a.c().export(span, Rights::READ, Some([2; 32])).unwrap();
+    sim.a
+        .c()
+        .export(span, Rights::READ, ExportAs::Name([2; 32]))
+        .unwrap();
     let asked = sim
         .b
         .c()
@@ -171,7 +178,10 @@ fn posted__before_the_connection_stands() {
 fn region__refused_in_words() {
     let mut sim = quiet(Config::default());
     let span = sim.b.filled(1, 100);
-    sim.b.c().export(span, Rights::READ, Some([1; 32])).unwrap();
+    sim.b
+        .c()
+        .export(span, Rights::READ, ExportAs::Name([1; 32]))
+        .unwrap();
     let cases = [
         ([2; 32], Rights::READ, Reason::Unknown),
         ([1; 32], Rights::ALL, Reason::Denied),
@@ -285,13 +295,91 @@ fn fetch_op__every_kind() {
         (atomic(K::CompareAndSwap, 60, 50), 50),
         (atomic(K::Clear, 99, 99), 60),
         (atomic(K::Decrement, 0, 0), 0),
+        (atomic(K::And, 0b1101, 99), u64::MAX),
+        (atomic(K::Or, 0b10, 99), 0b1101),
+        (atomic(K::Xor, 0b110, 99), 0b1111),
+        (atomic(K::Min, 10, 99), 9),
+        (atomic(K::Min, 8, 99), 9),
+        (atomic(K::Max, 7, 99), 8),
+        (atomic(K::Max, u64::MAX, 99), 8),
     ];
     let ids = steps.map(|(it, _)| fetch(&mut sim, place, it));
-    until_over(&mut sim, ids[7]);
+    until_over(&mut sim, ids[14]);
     let before = steps.map(|(_, before)| Some(before));
     assert_eq!(ids.map(|id| sim.a.fetched(id)), before);
     assert_eq!(sim.b.word(word.part(8, 8)), u64::MAX);
     assert_eq!(sim.b.word(word.part(0, 8)), u64::MAX, "the word beside it");
+}
+
+#[test]
+fn fetch_op__every_kind_on_either_half_of_a_word() {
+    use FetchOpKind as K;
+    const MAX: u64 = u32::MAX as u64;
+    for half in [0, 4] {
+        let mut sim = quiet(Config::default());
+        let word = sim.b.words(&[u64::MAX, 0x0101_0101_0101_0101]);
+        let place = at(export(&mut sim, word, Rights::ATOMIC), 8 + half);
+        let narrow = |kind, operand, comparand| Atomic {
+            word: Word::U32,
+            ..atomic(kind, operand, comparand)
+        };
+        let steps = [
+            (narrow(K::Add, MAX, 0), 0x0101_0101),
+            (narrow(K::Increment, 9, 9), 0x0101_0100),
+            (narrow(K::Swap, 0, 9), 0x0101_0101),
+            (narrow(K::Decrement, 9, 9), 0),
+            (narrow(K::Add, 3, 9), MAX),
+            (narrow(K::CompareAndSwap, 60, 3), 2),
+            (narrow(K::CompareAndSwap, 13, 2), 2),
+            (narrow(K::And, 0b0111, 9), 13),
+            (narrow(K::Or, 0b1000, 9), 5),
+            (narrow(K::Xor, MAX, 9), 13),
+            (narrow(K::Min, MAX, 9), MAX - 13),
+            (narrow(K::Max, MAX, 9), MAX - 13),
+            (narrow(K::Clear, 9, 9), MAX),
+        ];
+        let ids = steps.map(|(it, _)| fetch(&mut sim, place, it));
+        until_over(&mut sim, ids[12]);
+        let before = steps.map(|(_, before)| Some(before));
+        assert_eq!(ids.map(|id| sim.a.fetched(id)), before);
+        assert_eq!(sim.b.word(word.part(0, 8)), u64::MAX, "the word before");
+        let both = sim.b.word(word.part(8, 8)).to_ne_bytes();
+        let (it, other) = (half as usize, 4 - half as usize);
+        assert_eq!(both[it..it + 4], [0; 4]);
+        assert_eq!(both[other..other + 4], [1; 4], "the other half");
+    }
+}
+
+#[test]
+fn fetch_op__of_32_bits_is_aligned_and_in_a_whole_word_of_the_region() {
+    let mut sim = quiet(Config::default());
+    let words = sim.b.words(&[0, 0]);
+    let place = export(&mut sim, words.part(0, 12), Rights::ATOMIC);
+    let increment = Atomic {
+        word: Word::U32,
+        ..atomic(FetchOpKind::Increment, 0, 0)
+    };
+    let request = |address| WorkRequest::FetchOp {
+        place: at(place, address),
+        atomic: increment,
+        flags: WorkFlags::default(),
+    };
+    let now = sim.now();
+    for address in [1, 2, 3, 6] {
+        let posted = sim.a.c().post(now, request(address), Span::EMPTY);
+        assert_eq!(posted, Err(PostError::Misaligned), "{address}");
+    }
+    let ids = [0, 4, 8, 12].map(|address| fetch(&mut sim, at(place, address), increment));
+    until_over(&mut sim, ids[3]);
+    assert_eq!(sim.a.fetched(ids[1]), Some(0));
+    assert_eq!(sim.b.word(words.part(0, 8)), 1 << 32 | 1);
+    let outside = Some(TransferError::Refused(Reason::OutOfBounds));
+    assert_eq!([ids[2], ids[3]].map(|id| sim.a.failed(id)), [outside; 2]);
+    assert_eq!(
+        sim.b.word(words.part(8, 8)),
+        0,
+        "not a whole word of the region"
+    );
 }
 
 #[test]
@@ -361,7 +449,11 @@ fn confirm__rides_on_what_leaves_anyway() {
     let mut sim = quiet(Config::default());
     let (there, here) = (sim.b.empty(8), sim.a.empty(8));
     let place = export(&mut sim, there, Rights::WRITE);
-    let (handle, mx) = sim.a.c().export(here, Rights::WRITE, None).unwrap();
+    let (handle, mx) = sim
+        .a
+        .c()
+        .export(here, Rights::WRITE, ExportAs::Handle)
+        .unwrap();
     let back = RemotePlace {
         handle,
         mx,

@@ -51,7 +51,11 @@ fn fetch_op__exactly_once_under_loss_and_duplication() {
         let words = sim.b.words(&[0, 1000]);
         let place = export(&mut sim, words, Rights::ATOMIC);
         let back = sim.a.words(&[0]);
-        let (handle, mx) = sim.a.c().export(back, Rights::ATOMIC, None).unwrap();
+        let (handle, mx) = sim
+            .a
+            .c()
+            .export(back, Rights::ATOMIC, ExportAs::Handle)
+            .unwrap();
         let here = RemotePlace {
             handle,
             mx,

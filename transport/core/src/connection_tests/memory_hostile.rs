@@ -176,6 +176,7 @@ fn fetch_op__misaligned_is_refused_here_and_malformed_there() {
         route: route(&sim),
         operation: Operation::FetchOp(FetchOp {
             kind: FetchOpKind::Add,
+            word: zerolane_wire::Word::U64,
             mx: place.mx,
             bufx: 0,
             offset: 8,

@@ -3,6 +3,7 @@
 use super::memory::atomic;
 use super::paths_sim::{DATAGRAM, PathsSim};
 use super::seeds::each;
+use crate::ExportAs;
 use crate::*;
 use netsim::Side;
 use netsim::link::{LinkConfig, Loss};
@@ -184,7 +185,11 @@ fn operations__go_on_by_the_other_path_when_theirs_dies() {
         sim.run_for(3 * S);
         let (source, word) = (sim.b.filled(5, LEN), sim.b.region(vec![0; 8]));
         let [place, counter] = [source, word].map(|span| {
-            let (handle, mx) = sim.b.c().export(span, Rights::ALL, None).expect("room");
+            let (handle, mx) = sim
+                .b
+                .c()
+                .export(span, Rights::ALL, ExportAs::Handle)
+                .expect("room");
             let address = 0;
             RemotePlace {
                 handle,

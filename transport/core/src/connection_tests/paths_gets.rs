@@ -3,6 +3,7 @@
 use super::paths::{MS, PAYLOAD, S, link};
 use super::paths_sim::{DATAGRAM, PathsSim};
 use super::seeds::each;
+use crate::ExportAs;
 use crate::*;
 use netsim::Side;
 use netsim::link::{LinkConfig, Loss};
@@ -20,7 +21,11 @@ struct Getting {
 
 fn get(sim: &mut PathsSim, seed: u64, length: u64) -> Getting {
     let (now, source) = (sim.now(), sim.b.filled(seed, length));
-    let (handle, mx) = sim.b.c().export(source, Rights::READ, None).expect("room");
+    let (handle, mx) = sim
+        .b
+        .c()
+        .export(source, Rights::READ, ExportAs::Handle)
+        .expect("room");
     let place = RemotePlace {
         handle,
         mx,

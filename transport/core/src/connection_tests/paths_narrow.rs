@@ -3,6 +3,7 @@
 use super::paths::{S, link};
 use super::paths_sim::PathsSim;
 use super::seeds::each;
+use crate::ExportAs;
 use crate::*;
 use netsim::Side;
 use netsim::link::{LinkConfig, Loss};
@@ -97,7 +98,11 @@ fn path_of_control__that_shrinks_leaves_operations_to_another() {
     set_link(&mut sim, 1, config);
     let target = sim.b.empty(1_000);
     let now = sim.now();
-    let (handle, mx) = sim.b.c().export(target, Rights::ALL, None).expect("room");
+    let (handle, mx) = sim
+        .b
+        .c()
+        .export(target, Rights::ALL, ExportAs::Handle)
+        .expect("room");
     let place = RemotePlace {
         handle,
         mx,

@@ -10,9 +10,7 @@ use netsim::link::LinkConfig;
 use netsim::pair::Duplex;
 use std::collections::HashMap;
 use std::time::Duration;
-use zerolane_wire::{
-    FetchOpKind, Flags, Frames, HEADER_LEN, Header, Op, Operation, Packet, Reason,
-};
+use zerolane_wire::{Flags, Frames, HEADER_LEN, Header, Op, Operation, Packet, Reason, Word};
 
 /// How long a host leaves datagrams in its socket before it receives them all at once.
 const NAP: Duration = Duration::from_micros(40);
@@ -335,22 +333,24 @@ impl Host {
         let Some(order) = self.c().pending_atomic() else {
             return;
         };
-        let word = self.word(order.word);
-        let Atomic {
-            operand, comparand, ..
-        } = order.atomic;
-        let after = match order.atomic.kind {
-            FetchOpKind::Add => word.wrapping_add(operand),
-            FetchOpKind::Increment => word.wrapping_add(1),
-            FetchOpKind::Decrement => word.wrapping_sub(1),
-            FetchOpKind::Clear => 0,
-            FetchOpKind::Swap => operand,
-            FetchOpKind::CompareAndSwap if word == comparand => operand,
-            FetchOpKind::CompareAndSwap => word,
+        let bytes = self.bytes_mut(order.word);
+        let before = match order.atomic.word {
+            Word::U64 => {
+                let whole: &mut [u8; 8] = bytes.try_into().expect("8 bytes");
+                let before = u64::from_ne_bytes(*whole);
+                *whole = order.atomic.apply(before).to_ne_bytes();
+                before
+            }
+            Word::U32 => {
+                let half = &mut bytes[order.skip..order.skip + 4];
+                let half: &mut [u8; 4] = half.try_into().expect("4 bytes");
+                let before = u64::from(u32::from_ne_bytes(*half));
+                let after = u32::try_from(order.atomic.apply(before)).expect("32 bits");
+                *half = after.to_ne_bytes();
+                before
+            }
         };
-        self.bytes_mut(order.word)
-            .copy_from_slice(&after.to_ne_bytes());
-        self.c().on_atomic_done(now, Some(word));
+        self.c().on_atomic_done(now, Some(before));
     }
 
     /// The next event, as a lane returns it: held payload has been moved by then.

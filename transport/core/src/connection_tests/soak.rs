@@ -9,6 +9,7 @@
 use super::seeds::{Dice, each};
 use super::shared::Scheduler;
 use super::sim::{Host, wake_time};
+use crate::ExportAs;
 use crate::*;
 use netsim::link::{Link, LinkConfig, Loss, Reorder};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -416,7 +417,7 @@ impl Pair {
         let target = self.target.host.c();
         target.set_admission(scheduler.join());
         let mut export = |span| {
-            let (handle, mx) = target.export(span, Rights::ALL, None).unwrap();
+            let (handle, mx) = target.export(span, Rights::ALL, ExportAs::Handle).unwrap();
             RemotePlace {
                 handle,
                 mx,
@@ -642,6 +643,7 @@ impl Pair {
         };
         let atomic = Atomic {
             kind,
+            word: zerolane_wire::Word::U64,
             operand: n,
             comparand: 0,
         };

@@ -1,6 +1,7 @@
 //! Measures Transfers in virtual time.
 
 use super::sim::Sim;
+use crate::ExportAs;
 use crate::*;
 use std::time::Duration;
 use zerolane_wire::Rights;
@@ -26,7 +27,11 @@ impl Sim {
         let (start, now) = (self.net.now(), self.now());
         let source = self.b.filled(7, length);
         let target = self.a.empty(length);
-        let (handle, mx) = self.b.c().export(source, Rights::READ, None).unwrap();
+        let (handle, mx) = self
+            .b
+            .c()
+            .export(source, Rights::READ, ExportAs::Handle)
+            .unwrap();
         let place = RemotePlace {
             handle,
             mx,

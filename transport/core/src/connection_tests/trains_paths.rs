@@ -4,6 +4,7 @@ use super::model::Model;
 use super::seeds::{Dice, each};
 use super::sim::Sim;
 use super::sim_trains::{Merging, Tamper, merged_at_random};
+use crate::ExportAs;
 use crate::*;
 use netsim::Side;
 use netsim::link::{LinkConfig, Loss, Reorder};
@@ -184,7 +185,10 @@ impl Both {
         let source = sim.host(from).filled(content, length);
         let place = sim.host(at).empty_at(offset, length);
         let exported = if put { place } else { source };
-        let there = sim.host(side.other()).c().export(exported, rights, None);
+        let there = sim
+            .host(side.other())
+            .c()
+            .export(exported, rights, ExportAs::Handle);
         let Ok((handle, mx)) = there else { return };
         let there = RemotePlace {
             handle,

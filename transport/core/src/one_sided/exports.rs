@@ -1,12 +1,13 @@
 //! Checks the peer's operations against the exported regions: rights and bounds (thesis, 4.3.2 and 6.1.4).
 //!
-//! A handle is used once. Handles count up from a random number, so that a handle of an earlier export differs from a
-//! forged one. Only current exports are stored, ordered by handle and by name.
+//! A handle that the core assigns is used once. Such handles count up from a random number, so that a handle of an
+//! earlier export differs from a forged one. A handle made from a number of the program's own is used as often as the
+//! program likes. Only current exports are stored, ordered by handle and by name.
 
 use crate::limits::MAX_EXPORTS;
-use crate::request::{PostError, RegionName};
+use crate::request::{ExportAs, PostError, RegionName};
 use crate::span::Span;
-use crate::transfer::HANDLE;
+use crate::transfer::{HANDLE, NUMBERED, mx};
 use crate::transmit::join;
 use alloc::collections::BTreeMap;
 use zerolane_wire::{Reason, Rights};
@@ -14,8 +15,8 @@ use zerolane_wire::{Reason, Rights};
 /// The handle of messages. No region has it.
 pub(crate) const MESSAGES: u32 = HANDLE;
 
-/// Number of handles for regions: from 1 to this, with [`HANDLE`] set.
-const HANDLES: u32 = HANDLE - 1;
+/// Number of handles that the core assigns: from 1 to this, with [`HANDLE`] set.
+const HANDLES: u32 = (NUMBERED ^ HANDLE) - 1;
 const _: () = assert!(MAX_EXPORTS < HANDLES as usize);
 
 /// A place that the peer names.
@@ -61,15 +62,23 @@ impl Exports {
         &mut self,
         span: Span,
         rights: Rights,
-        name: Option<RegionName>,
+        named: ExportAs,
     ) -> Result<(u32, u16), PostError> {
+        let (name, number) = match named {
+            ExportAs::Handle => (None, None),
+            ExportAs::Name(name) => (Some(name), None),
+            ExportAs::Number(number) => (None, Some(number.place(0).handle)),
+        };
         if name.is_some_and(|name| self.names.contains_key(&name)) {
             return Err(PostError::NameTaken);
+        }
+        if number.is_some_and(|handle| self.regions.contains_key(&handle)) {
+            return Err(PostError::NumberTaken);
         }
         if self.regions.len() >= MAX_EXPORTS {
             return Err(PostError::TooManyExports);
         }
-        let handle = self.next_handle();
+        let handle = number.unwrap_or_else(|| self.next_handle());
         if let Some(name) = name {
             self.names.insert(name, handle);
         }
@@ -145,18 +154,13 @@ impl Exports {
 
     fn was_given(&self, handle: u32) -> bool {
         let number = handle & !HANDLE;
-        let is_handle = handle & HANDLE != 0 && number != 0;
+        let is_handle = handle & NUMBERED == HANDLE && number != 0;
         is_handle && (self.last + HANDLES - number) % HANDLES < self.given
     }
 
     pub(crate) fn assert_bounded(&self) {
         assert!(self.regions.len() <= MAX_EXPORTS && self.names.len() <= self.regions.len());
     }
-}
-
-/// The Mx of a region: the low bits of its handle.
-fn mx(handle: u32) -> u16 {
-    handle as u16
 }
 
 #[cfg(test)]

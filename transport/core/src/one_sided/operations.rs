@@ -172,6 +172,7 @@ impl OneSided {
             route: cx.route,
             operation: Operation::FetchOp(FetchOp {
                 kind: atomic.kind,
+                word: atomic.word,
                 mx: on.mx,
                 bufx: on.bufx,
                 offset: on.offset,

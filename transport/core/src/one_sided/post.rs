@@ -114,7 +114,7 @@ fn check_bounds(cx: &Context, kind: &RequestKind) -> Result<(), PostError> {
     let (place, len) = match kind {
         RequestKind::Put { place, content, .. } => (place, content.len()),
         RequestKind::Get { place, span } => (place, span.len),
-        RequestKind::Fetch { place, .. } => (place, 8),
+        RequestKind::Fetch { place, atomic } => (place, atomic.word.bytes().into()),
         RequestKind::Message { .. } | RequestKind::Immediate { .. } | RequestKind::Nothing => {
             return Ok(());
         }

@@ -23,6 +23,7 @@ fn request(id: TransferId, fetch: bool) -> Request {
     };
     let atomic = Atomic {
         kind: FetchOpKind::Increment,
+        word: zerolane_wire::Word::U64,
         operand: 0,
         comparand: 0,
     };

@@ -8,7 +8,7 @@ use crate::counters::DropReason;
 use crate::event::{Event, TransferError};
 use crate::limits::{MAX_CONTROL, MAX_UNREAD};
 use crate::receiving::{Origin, Placement, Receiving};
-use crate::request::{Atomic, AtomicRequest, PostError, RegionName};
+use crate::request::{Atomic, AtomicRequest, ExportAs, PostError};
 use crate::sending::Sending;
 use crate::span::Span;
 use crate::timers::Timer;
@@ -25,9 +25,9 @@ impl OneSided {
         &mut self,
         span: Span,
         rights: Rights,
-        name: Option<RegionName>,
+        named: ExportAs,
     ) -> Result<(u32, u16), PostError> {
-        self.exports.export(span, rights, name)
+        self.exports.export(span, rights, named)
     }
 
     /// Ends an export, and refuses its waiting Gets. False if `handle` names none.
@@ -489,21 +489,28 @@ impl OneSided {
         if !self.responder.has_room(it.confirmed) || self.pending_atomic.is_some() {
             return Err(DropReason::Limit);
         }
+        // A word of 32 bits is changed as a part of 8 bytes, which must lie in the region.
+        let skip = it.offset % 8;
         let place = Named {
             handle: it.handle,
             mx: it.mx,
             bufx: it.bufx,
-            offset: it.offset,
+            offset: it.offset - skip,
         };
         match self.check(cx, place, 8, Rights::ATOMIC) {
             Ok(word) => {
                 let atomic = Atomic {
                     kind: it.kind,
+                    word: it.word,
                     operand: it.operand,
                     comparand: it.comparand,
                 };
                 self.pending_atomic = Some(PendingAtomic {
-                    order: AtomicRequest { word, atomic },
+                    order: AtomicRequest {
+                        word,
+                        skip: skip as usize,
+                        atomic,
+                    },
                     id: it.s_id,
                 });
                 Ok(())

@@ -164,6 +164,7 @@ pub(crate) fn config(
         path_datagram: path_datagram.unwrap_or(Config::default().path_datagram),
         connect_timeout: options.connect_timeout,
         idle_timeout: options.idle_timeout,
+        keep_alive: options.keep_alive,
         paths: options.most_paths(),
         ..Config::default()
     }

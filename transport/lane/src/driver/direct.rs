@@ -81,7 +81,7 @@ impl<L: Lane> Driver<L> {
                 (place, RemoteAccess::Get(into))
             }
             (WorkRequest::FetchOp { place, atomic, .. }, Local::None)
-                if place.address.is_multiple_of(8) =>
+                if place.address.is_multiple_of(atomic.word.bytes().into()) =>
             {
                 (place, RemoteAccess::FetchOp(atomic))
             }

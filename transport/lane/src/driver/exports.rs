@@ -8,7 +8,7 @@ use crate::memory::registry::EntryFlags;
 use crate::memory::{ExportedRegion, Exporting};
 use std::collections::HashMap;
 use std::sync::Arc;
-use zerolane_core::{Instant, PostError, RegionId, RegionName, RemotePlace, RemoteRegion};
+use zerolane_core::{ExportAs, Instant, PostError, RegionId, RemotePlace, RemoteRegion};
 use zerolane_wire::Rights;
 
 /// One export.
@@ -61,18 +61,20 @@ impl Drop for Exports {
 }
 
 impl<L: Lane> Driver<L> {
-    /// Lets the peer use `memory` with `rights`, under the returned handle or `name`.
+    /// Lets the peer use `memory` with `rights`, as `named`.
     ///
     /// # Errors
-    /// The connection is closed, the name is taken, too many regions are exported, or the connection or the memory
-    /// belongs to the parent of this process.
+    /// The connection is closed, the name or number is taken, too many regions are exported, or the connection or the
+    /// memory belongs to the parent of this process.
     pub fn export(
         &mut self,
         memory: Exporting,
         rights: Rights,
-        name: Option<RegionName>,
+        named: ExportAs,
     ) -> Result<RemoteRegion, PostError> {
         self.check_poster()?;
+        // A name or number revoked by another thread is free, and the next turn must not take the new export for it.
+        self.end_revoked(self.clock.now());
         let window = Arc::clone(&memory.0);
         if !window.is_of_this_process() {
             return Err(PostError::Forked);
@@ -88,7 +90,7 @@ impl<L: Lane> Driver<L> {
         // waits for this connection's turn, and the next turn closes the entry before it follows any. All Rust code
         // accesses the bytes through `shared`.
         let span = unsafe { self.memory.open(bounds.start, bounds.len, access) };
-        match self.core.export(span, rights, name) {
+        match self.core.export(span, rights, named) {
             Ok((handle, mx)) => {
                 let live = window.join(&self.exports.exporter, handle);
                 let region = span.region;
@@ -158,9 +160,14 @@ impl<L: Lane> Driver<L> {
     /// Begins a turn, and ends exports that were revoked meanwhile.
     pub(super) fn enter_exports(&mut self, now: Instant) {
         if self.exports.enter() {
-            for handle in self.exports.exporter.take_revoked() {
-                self.end_export(now, handle);
-            }
+            self.end_revoked(now);
+        }
+    }
+
+    /// Ends exports whose memory other threads revoked.
+    fn end_revoked(&mut self, now: Instant) {
+        for handle in self.exports.exporter.take_revoked() {
+            self.end_export(now, handle);
         }
     }
 }

@@ -73,9 +73,13 @@ fn turn__touches_no_export_but_what_was_revoked() {
     let memory = regions(MAX_EXPORTS);
     let mut keys: Vec<_> = memory
         .iter()
-        .map(|it| b.export(it.exporting(), Rights::ALL, None).unwrap().start)
+        .map(|it| {
+            b.export(it.exporting(), Rights::ALL, ExportAs::Handle)
+                .unwrap()
+                .start
+        })
         .collect();
-    let more = b.export(memory[0].exporting(), Rights::ALL, None);
+    let more = b.export(memory[0].exporting(), Rights::ALL, ExportAs::Handle);
     assert_eq!(more.unwrap_err(), PostError::TooManyExports);
     seam::take();
     for (index, &key) in keys.iter().enumerate().step_by(9_999) {
@@ -92,7 +96,7 @@ fn turn__touches_no_export_but_what_was_revoked() {
     seam::take();
     assert!(put(&mut a, &mut b, key, &[1; 8]).result.is_err());
     assert_eq!(seam::take(), 1, "but the revoked one");
-    b.export(memory[0].exporting(), Rights::ALL, None)
+    b.export(memory[0].exporting(), Rights::ALL, ExportAs::Handle)
         .expect("room again");
 }
 
@@ -103,7 +107,7 @@ fn export__of_what_is_revoked_is_refused_to_the_peer() {
     let other = memory.clone();
     memory.revoke().unwrap_err();
     let key = b
-        .export(other.exporting(), Rights::ALL, None)
+        .export(other.exporting(), Rights::ALL, ExportAs::Handle)
         .unwrap()
         .start;
     let revoked = zerolane_core::TransferError::Refused(zerolane_wire::Reason::Revoked);
@@ -111,14 +115,34 @@ fn export__of_what_is_revoked_is_refused_to_the_peer() {
 }
 
 #[test]
+fn export__under_a_number_that_was_revoked_before_the_next_turn_stays() {
+    let (mut a, mut b) = pair();
+    let number = zerolane_core::RegionNumber::new(3).unwrap();
+    let named = ExportAs::Number(number);
+    let mut memory = regions(2);
+    let (next, first) = (memory.pop().unwrap(), memory.pop().unwrap());
+    b.export(first.exporting(), Rights::ALL, named).unwrap();
+    let twice = b.export(next.exporting(), Rights::ALL, named);
+    assert_eq!(twice.unwrap_err(), PostError::NumberTaken);
+    first.revoke().expect("the only handle");
+    b.export(next.exporting(), Rights::ALL, named)
+        .expect("free again");
+    assert!(put(&mut a, &mut b, number.place(0), &[1; 8]).result.is_ok());
+    let mut there = [0; 8];
+    next.read(0, &mut there);
+    assert_eq!(there, [1; 8]);
+}
+
+#[test]
 fn drop__of_a_connection_ends_its_exports_alone() {
     let ((mut a, mut b), (c, mut d)) = (pair(), pair());
     let memory = regions(1).pop().unwrap();
     let key = b
-        .export(memory.exporting(), Rights::ALL, None)
+        .export(memory.exporting(), Rights::ALL, ExportAs::Handle)
         .unwrap()
         .start;
-    d.export(memory.exporting(), Rights::READ, None).unwrap();
+    d.export(memory.exporting(), Rights::READ, ExportAs::Handle)
+        .unwrap();
     drop((c, d));
     assert!(put(&mut a, &mut b, key, &[1; 8]).result.is_ok());
     let region = memory.revoke().expect("the only handle");

@@ -1,10 +1,12 @@
-//! Tests that a wait ends when its lane fails to send.
+//! Tests that a wait ends when its lane fails to send, and that memory stays while the lane holds it.
 #![allow(non_snake_case)]
 use super::*;
 use crate::driver::Report;
 use crate::driver::scripted::{Answer, ScriptedLane};
 use crate::error::LaneError;
 use crate::memory::Region;
+use std::ptr::NonNull;
+use std::sync::Arc;
 use zerolane_core::{CloseReason, Delivery, TransferError, WorkRequest};
 use zerolane_wire::Reason;
 
@@ -20,11 +22,14 @@ fn failing_before_its_sleep(failure: LaneError) -> Driver<ScriptedLane> {
 }
 
 fn send(driver: &mut Driver<ScriptedLane>) -> zerolane_core::RegionId {
+    send_region(driver, Region::from_vec(vec![7; 100]))
+}
+
+fn send_region(driver: &mut Driver<ScriptedLane>, region: Region) -> zerolane_core::RegionId {
     let request = WorkRequest::Send {
         delivery: Delivery::Interrupt,
     };
-    let memory = Region::from_vec(vec![7; 100]).into();
-    let id = driver.post_source(request, Report::default(), memory);
+    let id = driver.post_source(request, Report::default(), region.into());
     let posted = &driver.posted[&id.expect("posted")];
     posted.region.expect("it has memory")
 }
@@ -86,4 +91,21 @@ fn fault__of_memory_that_the_lane_holds_completes_later() {
     driver.turn().expect("it goes on");
     let completion = driver.next_completion().expect("let go of");
     assert!(completion.result.is_err() && completion.memory.is_some());
+}
+
+/// Nothing tells when the kernel, which reads it still, is done.
+#[test]
+fn drop__gives_memory_back_unless_the_lane_holds_it() {
+    static BYTES: [u8; 100] = [7; 100];
+    for held in [false, true] {
+        let mut driver = ScriptedLane::default().driver();
+        let owner = Arc::new(());
+        let kept = Box::new(Arc::clone(&owner));
+        // SAFETY: the bytes are static, and only sent.
+        let region = unsafe { Region::foreign(NonNull::from(&BYTES).cast(), 100, false, kept) };
+        let region = send_region(&mut driver, region);
+        driver.lane_mut().held.extend(held.then_some(region));
+        drop(driver);
+        assert_eq!(Arc::strong_count(&owner) > 1, held);
+    }
 }

@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use zerolane_core::Atomic;
 
 /// State shared by a connection and the threads that revoke its exports.
 #[derive(Debug, Default)]
@@ -380,6 +381,23 @@ impl ExportedRegion {
         // SAFETY: aligned and in bounds; the memory lives as long as `self`, and no handle returns it as a region while
         // this borrow lasts.
         unsafe { shared::word(bounds, offset) }
+    }
+
+    /// Performs `op` on the aligned word of 64 or 32 bits at `offset`, as a peer's operation does, and returns the old
+    /// word. The memory must have the 8 aligned bytes that hold a word of 32 bits.
+    ///
+    /// Use it, and not an atomic of 32 bits, for words of 32 bits that peers change: all atomic accesses to the memory
+    /// have 64 bits.
+    ///
+    /// # Panics
+    /// `offset` is not a multiple of the word's length, the 8 bytes do not lie in the region, or this process is a child
+    /// of fork, which does not have the memory.
+    pub fn fetch_op(&self, offset: usize, op: impl Into<Atomic>) -> u64 {
+        let atomic = op.into();
+        let len = atomic.word.bytes() as usize;
+        assert!(offset.is_multiple_of(len), "word at {offset}");
+        let skip = offset % 8;
+        shared::fetch_op(self.word(offset - skip), skip, atomic)
     }
 
     fn check_here(&self) -> io::Result<()> {

@@ -19,7 +19,7 @@ use crate::seal::digest::Digest;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
-use zerolane_core::{Atomic, RegionId, Span, limits};
+use zerolane_core::{AtomicRequest, RegionId, Span, limits};
 use zerolane_wire::checksum::Sum;
 use zerolane_wire::{DIGEST_LEN, HEADER_LEN};
 
@@ -457,8 +457,13 @@ impl Registry {
             && unsafe { exported::store(bounds, span.offset as usize, bytes, file) }
     }
 
-    /// Performs `atomic` on the aligned word at `span`, and returns the old word. `None` if it cannot be accessed.
-    pub(crate) fn atomic(&self, span: Span, atomic: Atomic) -> Option<u64> {
+    /// Performs `order`, and returns the old word. `None` if it cannot be accessed.
+    pub(crate) fn atomic(&self, order: AtomicRequest) -> Option<u64> {
+        let AtomicRequest {
+            word: span,
+            skip,
+            atomic,
+        } = order;
         let bounds = self.bounds(span.region)?;
         self.target(span).filter(|_| span.len == 8)?;
         if !span.offset.is_multiple_of(8) {
@@ -470,7 +475,7 @@ impl Registry {
         if self.is_file(span.region) && fault::touch(word).is_err() {
             return None;
         }
-        Some(shared::fetch_op(word, atomic))
+        Some(shared::fetch_op(word, skip, atomic))
     }
 
     /// The bytes of `span`, if only the lane and the kernel access them.

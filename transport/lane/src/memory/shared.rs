@@ -11,7 +11,7 @@ use crate::memory::uninit;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use zerolane_core::Atomic;
-use zerolane_wire::FetchOpKind;
+use zerolane_wire::{FetchOpKind, Word};
 
 const WORD: usize = size_of::<u64>();
 
@@ -219,8 +219,37 @@ pub(crate) unsafe fn word<'a>(bounds: Bounds, offset: usize) -> &'a AtomicU64 {
     unsafe { bounds.word(offset) }
 }
 
-/// Performs `atomic` on a word, and returns the old word.
-pub(crate) fn fetch_op(word: &AtomicU64, atomic: Atomic) -> u64 {
+/// Performs `atomic` on a word, and returns the old word. A word of 32 bits is the half of `word` that begins after
+/// `skip` bytes, 0 or 4.
+pub(crate) fn fetch_op(word: &AtomicU64, skip: usize, atomic: Atomic) -> u64 {
+    match atomic.word {
+        Word::U64 => fetch_whole(word, atomic),
+        Word::U32 => fetch_half(word, skip, atomic),
+    }
+}
+
+/// The half is changed by compare-exchange of the whole: all accesses have one size.
+fn fetch_half(word: &AtomicU64, skip: usize, atomic: Atomic) -> u64 {
+    let half = |whole: [u8; WORD]| {
+        let [a, b, c, d, e, f, g, h] = whole;
+        u32::from_ne_bytes(match skip {
+            0 => [a, b, c, d],
+            _ => [e, f, g, h],
+        })
+    };
+    let replace = |old: u64| {
+        let mut bytes = old.to_ne_bytes();
+        let after = atomic.apply(half(bytes).into()) as u32;
+        bytes[skip..skip + size_of::<u32>()].copy_from_slice(&after.to_ne_bytes());
+        Some(u64::from_ne_bytes(bytes))
+    };
+    // The closure never returns `None`.
+    match word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, replace) {
+        Ok(before) | Err(before) => half(before.to_ne_bytes()).into(),
+    }
+}
+
+fn fetch_whole(word: &AtomicU64, atomic: Atomic) -> u64 {
     let Atomic {
         operand, comparand, ..
     } = atomic;
@@ -236,6 +265,11 @@ pub(crate) fn fetch_op(word: &AtomicU64, atomic: Atomic) -> u64 {
                 Ok(before) | Err(before) => before,
             }
         }
+        FetchOpKind::And => word.fetch_and(operand, order),
+        FetchOpKind::Or => word.fetch_or(operand, order),
+        FetchOpKind::Xor => word.fetch_xor(operand, order),
+        FetchOpKind::Min => word.fetch_min(operand, order),
+        FetchOpKind::Max => word.fetch_max(operand, order),
     }
 }
 

@@ -35,6 +35,67 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn fetch_op__does_what_the_operation_says_and_no_more(
+        kind in 0..FetchOpKind::ALL.len(),
+        half in any::<bool>(),
+        skip in 0..2usize,
+        // Small numbers are often equal.
+        (before, operand, comparand) in prop_oneof![
+            (0..3u64, 0..3u64, 0..3u64),
+            (any::<u64>(), any::<u64>(), any::<u64>()),
+        ],
+    ) {
+        let kind = FetchOpKind::ALL[kind];
+        let (word, skip) = if half { (Word::U32, 4 * skip) } else { (Word::U64, 0) };
+        let [before, operand, comparand] = [before, operand, comparand].map(|it| it & word.max());
+        let atomic = Atomic { kind, word, operand, comparand };
+        let filled = |value: u64| match word {
+            Word::U64 => value,
+            Word::U32 => {
+                let mut bytes = [0x5a; 8];
+                bytes[skip..skip + 4].copy_from_slice(&(value as u32).to_ne_bytes());
+                u64::from_ne_bytes(bytes)
+            }
+        };
+        let memory = AtomicU64::new(filled(before));
+        prop_assert_eq!(fetch_op(&memory, skip, atomic), before);
+        prop_assert_eq!(memory.into_inner(), filled(atomic.apply(before)));
+    }
+}
+
+#[test]
+fn fetch_op__on_both_halves_and_the_whole_by_many_threads_loses_none() {
+    const EACH: u64 = 20_000;
+    let memory = AtomicU64::new(0);
+    let add = |word, operand| Atomic {
+        kind: FetchOpKind::Add,
+        word,
+        operand,
+        comparand: 0,
+    };
+    std::thread::scope(|scope| {
+        for skip in [0, 4] {
+            for _ in 0..2 {
+                let memory = &memory;
+                scope.spawn(move || {
+                    for _ in 0..EACH {
+                        fetch_op(memory, skip, add(Word::U32, 1));
+                    }
+                });
+            }
+        }
+        scope.spawn(|| {
+            for _ in 0..EACH {
+                // One on each half.
+                fetch_op(&memory, 0, add(Word::U64, 1 << 32 | 1));
+            }
+        });
+    });
+    assert_eq!(memory.into_inner(), 3 * EACH << 32 | 3 * EACH);
+}
+
 /// Long copies use pairs of words, in both directions.
 #[test]
 fn copies__of_many_words_have_none_half_written() {

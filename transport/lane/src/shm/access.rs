@@ -107,8 +107,15 @@ impl Reached {
         let mapped = mapped
             .iter()
             .find(|it| it.lent.handle == at.handle && it.lent.mx == at.mx)?;
-        let end = at.address.checked_add(access.len())?;
-        if end > mapped.lent.len || access.writes() && !mapped.lent.writable {
+        let start = match access {
+            // The 8 bytes that are or hold the word.
+            RemoteAccess::FetchOp(_) => at.address - at.address % 8,
+            _ => at.address,
+        };
+        let end = start.checked_add(access.len())?;
+        let denied = access.writes() && !mapped.lent.writable
+            || matches!(access, RemoteAccess::FetchOp(_)) && !mapped.lent.atomic;
+        if end > mapped.lent.len || denied {
             return None;
         }
         let lease = link.shared().peers_lease(mapped.lent.place);
@@ -128,7 +135,8 @@ impl Reached {
 /// word, or 0.
 ///
 /// # Safety
-/// As [`shared::store`] if it writes, else as [`shared::load`]; a word is aligned.
+/// As [`shared::store`] if it writes, else as [`shared::load`]; a word is aligned, and the 8 aligned bytes that hold it
+/// lie in the memory.
 unsafe fn perform(
     bounds: Bounds,
     start: usize,
@@ -160,9 +168,10 @@ unsafe fn perform(
             Some(0)
         }
         RemoteAccess::FetchOp(atomic) => {
+            let skip = at % 8;
             // SAFETY: as promised.
-            let word = unsafe { shared::word(bounds, at) };
-            Some(shared::fetch_op(word, *atomic))
+            let word = unsafe { shared::word(bounds, at - skip) };
+            Some(shared::fetch_op(word, skip, *atomic))
         }
     }
 }

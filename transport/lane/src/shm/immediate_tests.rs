@@ -153,6 +153,7 @@ fn immediate__holds_up_all_but_puts() {
             1 => {
                 let atomic = Atomic {
                     kind: FetchOpKind::Add,
+                    word: zerolane_wire::Word::U64,
                     operand: 2,
                     comparand: 0,
                 };

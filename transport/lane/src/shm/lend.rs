@@ -33,6 +33,8 @@ pub(super) struct Lent {
     /// The inode that identifies the descriptor.
     pub(super) inode: u64,
     pub(super) writable: bool,
+    /// The peer may execute atomic operations, if the memory is writable.
+    pub(super) atomic: bool,
 }
 
 /// Bytes of the record.
@@ -43,7 +45,7 @@ impl Lent {
         let mut record = [0; RECORD];
         record[..4].copy_from_slice(&self.handle.to_ne_bytes());
         record[4..6].copy_from_slice(&self.mx.to_ne_bytes());
-        record[6] = u8::from(self.writable);
+        record[6] = u8::from(self.writable) | u8::from(self.atomic) << 1;
         record[8..16].copy_from_slice(&(self.place as u64).to_ne_bytes());
         record[16..24].copy_from_slice(&self.number.to_ne_bytes());
         record[24..32].copy_from_slice(&self.len.to_ne_bytes());
@@ -58,9 +60,9 @@ impl Lent {
             let bytes = record.get(at..at + 8)?.try_into().ok()?;
             Some(u64::from_ne_bytes(bytes))
         };
-        let [a, b, c, d, e, f, writable, zero, ..] = *record;
+        let [a, b, c, d, e, f, rights, zero, ..] = *record;
         let place = usize::try_from(word(8)?).ok()?;
-        (place < LEASES && writable <= 1 && zero == 0).then_some(())?;
+        (place < LEASES && rights <= 3 && zero == 0).then_some(())?;
         Some(Lent {
             handle: u32::from_ne_bytes([a, b, c, d]),
             mx: u16::from_ne_bytes([e, f]),
@@ -68,7 +70,8 @@ impl Lent {
             number: word(16)?,
             len: word(24)?,
             inode: word(32)?,
-            writable: writable == 1,
+            writable: rights & 1 != 0,
+            atomic: rights & 2 != 0,
         })
     }
 }
@@ -240,6 +243,7 @@ impl Lending {
             len: window.bounds().len as u64,
             inode: passed.inode,
             writable: passed.writable,
+            atomic: offer.rights.contains(Rights::ATOMIC),
         };
         self.granted[place] = Some(OnLoan {
             handle,
@@ -306,11 +310,12 @@ mod tests {
             len: 4096,
             inode: 99,
             writable: true,
+            atomic: false,
         };
         let record = lent.emit();
         assert_eq!(Lent::parse(&record), Some(lent));
         assert_eq!(Lent::parse(&record[1..]), None);
-        for (at, byte) in [(6, 2), (7, 1), (8, LEASES as u8), (15, 1)] {
+        for (at, byte) in [(6, 4), (7, 1), (8, LEASES as u8), (15, 1)] {
             let mut other = record;
             other[at] = byte;
             assert_eq!(Lent::parse(&other), None, "{at}");

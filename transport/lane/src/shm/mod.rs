@@ -351,6 +351,7 @@ pub(crate) fn config(options: &Options) -> Config {
         path_datagram: link::MAX_RECORD,
         connect_timeout: options.connect_timeout,
         idle_timeout: options.idle_timeout,
+        keep_alive: options.keep_alive,
         ..Config::default()
     }
 }

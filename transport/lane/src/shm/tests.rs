@@ -14,6 +14,7 @@ use crate::seal::Security;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
+use zerolane_core::ExportAs;
 use zerolane_core::{CloseReason, Delivery, Life, WorkFlags, WorkRequest};
 
 pub(super) type End = Driver<AnyLane>;
@@ -612,7 +613,9 @@ pub(super) fn export(
     memory: &ExportedRegion,
     rights: Rights,
 ) -> zerolane_core::RemotePlace {
-    let region = b.export(memory.exporting(), rights, None).expect("room");
+    let region = b
+        .export(memory.exporting(), rights, ExportAs::Handle)
+        .expect("room");
     for _ in 0..4 {
         b.turn().expect("b");
         a.turn().expect("a");
@@ -675,6 +678,7 @@ fn region__that_is_mapped_is_accessed_without_a_turn_of_its_owner() {
         place: zerolane_core::RemotePlace { address: 16, ..at },
         atomic: zerolane_core::Atomic {
             kind: zerolane_wire::FetchOpKind::Add,
+            word: zerolane_wire::Word::U64,
             operand: 5,
             comparand: 0,
         },
@@ -732,6 +736,70 @@ fn region__as_much_of_it_is_mapped_as_rights_permit() {
             assert_eq!(count, expected, "{rights:?} {right:?}");
             count = 0;
         }
+    }
+}
+
+#[test]
+fn region__is_accessed_atomically_only_with_that_right() {
+    use zerolane_core::{Atomic, TransferError::Refused};
+    let (mut a, mut b) = join(&options());
+    let atomic = Atomic {
+        kind: zerolane_wire::FetchOpKind::Add,
+        word: zerolane_wire::Word::U64,
+        operand: 5,
+        comparand: 0,
+    };
+    let mut fetch = |rights| {
+        let memory = memfd(4096);
+        let place = export(&mut a, &mut b, &memory, rights);
+        let direct = a.account().direct_operations;
+        let flags = WorkFlags::default();
+        let request = WorkRequest::FetchOp {
+            place,
+            atomic,
+            flags,
+        };
+        a.post_bare(request, Report::default()).expect("room");
+        drive(&mut a, &mut b, |a, _| a.has_completion());
+        let result = a.next_completion().expect("over").result;
+        let word = memory.word(0).load(Ordering::SeqCst);
+        (result, word, a.account().direct_operations - direct)
+    };
+    let both = Rights::READ.with(Rights::WRITE);
+    assert_eq!(fetch(both), (Err(Refused(Reason::Denied)), 0, 0));
+    let result = fetch(Rights::ALL);
+    assert!(
+        result.0.is_ok() && (result.1, result.2) == (5, 1),
+        "{result:?}"
+    );
+}
+
+#[test]
+fn region__of_a_number_is_the_one_that_has_it_now() {
+    let (mut a, mut b) = join(&options());
+    let number = zerolane_core::RegionNumber::new(9).expect("small");
+    for round in 1..5u8 {
+        // Only every other one can be mapped by the peer.
+        let memory = match round % 2 {
+            0 => memfd(4096),
+            _ => ExportedRegion::new(Region::anonymous(4096).expect("memory")).expect("aligned"),
+        };
+        b.export(memory.exporting(), Rights::ALL, ExportAs::Number(number))
+            .expect("free");
+        for _ in 0..4 {
+            b.turn().expect("b");
+            a.turn().expect("a");
+        }
+        let direct = a.account().direct_operations;
+        a.post_inline(put(number.place(16), None), Report::default(), &[round; 8])
+            .expect("room");
+        drive(&mut a, &mut b, |a, _| a.has_completion());
+        let completion = a.next_completion().expect("over");
+        completion.result.expect("placed");
+        let direct = a.account().direct_operations - direct;
+        assert_eq!(direct, u64::from(round % 2 == 0), "{round}");
+        assert_eq!(read(&memory, 16, 8), [round; 8]);
+        memory.end();
     }
 }
 
@@ -952,6 +1020,7 @@ fn say_lent(a: &mut End, memory: &OwnedFd, (len, inode, writable): (u64, u64, bo
         len,
         inode,
         writable,
+        atomic: true,
     };
     link.pass(memory.as_fd()).expect("room");
     assert!(link.push(Kind::Region, &[&lent.emit()]).expect("room"));

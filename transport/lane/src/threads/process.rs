@@ -31,6 +31,12 @@ impl Process {
         Process(FORKS.load(Ordering::Relaxed))
     }
 
+    /// Forks between the process that first called [`Process::current`] and this one. A child's number is one more than
+    /// its parent's; siblings have the same.
+    pub fn forks(self) -> u32 {
+        self.0
+    }
+
     /// Whether this is the process that was current then.
     pub fn is_current(self) -> bool {
         self.0 == FORKS.load(Ordering::Relaxed)

@@ -234,7 +234,7 @@ impl Get {
     }
 }
 
-/// An atomic operation on a 64-bit word.
+/// An atomic operation on a word, which it takes as an unsigned integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FetchOpKind {
     /// Adds the operand, wrapping.
@@ -249,32 +249,77 @@ pub enum FetchOpKind {
     Swap,
     /// Stores the operand if the word equals the comparand.
     CompareAndSwap,
+    /// Clears the bits that the operand does not have.
+    And,
+    /// Sets the bits of the operand.
+    Or,
+    /// Flips the bits of the operand.
+    Xor,
+    /// Stores the operand if it is less.
+    Min,
+    /// Stores the operand if it is greater.
+    Max,
 }
 
 impl FetchOpKind {
     /// All kinds, in order of their code points (from 0).
-    pub const ALL: [FetchOpKind; 6] = [
+    pub const ALL: [FetchOpKind; 11] = [
         FetchOpKind::Add,
         FetchOpKind::Increment,
         FetchOpKind::Decrement,
         FetchOpKind::Clear,
         FetchOpKind::Swap,
         FetchOpKind::CompareAndSwap,
+        FetchOpKind::And,
+        FetchOpKind::Or,
+        FetchOpKind::Xor,
+        FetchOpKind::Min,
+        FetchOpKind::Max,
     ];
 }
 
-/// Asks for an atomic operation on a 64-bit word.
+/// The size of a word that an atomic operation changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Word {
+    /// 64 bits.
+    #[default]
+    U64,
+    /// 32 bits. Operand, comparand and value are below 2^32.
+    U32,
+}
+
+impl Word {
+    /// Its length, bytes. A word begins at a multiple of it.
+    pub const fn bytes(self) -> u32 {
+        match self {
+            Word::U64 => 8,
+            Word::U32 => 4,
+        }
+    }
+
+    /// The largest value.
+    pub const fn max(self) -> u64 {
+        match self {
+            Word::U64 => u64::MAX,
+            Word::U32 => u32::MAX as u64,
+        }
+    }
+}
+
+/// Asks for an atomic operation on a word.
 ///
-/// Answered by Data of 8 bytes (big-endian), then [`FetchOpComplete`](super::Operation::FetchOpComplete).
+/// Answered by Data of 8 bytes (the old value, big-endian), then [`FetchOpComplete`](super::Operation::FetchOpComplete).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FetchOp {
     /// Which operation.
     pub kind: FetchOpKind,
+    /// Size of the word.
+    pub word: Word,
     /// Memory index of the region.
     pub mx: u16,
     /// Buffer of the word.
     pub bufx: u32,
-    /// Offset of the word, a multiple of 8.
+    /// Offset of the word, a multiple of its length.
     pub offset: u32,
     /// Handle of the region.
     pub handle: u32,
@@ -297,6 +342,9 @@ impl FetchOp {
         options[8..16].copy_from_slice(&self.comparand.to_be_bytes());
         options[16..20].copy_from_slice(&self.confirmed.to_be_bytes());
         let header = Header {
+            flags: header
+                .flags
+                .with_if(Flags::HALF_WORD, self.word == Word::U32),
             param: self.kind as u16,
             b_id: self.mx,
             bufx: self.bufx,
@@ -316,19 +364,28 @@ impl FetchOp {
                 Field::Param,
                 Problem::Unassigned(u32::from(header.param)),
             ))?;
-        if !header.offset.is_multiple_of(8) {
+        let word = match header.flags.contains(Flags::HALF_WORD) {
+            true => Word::U32,
+            false => Word::U64,
+        };
+        if !header.offset.is_multiple_of(word.bytes()) {
             return Err(out_of_range(Field::Offset, u64::from(header.offset)));
+        }
+        let (operand, comparand) = (be64(options, 0), be64(options, 8));
+        if let Some(long) = [operand, comparand].into_iter().find(|it| *it > word.max()) {
+            return Err(out_of_range(Field::Options, long));
         }
         Ok(FetchOp {
             kind,
+            word,
             mx: header.b_id,
             bufx: header.bufx,
             offset: header.offset,
             handle: header.d_id,
             s_id: not_zero(Field::SId, header.s_id)?,
             sync: header.sync,
-            operand: be64(options, 0),
-            comparand: be64(options, 8),
+            operand,
+            comparand,
             confirmed: be32(options, 16),
         })
     }

@@ -15,7 +15,7 @@ pub use connection::{
 };
 pub use memory::{
     FetchOp, FetchOpKind, Get, MemoryRegionAvailable, MemoryState, Place, RequestMemoryRegion,
-    Rights,
+    Rights, Word,
 };
 pub use reason::Reason;
 pub use state::{MAX_RANGES, Occasion, Progress, Range, Ranges, Report, RequestState, State};

@@ -271,10 +271,29 @@ fn fetch_op__limits() {
         s_id: 1,
         ..Header::new(Op::FetchOp)
     };
+    let half = Header {
+        flags: Flags::HALF_WORD,
+        ..header
+    };
     let options = Some([0; OPTIONS_LEN]);
     assert!(control(header, options).is_ok());
+    assert!(control(Header { offset: 4, ..half }, options).is_ok());
+    // Operand and comparand of 33 bits.
+    for at in [3, 11] {
+        let mut long = [0; OPTIONS_LEN];
+        long[at] = 1;
+        assert!(control(header, Some(long)).is_ok());
+        let refused = control(half, Some(long)).unwrap_err();
+        assert_eq!(refused.field, Field::Options);
+    }
     let bad = [
-        (Field::Param, Header { param: 6, ..header }),
+        (
+            Field::Param,
+            Header {
+                param: 11,
+                ..header
+            },
+        ),
         (
             Field::Offset,
             Header {
@@ -282,6 +301,7 @@ fn fetch_op__limits() {
                 ..header
             },
         ),
+        (Field::Offset, Header { offset: 6, ..half }),
         (Field::SId, Header { s_id: 0, ..header }),
     ];
     for (field, header) in bad {

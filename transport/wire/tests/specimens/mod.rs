@@ -6,7 +6,7 @@ use zerolane_wire::{
     MemoryRegionAvailable, MemoryState, Nop, Occasion, Op, Operation, Packet, Place, Profile,
     Profiles, Progress, Range, Ranges, Reason, Report, RequestAnswer, RequestConnection,
     RequestDisconnect, RequestMemoryRegion, RequestState, RequestToReceive, RequestToSend, Rights,
-    Route, State, Target, VERSION, VERSION_MIN,
+    Route, State, Target, VERSION, VERSION_MIN, Word,
 };
 
 const ROUTE: Route = Route {
@@ -215,6 +215,7 @@ fn memory() -> Vec<(&'static str, Operation)> {
             "fetch_op",
             Operation::FetchOp(FetchOp {
                 kind: FetchOpKind::CompareAndSwap,
+                word: Word::U64,
                 mx: MX,
                 bufx: BUFX,
                 offset: OFFSET,
@@ -223,6 +224,22 @@ fn memory() -> Vec<(&'static str, Operation)> {
                 sync: SYNC,
                 operand: 0x0102_0304_0506_0708,
                 comparand: 0x1112_1314_1516_1718,
+                confirmed: SYNC - 1,
+            }),
+        ),
+        (
+            "fetch_op_u32",
+            Operation::FetchOp(FetchOp {
+                kind: FetchOpKind::Max,
+                word: Word::U32,
+                mx: MX,
+                bufx: BUFX,
+                offset: OFFSET,
+                handle: D_ID,
+                s_id: S_ID,
+                sync: SYNC,
+                operand: 0x0506_0708,
+                comparand: 0,
                 confirmed: SYNC - 1,
             }),
         ),

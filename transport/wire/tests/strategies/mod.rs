@@ -10,7 +10,7 @@ use zerolane_wire::{
     MAX_RANGES, MemoryRegionAvailable, MemoryState, Nop, Occasion, Op, Operation, Packet, Place,
     Profile, Profiles, Progress, Range, Ranges, Reason, Report, RequestAnswer, RequestConnection,
     RequestDisconnect, RequestMemoryRegion, RequestState, RequestToReceive, RequestToSend, Rights,
-    Route, State, Target,
+    Route, State, Target, Word,
 };
 
 /// Small numbers are as likely as large ones, because boundaries and zeros lie there.
@@ -343,18 +343,26 @@ fn place() -> impl Strategy<Value = (u16, u32, u32)> {
 fn fetch_op() -> impl Strategy<Value = Operation> {
     let kind = select(FetchOpKind::ALL.to_vec());
     let names = (number(), id(), number(), number());
-    (kind, place(), names, long(), long()).prop_map(
-        |(kind, (mx, bufx, offset), (handle, s_id, sync, confirmed), operand, comparand)| {
+    let word = select(vec![Word::U64, Word::U32]);
+    ((kind, word), place(), names, long(), long()).prop_map(
+        |(
+            (kind, word),
+            (mx, bufx, offset),
+            (handle, s_id, sync, confirmed),
+            operand,
+            comparand,
+        )| {
             Operation::FetchOp(FetchOp {
                 kind,
+                word,
                 mx,
                 bufx,
-                offset: offset & !7,
+                offset: offset - offset % word.bytes(),
                 handle,
                 s_id,
                 sync,
-                operand,
-                comparand,
+                operand: operand & word.max(),
+                comparand: comparand & word.max(),
                 confirmed,
             })
         },

@@ -37,11 +37,11 @@
 //! # Ok::<(), zerolane::Error>(())
 //! ```
 
+use crate::addresses::ToAddresses;
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
 use crate::error::Result;
 use crate::remote::FetchOp;
-use std::net::ToSocketAddrs;
 use std::time::Duration;
 use zerolane_lane::Options;
 use zerolane_wire::Rights;
@@ -60,7 +60,7 @@ impl Interface {
     ///
     /// # Errors
     /// As for [`Endpoint::bind`].
-    pub fn open(on: impl ToSocketAddrs, options: Options) -> Result<Interface> {
+    pub fn open(on: impl ToAddresses, options: Options) -> Result<Interface> {
         Ok(Interface(Endpoint::bind(on, options)?))
     }
 
@@ -87,7 +87,7 @@ impl Connector {
     ///
     /// # Errors
     /// As for [`Connection::connect`].
-    pub fn open(to: impl ToSocketAddrs, options: &Options) -> Result<Connector> {
+    pub fn open(to: impl ToAddresses, options: &Options) -> Result<Connector> {
         Ok(Connector(Connection::connect(to, options)?))
     }
 

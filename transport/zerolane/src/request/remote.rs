@@ -7,7 +7,7 @@ use crate::key::RegionKey;
 use crate::remote::FetchOp;
 use std::borrow::Cow;
 use zerolane_lane::limits::MAX_INLINE;
-use zerolane_lane::{Memory, NotPosted, PostError, Region, TransferId, WorkRequest};
+use zerolane_lane::{Atomic, Memory, NotPosted, PostError, Region, TransferId, WorkRequest};
 use zerolane_wire::Rights;
 
 /// Writes memory to the peer's memory; several pieces are placed one after another. It completes when the data is placed
@@ -199,22 +199,33 @@ impl sealed::Post for Get {
     }
 }
 
-/// An atomic operation on an aligned 64-bit word of the peer's memory. The completion has the word's previous value.
+/// An atomic operation on an aligned word of the peer's memory, of 64 or 32 bits. The completion has the word's previous
+/// value.
 #[derive(Debug)]
 pub struct Fetch {
     on: RegionKey,
     offset: u64,
-    op: FetchOp,
+    atomic: Atomic,
     how: How,
 }
 
 impl Fetch {
-    /// Does `op` on the word at `offset` of the region `on`.
+    /// Does `op` on the word of 64 bits at `offset` of the region `on`.
     pub fn new(on: &RegionKey, offset: u64, op: FetchOp) -> Fetch {
+        Fetch::of(on, offset, op.into())
+    }
+
+    /// Does `op` on the word of 32 bits at `offset` of the region `on`, which must have the 8 aligned bytes that hold the
+    /// word.
+    pub fn new_u32(on: &RegionKey, offset: u64, op: FetchOp<u32>) -> Fetch {
+        Fetch::of(on, offset, op.into())
+    }
+
+    fn of(on: &RegionKey, offset: u64, atomic: Atomic) -> Fetch {
         Fetch {
             on: *on,
             offset,
-            op,
+            atomic,
             how: How::default(),
         }
     }
@@ -222,12 +233,13 @@ impl Fetch {
     /// # Errors
     /// The word is misaligned, outside the region, or the region grants no atomic operations.
     pub(crate) fn request(&self) -> Result<WorkRequest<'static>, PostError> {
-        if !self.offset.is_multiple_of(8) {
+        let len = u64::from(self.atomic.word.bytes());
+        if !self.offset.is_multiple_of(len) {
             return Err(PostError::Misaligned);
         }
         Ok(WorkRequest::FetchOp {
-            place: self.on.place(self.offset, 8, Rights::ATOMIC)?,
-            atomic: self.op.into(),
+            place: self.on.place(self.offset, len, Rights::ATOMIC)?,
+            atomic: self.atomic,
             flags: self.how.flags(),
         })
     }

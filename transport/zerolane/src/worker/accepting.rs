@@ -5,7 +5,7 @@ use super::pending::Claim;
 use crate::connection::Connection;
 use crate::error::{Error, Result};
 use std::collections::VecDeque;
-use zerolane_lane::{Exporting, RegionName};
+use zerolane_lane::{ExportAs, Exporting, RegionName};
 use zerolane_wire::Rights;
 
 #[derive(Debug, Default)]
@@ -51,8 +51,8 @@ impl Accepting {
     pub(super) fn export_to(&mut self, connection: &mut Connection) -> Result<()> {
         self.prune();
         for (name, memory, rights) in &self.exports {
-            let name = Some(*name);
-            connection.driver.export(memory.clone(), *rights, name)?;
+            let named = ExportAs::Name(*name);
+            connection.driver.export(memory.clone(), *rights, named)?;
         }
         Ok(())
     }

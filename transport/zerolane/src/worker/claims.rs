@@ -29,6 +29,9 @@ impl Peer {
 /// Called once the connection is established or has failed.
 type OnConnected = Box<dyn FnOnce(Result<Peer>) + Send>;
 
+/// Called with the reason when the connection is over. Dropping it calls it, too.
+type OnEnd = Box<dyn FnOnce(&Error) + Send>;
+
 /// The result of an attempt to post.
 pub(super) enum Attempt {
     Posted(RequestId),
@@ -98,8 +101,8 @@ enum Holder {
 #[derive(Default)]
 pub(super) struct Claims {
     holder: Holder,
-    /// The end was reported: nothing waits any more.
-    over: bool,
+    /// The reason, once the end was reported: nothing waits any more.
+    over: Option<Error>,
     /// Called when the connection is established.
     connected: Option<OnConnected>,
     requests: HashMap<RequestId, Awaited>,
@@ -112,8 +115,11 @@ pub(super) struct Claims {
     arrivals: Arrivals,
     /// Why the connection ended before all sends were done.
     unsent: Option<CloseReason>,
-    /// Waits for the end of the connection.
+    /// Waits of closing handles.
     ended: Vec<Claim<()>>,
+    /// Waits for the end of the connection, whoever ends it.
+    ends: Vec<Claim<Error>>,
+    on_end: Vec<OnEnd>,
 }
 
 impl std::fmt::Debug for Claims {
@@ -298,7 +304,7 @@ impl Claims {
                 }
             }
             // Dropping the claim refuses it.
-            None if self.over => {}
+            None if self.over.is_some() => {}
             None => self.immediates_awaited.push_back(claim),
         }
     }
@@ -313,7 +319,7 @@ impl Claims {
 
     /// The waits for parts of requests and for announcements. `None` if nothing more can arrive.
     pub(super) fn arrivals(&mut self) -> Option<&mut Arrivals> {
-        (!self.over).then_some(&mut self.arrivals)
+        self.over.is_none().then_some(&mut self.arrivals)
     }
 
     /// The state of request `id`.
@@ -338,10 +344,31 @@ impl Claims {
         self.arrivals = arrivals;
     }
 
-    /// Answers at the end of the connection.
-    pub(super) fn await_end(&mut self, claim: Claim<()>) {
-        if !self.over {
+    /// Answers at the end of the connection, which begins to close.
+    pub(super) fn await_closed(&mut self, claim: Claim<()>) {
+        if self.over.is_none() {
             self.ended.push(claim);
+        }
+    }
+
+    /// Answers with the reason when the connection is over.
+    pub(super) fn await_end(&mut self, claim: Claim<Error>) {
+        match &self.over {
+            Some(reason) => claim.answer_or_drop(Ok(again(reason))),
+            None => self.ends.push(claim),
+        }
+    }
+
+    /// Removes waits for the end that were given up.
+    pub(super) fn purge_ends(&mut self) {
+        self.ends.retain(Claim::is_awaited);
+    }
+
+    /// Calls `on_end` when the connection is over.
+    pub(super) fn call_at_end(&mut self, on_end: OnEnd) {
+        match &self.over {
+            Some(reason) => on_end(reason),
+            None => self.on_end.push(on_end),
         }
     }
 
@@ -358,7 +385,7 @@ impl Claims {
     /// Ends all requests and waits, because the connection is over. False if the caller must report an event to the
     /// user.
     pub(super) fn on_closed(&mut self, reason: &Error) -> bool {
-        self.over = true;
+        self.over = Some(again(reason));
         if let Some(connected) = self.connected.take() {
             connected(Err(again(reason)));
         }
@@ -381,6 +408,12 @@ impl Claims {
                 (reason, _) => Err(Unposted::because(again(reason))),
             };
             let _ = claim.answer(ended);
+        }
+        for claim in self.ends.drain(..) {
+            claim.answer_or_drop(Ok(again(reason)));
+        }
+        for on_end in self.on_end.drain(..) {
+            on_end(reason);
         }
         self.is_handled()
     }

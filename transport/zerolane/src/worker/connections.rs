@@ -50,9 +50,19 @@ impl Worker {
         let Some(Slot::Connection(link)) = self.slots.get_mut(key) else {
             return;
         };
+        let failed = error.is_some() || link.connection.driver.closed().is_some();
+        let error = match failed.then(|| self.try_another(key)) {
+            Some(Ok(true)) => return,
+            Some(Err(error)) => Some(error.into()),
+            Some(Ok(false)) | None => error,
+        };
+        let Some(Slot::Connection(link)) = self.slots.get_mut(key) else {
+            return;
+        };
         let id = ConnectionId(key);
         if matches!(link.stage, Stage::Connecting(_)) && link.connection.driver.is_connected() {
             link.stage = Stage::Open;
+            link.others = None;
             let Link {
                 claims, connection, ..
             } = &mut **link;

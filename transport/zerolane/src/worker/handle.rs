@@ -2,10 +2,11 @@
 
 use super::claims::{Attempt, Claims, Direction, Peer, Post, Waiting, attempt};
 use super::pending::{Claim, Pending, gone};
-use super::{ConnectionId, EndpointId, Inbox, Slot, Submission, Worker};
+use super::{ConnectionId, EndpointId, Event, Inbox, Slot, Submission, Worker};
+use crate::addresses::{ToAddresses, resolved};
 use crate::completion::Completion;
 use crate::connection::Connection;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::request::{Poster, Receive, Request, RequestId, Transfer};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,10 +29,18 @@ impl WorkerHandle {
         }
     }
 
-    /// Connects to `to`.
-    pub fn connect(&self, to: SocketAddr, options: &Options) -> Pending<ConnectionHandle> {
+    /// Connects to the first address of `to` that answers; each has [`Options::connect_timeout`] to do so. Asks a name
+    /// server in the calling thread.
+    pub fn connect(&self, to: impl ToAddresses, options: &Options) -> Pending<ConnectionHandle> {
         let options = options.clone();
         let (claim, pending) = Pending::new(self.process(), None);
+        let to = match resolved(to, options.lane) {
+            Ok(to) => to,
+            Err(error) => {
+                claim.answer_or_drop(Err(error));
+                return pending;
+            }
+        };
         self.submit(move |worker| match worker.connect(to, &options) {
             Ok(id) => worker.hand_out(id, claim),
             Err(error) => claim.answer_or_drop(Err(error)),
@@ -49,25 +58,12 @@ impl WorkerHandle {
         pending
     }
 
-    /// Listens on `on` (port 0: any free port).
-    pub fn listen(&self, on: SocketAddr, options: Options) -> Pending<EndpointHandle> {
-        let inbox = Arc::clone(&self.inbox);
+    /// Listens on the first free address of `on` (port 0: any free port). Asks a name server in the calling thread.
+    pub fn listen(&self, on: impl ToAddresses, options: Options) -> Pending<EndpointHandle> {
+        let on = resolved(on, options.lane);
         self.call(move |worker| {
-            let id = worker.listen(on, options)?;
-            let Some(Slot::Endpoint(listening)) = worker.slots.get_mut(id.0) else {
-                return Err(gone());
-            };
-            listening.accepting.handle();
-            let local = listening.endpoint.local_addr();
-            let owned = Owned {
-                inbox,
-                close: Box::new(move |worker| {
-                    let _ = worker.close_endpoint(id);
-                }),
-            };
-            Ok(EndpointHandle {
-                shared: Arc::new(EndpointShared { owned, id, local }),
-            })
+            let id = worker.listen(on?, options)?;
+            worker.endpoint_handle(id).ok_or_else(gone)
         })
     }
 
@@ -111,6 +107,102 @@ fn submit(inbox: &Inbox, act: Submission) {
 }
 
 impl Worker {
+    /// Makes a handle of connection `id`, for any thread or task to post by: before [`Worker::spawn`] or `Worker::run`,
+    /// which drop events, or later in the loop of the program. The connection has no events from then on, and closes
+    /// with the last clone of the handle.
+    ///
+    /// What receives that were posted before bring is kept for the next receive of the handle, also if its event was not
+    /// taken yet; so are immediates. Other completions are dropped.
+    ///
+    /// `None` if it is not a connection of this worker, is not established yet or is ending, or has a handle already.
+    /// [`WorkerHandle::connect`] makes a connection with a handle.
+    ///
+    /// ```
+    /// use zerolane::worker::{Event, Worker};
+    /// use zerolane::{Options, Region};
+    /// let mut worker = Worker::new()?;
+    /// let endpoint = worker.listen("127.0.0.1:0", Options::default())?;
+    /// let address = worker.endpoint(endpoint).expect("it listens").local_addr();
+    /// worker.connect(address, &Options::default())?;
+    /// let client = loop {
+    ///     worker.wait(None)?;
+    ///     match worker.next_event() {
+    ///         Some(Event::Connected { connection }) => break worker.connection_handle(connection),
+    ///         Some(Event::Closed { reason, .. }) => return Err(reason),
+    ///         _ => {}
+    ///     }
+    /// };
+    /// let client = client.expect("it is established");
+    /// let _thread = worker.spawn()?;
+    /// client.send(Region::from_vec(b"from any thread".to_vec())).detach();
+    /// # Ok::<(), zerolane::Error>(())
+    /// ```
+    pub fn connection_handle(&mut self, connection: ConnectionId) -> Option<ConnectionHandle> {
+        self.check_process().ok()?;
+        let Some(Slot::Connection(link)) = self.slots.get_mut(connection.0) else {
+            return None;
+        };
+        if !link.is_open() || link.claims.is_handled() {
+            return None;
+        }
+        link.claims.hold();
+        let peer = Peer::of(&link.connection);
+        let events = std::mem::take(&mut self.events);
+        let others = events
+            .into_iter()
+            .filter_map(|event| link.take_event(connection, event));
+        self.events = others.collect();
+        self.use_room();
+        self.note_asked(connection);
+        Some(ConnectionHandle::new(&self.inbox, connection, peer))
+    }
+
+    /// Makes a handle of an endpoint. It gets the connections accepted from then on, and those whose events were not
+    /// taken yet; the endpoint has no events, and closes with the last clone of the handle. See
+    /// [`Worker::connection_handle`].
+    ///
+    /// `None` if it is not an endpoint of this worker, is closed, or has a handle already.
+    pub fn endpoint_handle(&mut self, endpoint: EndpointId) -> Option<EndpointHandle> {
+        self.check_process().ok()?;
+        let Some(Slot::Endpoint(listening)) = self.slots.get_mut(endpoint.0) else {
+            return None;
+        };
+        if listening.accepting.is_handled() {
+            return None;
+        }
+        listening.accepting.handle();
+        let local = listening.endpoint.local_addr();
+        let accepted = self.events.iter().filter_map(|event| match event {
+            Event::Accepted {
+                endpoint: by,
+                connection,
+            } if *by == endpoint => Some(*connection),
+            _ => None,
+        });
+        for connection in accepted.collect::<Vec<_>>() {
+            // One that is ending keeps its events.
+            let Some(handle) = self.connection_handle(connection) else {
+                continue;
+            };
+            if let Some(Slot::Endpoint(listening)) = self.slots.get_mut(endpoint.0) {
+                listening.accepting.accepted(handle);
+            }
+        }
+        let owned = Owned {
+            inbox: Arc::clone(&self.inbox),
+            close: Box::new(move |worker| {
+                let _ = worker.close_endpoint(endpoint);
+            }),
+        };
+        Some(EndpointHandle {
+            shared: Arc::new(EndpointShared {
+                owned,
+                id: endpoint,
+                local,
+            }),
+        })
+    }
+
     /// Answers `claim` with a handle of connection `id` once it is established.
     fn hand_out(&mut self, id: ConnectionId, claim: Claim<ConnectionHandle>) {
         let Some(Slot::Connection(link)) = self.slots.get_mut(id.0) else {
@@ -214,7 +306,7 @@ impl EndpointHandle {
 /// use zerolane::worker::Worker;
 /// use zerolane::{Options, Region};
 /// let worker = Worker::new()?.spawn()?;
-/// let endpoint = worker.listen("127.0.0.1:0".parse().unwrap(), Options::default()).wait()?;
+/// let endpoint = worker.listen("127.0.0.1:0", Options::default()).wait()?;
 /// let client = worker.connect(endpoint.local_addr(), &Options::default()).wait()?;
 /// let server = endpoint.accept().wait()?;
 /// let received = server.recv(Region::anonymous(4096)?);
@@ -332,11 +424,75 @@ impl ConnectionHandle {
         let (claim, pending) = Pending::new(self.worker().process(), None);
         self.worker().submit(move |worker| {
             if let Some(Slot::Connection(link)) = worker.slots.get_mut(id.0) {
-                link.claims.await_end(claim);
+                link.claims.await_closed(claim);
                 worker.close(id);
             }
         });
         pending
+    }
+
+    /// Answers with the reason when the connection is over, whoever ends it: [`Error::Closed`] with
+    /// [`CloseReason::Peer`](crate::failure::CloseReason::Peer),
+    /// [`CloseReason::PeerDead`](crate::failure::CloseReason::PeerDead) and so on, or the failure of a socket. At once if
+    /// it is over already.
+    ///
+    /// The end of a peer in shared memory is noticed at once, that of one over a network within
+    /// [`Options::idle_timeout`] if a request depends on it or [`Options::keep_alive`] is set.
+    ///
+    /// It is refused if the worker ends first, or releases the connection.
+    ///
+    /// ```
+    /// use zerolane::failure::CloseReason;
+    /// use zerolane::worker::Worker;
+    /// use zerolane::{Connection, Error, Options};
+    /// let worker = Worker::new()?.spawn()?;
+    /// let endpoint = worker.listen("127.0.0.1:0", Options::default()).wait()?;
+    /// let watching = Options { keep_alive: true, ..Options::default() };
+    /// let client = worker.connect(endpoint.local_addr(), &watching).wait()?;
+    /// let server = endpoint.accept().wait()?;
+    /// let closed = client.closed();
+    /// drop(server);
+    /// assert!(matches!(closed.wait()?, Error::Closed(CloseReason::Peer(_))));
+    /// # Ok::<(), zerolane::Error>(())
+    /// ```
+    pub fn closed(&self) -> Pending<Error> {
+        let (id, worker) = (self.shared.id, self.worker());
+        let (claim, pending) = Pending::new(
+            worker.process(),
+            Some(Box::new(move |_| {
+                worker.submit(move |worker| {
+                    if let Some(claims) = worker.claims(id) {
+                        claims.purge_ends();
+                    }
+                });
+            })),
+        );
+        self.worker().submit(move |worker| {
+            if let Some(claims) = worker.claims(id) {
+                claims.await_end(claim);
+            }
+        });
+        pending
+    }
+
+    /// Calls `on_closed` once, with the reason, when the connection is over, whoever ends it and whether it still has
+    /// handles; soon if it is over already. See [`ConnectionHandle::closed`] for when that is noticed. If the worker ends
+    /// first, or releases the connection, the reason is
+    /// [`CloseReason::Local`](crate::failure::CloseReason::Local). Never called in a child of fork.
+    ///
+    /// It is called in the worker's thread, or here if the worker has ended already, and must neither block, because all
+    /// connections of the worker would wait, nor panic.
+    pub fn on_closed(&self, on_closed: impl FnOnce(&Error) + Send + 'static) {
+        let (id, worker) = (self.shared.id, self.worker());
+        let mut called = Once {
+            call: Some(on_closed),
+            process: worker.process(),
+        };
+        worker.submit(move |worker| {
+            if let Some(claims) = worker.claims(id) {
+                claims.call_at_end(Box::new(move |reason| called.call(reason)));
+            }
+        });
     }
 
     /// Has the worker call `act` with the connection.
@@ -381,6 +537,28 @@ impl ConnectionHandle {
                 over.give_kept(direction, &mut waiting);
             }
         });
+    }
+}
+
+/// Calls a function of the program once: with a reason, or when it is dropped.
+struct Once<F: FnOnce(&Error)> {
+    call: Option<F>,
+    process: Process,
+}
+
+impl<F: FnOnce(&Error)> Once<F> {
+    fn call(&mut self, reason: &Error) {
+        if let Some(call) = self.call.take() {
+            call(reason);
+        }
+    }
+}
+
+impl<F: FnOnce(&Error)> Drop for Once<F> {
+    fn drop(&mut self) {
+        if self.process.is_current() {
+            self.call(&gone());
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Holds a worker's state of one connection.
 
 use super::claims::Claims;
+use super::connecting::Others;
+use super::{ConnectionId, Event};
 use crate::connection::Connection;
 use crate::error::Error;
 use std::time::{Duration, Instant};
@@ -43,6 +45,8 @@ pub(super) struct Link {
     pub(super) writable: bool,
     /// Whether it is in the worker's `timer_stale`: its next timer is not in the heap yet.
     pub(super) timer_stale: bool,
+    /// The addresses to try if this one does not answer.
+    pub(super) others: Option<Box<Others>>,
     /// Its earliest timer in the heap.
     pub(super) armed: Option<Instant>,
     /// The user was told of a Transfer without a receive.
@@ -52,9 +56,11 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn connecting(connection: Connection, timeout: Duration) -> Link {
+    /// A connection that is being made with `others.options`.
+    pub(super) fn connecting(connection: Connection, others: Others) -> Link {
         Link {
-            stage: Stage::Connecting(timeout),
+            stage: Stage::Connecting(others.options.connect_timeout),
+            others: Some(Box::new(others)),
             ..Link::open(connection)
         }
     }
@@ -70,6 +76,7 @@ impl Link {
             event_backlog: false,
             writable: false,
             timer_stale: false,
+            others: None,
             armed: None,
             announced: false,
             claims: Claims::default(),
@@ -79,6 +86,28 @@ impl Link {
     /// Makes the peer wait while much received data is kept for handles.
     pub(super) fn report_unread(&mut self) {
         self.connection.set_unread_of_handles(self.claims.unread());
+    }
+
+    /// Gives an event of this connection, `id`, to its handle. Returns the event of another, and the last of this one.
+    pub(super) fn take_event(&mut self, id: ConnectionId, event: Event) -> Option<Event> {
+        match event {
+            Event::Completed {
+                connection,
+                completion,
+            } if connection == id => {
+                let none = self.claims.deliver(completion);
+                debug_assert!(none.is_none(), "it has a handle");
+                None
+            }
+            Event::Accepted { connection, .. }
+            | Event::Connected { connection }
+            | Event::Announced { connection, .. }
+                if connection == id =>
+            {
+                None
+            }
+            event => Some(event),
+        }
     }
 
     pub(super) fn is_open(&self) -> bool {

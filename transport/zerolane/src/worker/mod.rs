@@ -7,7 +7,7 @@
 //!   an [`Event`]; a program with its own event loop watches the descriptor ([`AsFd`]) after [`Worker::arm`];
 //! - **in a thread of its own**: [`Worker::spawn`]. [`WorkerHandle`], [`EndpointHandle`] and [`ConnectionHandle`] are
 //!   `Send + Sync`; posting pushes to a queue and wakes the thread if it sleeps. Peers are served, exported memory
-//!   included, while the program does something else;
+//!   included, while the program does something else. [`background`] is one such worker for all of a process;
 //! - **in an async runtime**: `Worker::run` with the feature `tokio`. Handles return futures that work in any runtime.
 //!
 //! For one peer, a [`Connection`] driven by its caller is fastest. [`Worker::adopt`] takes over a connection,
@@ -23,7 +23,7 @@
 //! use zerolane::worker::{Event, Worker};
 //! use zerolane::{Connection, Options, Region};
 //! let mut worker = Worker::new()?;
-//! let endpoint = worker.listen("127.0.0.1:0".parse().unwrap(), Options::default())?;
+//! let endpoint = worker.listen("127.0.0.1:0", Options::default())?;
 //! let address = worker.endpoint(endpoint).expect("it listens").local_addr();
 //! let client = std::thread::spawn(move || -> zerolane::Result<Vec<u8>> {
 //!     let mut connection = Connection::connect(address, &Options::default())?;
@@ -63,10 +63,12 @@
 mod accepting;
 mod arrivals;
 mod claims;
+mod connecting;
 mod connections;
 mod endpoints;
 mod handle;
 mod link;
+mod numbered;
 mod partial;
 mod pending;
 mod poller;
@@ -75,6 +77,7 @@ mod release;
 mod remote;
 mod reply;
 mod run;
+mod set;
 mod thread;
 mod timers;
 #[cfg(feature = "tokio")]
@@ -82,8 +85,10 @@ mod tokio;
 
 pub use handle::{ConnectionHandle, EndpointHandle, WorkerHandle};
 pub use pending::{Outcome, Pending};
-pub use thread::WorkerThread;
+pub use set::PendingSet;
+pub use thread::{WorkerThread, background};
 
+use crate::addresses::{ToAddresses, resolved};
 use crate::completion::Completion;
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
@@ -91,6 +96,7 @@ use crate::error::{Error, Result};
 use claims::Claims;
 use endpoints::Listening;
 use link::Link;
+use numbered::Numbered;
 use poller::{Key, Poller};
 use ready::Ready;
 use slotmap::{Key as _, KeyData, SlotMap};
@@ -238,6 +244,8 @@ pub struct Worker {
     event_backlog: Vec<Key>,
     events: VecDeque<Event>,
     inbox: Arc<Inbox>,
+    /// Regions that every peer may use.
+    numbered: Numbered,
     /// The endpoints among `slots`.
     endpoints: Vec<Key>,
     /// Submissions that have not started.
@@ -274,6 +282,7 @@ impl Worker {
                 waker,
                 process: Process::current(),
             }),
+            numbered: Numbered::default(),
             endpoints: Vec::new(),
             taken: VecDeque::new(),
             ports: Ports::default(),
@@ -291,14 +300,14 @@ impl Worker {
         self.spin = spin;
     }
 
-    /// Listens on `on` (port 0: any free port). The worker owns accepted connections; each is reported by
+    /// Listens on the first free address of `on` (port 0: any free port). The worker owns accepted connections; each is reported by
     /// [`Event::Accepted`].
     ///
     /// All connections of this worker share one [`Scheduler`], unless `options` name another.
     ///
     /// # Errors
     /// As for [`Endpoint::bind`].
-    pub fn listen(&mut self, on: std::net::SocketAddr, options: Options) -> Result<EndpointId> {
+    pub fn listen(&mut self, on: impl ToAddresses, options: Options) -> Result<EndpointId> {
         self.check_process()?;
         let endpoint = Endpoint::bind(on, self.shared(options))?;
         self.listen_on(endpoint)
@@ -316,17 +325,16 @@ impl Worker {
         Ok(EndpointId(key))
     }
 
-    /// Begins to connect, and returns at once. [`Event::Connected`] or [`Event::Closed`] reports the result; requests
-    /// posted before that wait.
+    /// Begins to connect to the first address of `to` that answers, and returns at once, except while a name server is
+    /// asked. [`Event::Connected`] or [`Event::Closed`] reports the result; requests posted before that wait. Each
+    /// address has [`Options::connect_timeout`] to answer. [`Worker::connection`] before the end of that stays with the
+    /// address tried then, because requests and exports belong to it.
     ///
     /// # Errors
-    /// There is no socket, or no route.
-    pub fn connect(&mut self, to: std::net::SocketAddr, options: &Options) -> Result<ConnectionId> {
+    /// There is no address, no socket, or no route.
+    pub fn connect(&mut self, to: impl ToAddresses, options: &Options) -> Result<ConnectionId> {
         self.check_process()?;
-        let options = self.shared(options.clone());
-        let driver = zerolane_lane::connect(to, &options)?;
-        let connection = Connection::accepted(driver, &options);
-        self.own(Link::connecting(connection, options.connect_timeout))
+        self.connect_to(resolved(to, options.lane)?, options)
     }
 
     /// Takes over a connection from an endpoint, its caller, or another worker.
@@ -363,6 +371,7 @@ impl Worker {
     pub fn connection(&mut self, connection: ConnectionId) -> Option<&mut Connection> {
         match self.slots.get_mut(connection.0)? {
             Slot::Connection(link) => {
+                link.others = None;
                 self.ready.push(connection.0, &mut link.queued);
                 Some(&mut link.connection)
             }
@@ -451,16 +460,21 @@ impl Worker {
     pub fn next_event(&mut self) -> Option<Event> {
         self.check_process().ok()?;
         let event = self.events.pop_front();
-        if self.events.len() < MAX_EVENTS / 2 {
-            // There is room now for completions that had none.
-            for key in self.event_backlog.drain(..) {
-                if let Some(Slot::Connection(link)) = self.slots.get_mut(key) {
-                    link.event_backlog = false;
-                    self.ready.push(key, &mut link.queued);
-                }
+        self.use_room();
+        event
+    }
+
+    /// Queues the connections whose completions found no room for events, once there is room.
+    fn use_room(&mut self) {
+        if self.events.len() >= MAX_EVENTS / 2 {
+            return;
+        }
+        for key in self.event_backlog.drain(..) {
+            if let Some(Slot::Connection(link)) = self.slots.get_mut(key) {
+                link.event_backlog = false;
+                self.ready.push(key, &mut link.queued);
             }
         }
-        event
     }
 
     /// Appends up to `max` events to `into`; returns how many.
@@ -499,7 +513,8 @@ impl Worker {
         options
     }
 
-    fn own(&mut self, link: Link) -> Result<ConnectionId> {
+    fn own(&mut self, mut link: Link) -> Result<ConnectionId> {
+        self.numbered.export_to(&mut link.connection)?;
         Ok(ConnectionId(self.insert(Slot::Connection(Box::new(link)))?))
     }
 

@@ -17,7 +17,7 @@ use zerolane_lane::SharedRegion;
 /// # use zerolane::worker::Worker;
 /// # use zerolane::{Options, Region};
 /// # let worker = Worker::new()?.spawn()?;
-/// # let endpoint = worker.listen("127.0.0.1:0".parse().unwrap(), Options::default()).wait()?;
+/// # let endpoint = worker.listen("127.0.0.1:0", Options::default()).wait()?;
 /// # let client = worker.connect(endpoint.local_addr(), &Options::default()).wait()?;
 /// # let server = endpoint.accept().wait()?;
 /// let sending = client.send(Region::from_vec(vec![7; 1 << 20]));

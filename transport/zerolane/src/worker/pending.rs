@@ -131,6 +131,14 @@ impl<T> Pending<T> {
         }
     }
 
+    /// Calls `waker` once the answer is there; now if it is, or was taken. In a child of fork no other comes.
+    pub(super) fn watch(&mut self, waker: std::task::Waker) {
+        match self.process.is_current() {
+            true => self.receiver.watch(waker),
+            false => waker.wake(),
+        }
+    }
+
     /// Lets the request continue without anyone waiting for its answer.
     pub fn detach(mut self) {
         self.abandoned = None;

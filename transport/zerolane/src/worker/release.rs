@@ -22,7 +22,7 @@ impl ConnectionHandle {
     /// use zerolane::{Connection, Options};
     /// let front = Worker::new()?.spawn()?;
     /// let others = [Worker::new()?.spawn()?, Worker::new()?.spawn()?];
-    /// let endpoint = front.listen("127.0.0.1:0".parse().unwrap(), Options::default()).wait()?;
+    /// let endpoint = front.listen("127.0.0.1:0", Options::default()).wait()?;
     /// let address = endpoint.local_addr();
     /// let clients: Vec<_> = (0..4).map(|_| {
     ///     std::thread::spawn(move || -> zerolane::Result<()> {

@@ -5,7 +5,7 @@ use super::pending::Pending;
 #[cfg(doc)]
 use crate::connection::Connection;
 use crate::key::RegionKey;
-use zerolane_lane::ExportedRegion;
+use zerolane_lane::{ExportedRegion, RegionNumber};
 use zerolane_wire::Rights;
 
 impl ConnectionHandle {
@@ -24,6 +24,17 @@ impl ConnectionHandle {
     ) -> Pending<RegionKey> {
         let (name, region) = (name.to_owned(), region.clone());
         self.with(move |connection| connection.export_named(&name, &region, rights))
+    }
+
+    /// Like [`ConnectionHandle::export`], under `number`: see [`Connection::export_numbered`].
+    pub fn export_numbered(
+        &self,
+        number: RegionNumber,
+        region: &ExportedRegion,
+        rights: Rights,
+    ) -> Pending<RegionKey> {
+        let region = region.clone();
+        self.with(move |connection| connection.export_numbered(number, &region, rights))
     }
 
     /// Ends an export on this connection: see [`Connection::revoke`].

@@ -124,6 +124,16 @@ impl<T> Receiver<T> {
         Poll::Pending
     }
 
+    /// Calls `waker` once the value is there; now if it is, or was taken.
+    pub(super) fn watch(&self, waker: Waker) {
+        if let State::Empty(waiting) = &mut *self.shared.state() {
+            *waiting = Some(waker);
+            return;
+        }
+        // Without the lock.
+        waker.wake();
+    }
+
     /// The value if it is there, without waiting for the lock: after a fork its holder may be a thread of the parent.
     pub(super) fn try_take(&self) -> Option<T> {
         Self::take(&mut *self.shared.state.try_lock().ok()?)

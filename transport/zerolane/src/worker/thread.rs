@@ -3,7 +3,9 @@
 use super::{Slot, Worker, WorkerHandle};
 use crate::error::{Error, Result};
 use std::ops::Deref;
+use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
+use zerolane_lane::Process;
 
 /// A worker that runs in a thread of its own; dereferences to its [`WorkerHandle`].
 ///
@@ -22,7 +24,8 @@ impl Worker {
     /// Runs in a thread of its own until it is stopped. Peers are served whatever the program does: keep-alives are
     /// answered, and exported memory is read and written.
     ///
-    /// Connections and endpoints made before have no handle, so their events are dropped.
+    /// Make handles of the connections and endpoints made before ([`Worker::connection_handle`],
+    /// [`Worker::endpoint_handle`]): events of those without one are dropped.
     ///
     /// `fork` copies no thread: the thread stays with the process that called this, and serves its peers as before. See
     /// [`WorkerThread`] for what a child may do.
@@ -33,7 +36,7 @@ impl Worker {
     /// use zerolane::worker::Worker;
     /// use zerolane::{Connection, ExportedRegion, Options, Region, Rights};
     /// let worker = Worker::new()?.spawn()?;
-    /// let endpoint = worker.listen("127.0.0.1:0".parse().unwrap(), Options::default()).wait()?;
+    /// let endpoint = worker.listen("127.0.0.1:0", Options::default()).wait()?;
     /// let table = ExportedRegion::new(Region::anonymous(4096)?).expect("page-aligned");
     /// endpoint.export("table", &table, Rights::ALL).wait()?;
     /// // From here on this thread makes no call for its peers.
@@ -105,7 +108,50 @@ impl WorkerHandle {
     }
 }
 
+/// Places for the workers of [`background`]: a process uses that of its number of forks, because a lock that a thread of
+/// the parent held during the fork is never released in the child. Only a 64th descendant uses a place again.
+static BACKGROUND: [Mutex<Option<WorkerThread>>; 64] = [const { Mutex::new(None) }; 64];
+
+/// The worker of this process for all its libraries, in a thread of its own that starts with the first call. A child of
+/// fork gets another with its own first call, so a library may call this whenever it needs it: before or after its
+/// program forks, or becomes a daemon.
+///
+/// The thread is in the network namespace of the thread that first called this. It lives until the process ends, which
+/// tells no peer: close connections first. A worker that was stopped all the same ([`WorkerHandle::stop`]) refuses
+/// requests until it has ended; the next call then starts another.
+///
+/// ```
+/// use zerolane::{Options, worker};
+/// let endpoint = worker::background()?.listen("127.0.0.1:0", Options::default()).wait()?;
+/// // Elsewhere in the program.
+/// let client = worker::background()?.connect(endpoint.local_addr(), &Options::default()).wait()?;
+/// # client.close().wait()?;
+/// # Ok::<(), zerolane::Error>(())
+/// ```
+///
+/// # Errors
+/// The system has no descriptor left, or cannot start a thread.
+pub fn background() -> Result<WorkerHandle> {
+    let place = Process::current().forks() as usize % BACKGROUND.len();
+    // No code under the lock leaves the place inconsistent.
+    let mut place = BACKGROUND[place]
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    if let Some(thread) = place.as_ref().filter(|it| it.runs()) {
+        return Ok(thread.handle.clone());
+    }
+    let thread = Worker::new()?.spawn()?;
+    let handle = thread.handle.clone();
+    *place = Some(thread);
+    Ok(handle)
+}
+
 impl WorkerThread {
+    fn runs(&self) -> bool {
+        let runs = self.thread.as_ref().is_some_and(|it| !it.is_finished());
+        runs && self.handle.process().is_current()
+    }
+
     /// Like [`WorkerHandle::stop`], and waits until the worker has ended.
     ///
     /// # Errors

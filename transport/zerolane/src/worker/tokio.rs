@@ -24,7 +24,7 @@ impl Worker {
     /// let worker = Worker::new()?;
     /// let handle = worker.handle();
     /// let running = tokio::spawn(worker.run());
-    /// let endpoint = handle.listen("127.0.0.1:0".parse().unwrap(), Options::default()).await?;
+    /// let endpoint = handle.listen("127.0.0.1:0", Options::default()).await?;
     /// let server = tokio::spawn(async move {
     ///     let connection = endpoint.accept().await?;
     ///     let mut received = connection.recv(Region::anonymous(4096)?).await?;

@@ -4,6 +4,7 @@
 //! back.
 #![allow(non_snake_case)]
 
+mod account;
 mod queue;
 mod requests;
 

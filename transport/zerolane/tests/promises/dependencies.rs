@@ -9,7 +9,7 @@ const LIST: &str = include_str!("../../../../docs/reference/dependencies.md");
 
 /// Rows that are not about crates, or about tools that no manifest lists.
 const OTHERS: [&str; 3] = ["tests", "fuzz", "crate"];
-const TOOLS: [&str; 2] = ["cbindgen", "maturin"];
+const TOOLS: [&str; 3] = ["cbindgen", "maturin", "ziglang"];
 
 type Names = BTreeSet<String>;
 

@@ -817,6 +817,7 @@ const DOCUMENTS: &[Document] = &[
         text: include_str!("../../../../docs/guide/python.md"),
         facts: &[
             Fact("exchange up to {128} bytes", &["limits::MAX_CONTROL"]),
+            Fact("Up to {4096} pieces go", &["MAX_POSTED"]),
             Fact("at {1024} unread completions the peer", &["MAX_UNREAD"]),
             Fact("ends a wait within {50 ms}", &["patience::SLICE"]),
         ],

@@ -64,7 +64,7 @@ fn crowd(lane: LaneChoice) -> [Vec<Account>; 2] {
         ..options(lane)
     };
     let mut listener = Worker::new().expect("a worker");
-    let any = ([127, 0, 0, 1], 0).into();
+    let any = "127.0.0.1:0";
     let endpoint = listener.listen(any, options.clone()).expect("a port");
     let to = listener.endpoint(endpoint).expect("listening").local_addr();
     let mut comers = Worker::new().expect("a worker");

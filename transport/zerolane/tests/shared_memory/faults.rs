@@ -40,7 +40,7 @@ fn worker__asleep_misses_a_dead_peer_whose_child_has_the_socket() {
         ..options(LaneChoice::SharedMemory)
     };
     let mut worker = Worker::new().expect("a worker");
-    let any = ([127, 0, 0, 1], 0).into();
+    let any = "127.0.0.1:0";
     let endpoint = worker.listen(any, lane).expect("a port");
     let to = worker.endpoint(endpoint).expect("listening").local_addr();
     let job = Job {
@@ -89,7 +89,7 @@ fn listener__job() {
         return;
     }
     let mut worker = Worker::new().expect("a worker");
-    let any = ([127, 0, 0, 1], 0).into();
+    let any = "127.0.0.1:0";
     let options = options(LaneChoice::SharedMemory);
     let endpoint = worker.listen(any, options).expect("a port");
     let at = worker.endpoint(endpoint).expect("listening").local_addr();

@@ -175,7 +175,7 @@ fn worker__asleep_is_woken_by_any_of_its_connections() {
     const COUNT: usize = 20;
     let lane = options(LaneChoice::SharedMemory);
     let mut worker = Worker::new().expect("a worker");
-    let any = ([127, 0, 0, 1], 0).into();
+    let any = "127.0.0.1:0";
     let endpoint = worker.listen(any, lane.clone()).expect("a port");
     let to = worker.endpoint(endpoint).expect("listening").local_addr();
     let sending = std::thread::spawn(move || {
@@ -228,7 +228,7 @@ fn worker__a_hundred_connections() {
         ..options(LaneChoice::SharedMemory)
     };
     let mut worker = Worker::new().expect("a worker");
-    let any = ([127, 0, 0, 1], 0).into();
+    let any = "127.0.0.1:0";
     let endpoint = worker.listen(any, lane.clone()).expect("a port");
     let to = worker.endpoint(endpoint).expect("listening").local_addr();
     let mut calls = HashMap::new();

@@ -312,7 +312,7 @@ fn mapped__handles_of_a_worker_complete_at_once_and_in_order() {
     const PUTS: u64 = 3_000;
     let memory = memfd(1 << 16);
     let owner = Worker::new().expect("a worker").spawn().expect("a thread");
-    let any = ([127, 0, 0, 1], 0).into();
+    let any = "127.0.0.1:0";
     let endpoint = owner.listen(any, shared()).wait().expect("listening");
     endpoint
         .export("m", &memory, Rights::ALL)

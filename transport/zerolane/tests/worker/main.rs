@@ -1,16 +1,21 @@
 //! Tests that a worker drives many connections: called by its user, in a thread, as a task.
 #![allow(non_snake_case)]
 
+mod addresses;
 mod arrived;
 mod background;
 #[path = "../content/mod.rs"]
 mod bytes;
 mod child;
+mod ended;
 mod fork;
 mod handles;
 mod killed;
+mod late;
+mod numbered;
 mod over;
 mod progress;
+mod set;
 mod tokio;
 
 use bytes::content;

@@ -23,6 +23,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use zerolane_core::ExportAs;
 use zerolane_core::{Counters, Delivery, DropReason, WorkFlags, WorkRequest};
 use zerolane_wire::Rights;
 
@@ -501,7 +502,7 @@ fn wait_busy(a: &mut End, b: &mut End, timeout: Option<Duration>) -> usize {
     let memory = ExportedRegion::new(Region::anonymous(4096).expect("memory"));
     let memory = memory.expect("page-aligned");
     let theirs = b
-        .export(memory.exporting(), Rights::ALL, None)
+        .export(memory.exporting(), Rights::ALL, ExportAs::Handle)
         .expect("exported");
     let quiet = WorkFlags {
         signalled: false,
@@ -553,7 +554,7 @@ fn miss_exported_place(gro: bool, cause: MoveCause) {
     let memory = Region::anonymous(SIZE).expect("memory");
     let memory = ExportedRegion::new(memory).expect("aligned");
     let exported = b
-        .export(memory.exporting(), Rights::ALL, None)
+        .export(memory.exporting(), Rights::ALL, ExportAs::Handle)
         .expect("exported");
     let put = |a: &mut End, b: &mut End, bytes: &[u8]| {
         let put = WorkRequest::Put {
@@ -622,7 +623,7 @@ fn drop__in_a_child_of_fork_says_nothing_to_the_peer() {
 /// Puts `bytes` into b's `memory`.
 fn put_into(a: &mut End, b: &mut End, memory: &ExportedRegion, bytes: &[u8]) {
     let exported = b
-        .export(memory.exporting(), Rights::ALL, None)
+        .export(memory.exporting(), Rights::ALL, ExportAs::Handle)
         .expect("exported");
     let put = WorkRequest::Put {
         place: exported.start,
@@ -704,7 +705,7 @@ fn exported__a_sealed_get_takes_each_word_whole_while_all_are_written() {
     let memory = Region::anonymous(SIZE).expect("memory");
     let memory = ExportedRegion::new(memory).expect("aligned");
     let exported = a
-        .export(memory.exporting(), Rights::ALL, None)
+        .export(memory.exporting(), Rights::ALL, ExportAs::Handle)
         .expect("exported");
     let over = AtomicBool::new(false);
     // Whole words are sealed where they lie, others from a copy.

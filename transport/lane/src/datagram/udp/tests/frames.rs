@@ -1,6 +1,7 @@
 //! Tests that operations in one datagram are carried out even if they land where other bytes were forecast.
 
 use super::*;
+use zerolane_core::ExportAs;
 use zerolane_core::RemotePlace;
 
 fn bytes_of(n: usize) -> Vec<u8> {
@@ -38,12 +39,12 @@ fn frames__that_land_where_something_else_was_forecast_are_done() {
         let (mut a, mut b) = join(None, &options);
         let theirs = ExportedRegion::new(region(&content(SIZE, 5))).expect("aligned");
         let theirs = a
-            .export(theirs.exporting(), Rights::ALL, None)
+            .export(theirs.exporting(), Rights::ALL, ExportAs::Handle)
             .expect("exported");
         let ours = Region::anonymous(1 << 16).expect("memory");
         let ours = ExportedRegion::new(ours).expect("aligned");
         let exported = b
-            .export(ours.exporting(), Rights::ALL, None)
+            .export(ours.exporting(), Rights::ALL, ExportAs::Handle)
             .expect("exported");
         for _ in 0..4 {
             b.post_message_receive(Report::default(), None)

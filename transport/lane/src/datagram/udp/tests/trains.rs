@@ -4,6 +4,7 @@
 use super::*;
 use netlab::netns::Offloads;
 use netsim::Side;
+use zerolane_core::ExportAs;
 
 const SIZE: usize = 8 << 20;
 
@@ -150,7 +151,7 @@ fn trains__expected_make_no_data_calls_of_others() {
         let bytes = content(SIZE, 9);
         let theirs = ExportedRegion::new(region(&bytes)).expect("aligned");
         let theirs = a
-            .export(theirs.exporting(), Rights::ALL, None)
+            .export(theirs.exporting(), Rights::ALL, ExportAs::Handle)
             .expect("exported");
         send(&mut a, &mut b, 2);
         drive(&mut a, &mut b, |a, b| a.in_flight() + b.in_flight() == 0);
@@ -406,7 +407,7 @@ fn plain__parts_with_an_operation_between_them() {
     let word = Region::anonymous(4096).expect("memory");
     let word = ExportedRegion::new(word).expect("aligned");
     let exported = b
-        .export(word.exporting(), Rights::ALL, None)
+        .export(word.exporting(), Rights::ALL, ExportAs::Handle)
         .expect("exported");
     for seed in 0..8 {
         let bytes = content(SIZE, seed);
@@ -490,7 +491,7 @@ fn put_and_get(a: &mut End, b: &mut End, bytes: &[u8]) {
     let place = Region::anonymous(bytes.len()).expect("memory");
     let theirs = ExportedRegion::new(place).expect("aligned");
     let exported = b
-        .export(theirs.exporting(), Rights::ALL, None)
+        .export(theirs.exporting(), Rights::ALL, ExportAs::Handle)
         .expect("exported");
     let put = WorkRequest::Put {
         place: exported.start,
@@ -508,7 +509,7 @@ fn put_and_get(a: &mut End, b: &mut End, bytes: &[u8]) {
 
     let ours = ExportedRegion::new(region(bytes)).expect("aligned");
     let exported = a
-        .export(ours.exporting(), Rights::ALL, None)
+        .export(ours.exporting(), Rights::ALL, ExportAs::Handle)
         .expect("exported");
     let get = WorkRequest::Get {
         place: exported.start,

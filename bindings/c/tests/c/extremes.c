@@ -1,0 +1,703 @@
+/* Tests numbers at the ends of their ranges, at every function that takes one: 0, huge and negative. Prints the names
+   of these functions, for tests/install.rs, which knows all of them. The argument is a directory. */
+#define _DEFAULT_SOURCE
+
+#include "expect.h"
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+#include <zerolane.h>
+
+/* `function`, whose turn it is. */
+#define ON(function) (puts(#function), function)
+#define REFUSED(call) EXPECT((call) == ZL_ERROR_ARGUMENT && zl_last_error()[0] != '\0')
+/* Room for a text that is not there, or is more than memory. */
+#define REFUSES_ROOM(function, ...)                                                                \
+    do {                                                                                           \
+        REFUSED(ON(function)(__VA_ARGS__, text, 0));                                               \
+        REFUSED(ON(function)(__VA_ARGS__, text, SIZE_MAX));                                        \
+    } while (0)
+
+enum { LENGTH = 4096, SMALL = 64 };
+
+static const uint32_t ALL = ZL_RIGHT_READ | ZL_RIGHT_WRITE | ZL_RIGHT_ATOMIC;
+
+/* Times that no test waits for. */
+static const int64_t FOREVER[] = {INT64_MAX, INT64_MAX - 1, -1, INT64_MIN};
+/* Offsets and lengths that are not in a region of LENGTH bytes. */
+static const size_t OUTSIDE[][2] = {
+    {0, LENGTH + 1}, {LENGTH + 1, 0}, {0, SIZE_MAX},        {SIZE_MAX, 0},
+    {SIZE_MAX, 1},   {1, SIZE_MAX},   {SIZE_MAX, SIZE_MAX}, {INT64_MAX, INT64_MAX},
+};
+/* Places that are not in a peer's memory of LENGTH bytes. */
+static const uint64_t BEYOND[] = {LENGTH, INT64_MAX - 7, (uint64_t)INT64_MIN, UINT64_MAX - 7};
+/* Numbers that name nothing. */
+static const uint64_t NOTHING[] = {0, INT64_MAX, (uint64_t)INT64_MIN, UINT64_MAX};
+
+#define COUNT(of) (sizeof(of) / sizeof *(of))
+
+/* What a thread does while a call waits for it. */
+struct later {
+    void (*act)(void *);
+    void *of;
+    atomic_bool acts;
+    pthread_t thread;
+};
+
+static void *act_later(void *argument)
+{
+    struct later *later = argument;
+    const struct timespec wait = {.tv_nsec = 5000000};
+
+    nanosleep(&wait, NULL);
+    atomic_store(&later->acts, true);
+    later->act(later->of);
+    return NULL;
+}
+
+static void start(struct later *later, void (*act)(void *), void *of)
+{
+    later->act = act;
+    later->of = of;
+    atomic_store(&later->acts, false);
+    EXPECT(pthread_create(&later->thread, NULL, act_later, later) == 0);
+}
+
+/* Whether the call waited for it. */
+static bool waited(struct later *later)
+{
+    const bool acts = atomic_load(&later->acts);
+
+    EXPECT(pthread_join(later->thread, NULL) == 0);
+    return acts;
+}
+
+/* A connection that this program drives, whose other end a worker's thread drives; and the end's memory. */
+struct ends {
+    zl_worker_thread *thread;
+    zl_endpoint_handle *endpoint;
+    char address[ZL_ADDRESS_LENGTH];
+    zl_connection *ours;
+    zl_handle *theirs;
+    zl_region *local, *memory;
+    zl_exported *exported;
+    /* Of the peer's memory. */
+    zl_key key;
+    /* What a thread posted. */
+    zl_pending *pending;
+};
+
+static void connect_ends(struct ends *it)
+{
+    zl_worker *worker;
+
+    EXPECT(zl_worker_new(&worker) == ZL_OK && zl_worker_spawn(worker, &it->thread) == ZL_OK);
+    EXPECT(zl_worker_thread_listen(it->thread, "127.0.0.1:0", NULL, &it->endpoint) == ZL_OK);
+    EXPECT(zl_endpoint_handle_local_addr(it->endpoint, it->address, sizeof it->address) == ZL_OK);
+    EXPECT(zl_connect(it->address, NULL, &it->ours) == ZL_OK);
+    EXPECT(zl_endpoint_handle_accept(it->endpoint, 20000, &it->theirs) == ZL_OK);
+    EXPECT(zl_region_new(LENGTH, &it->local) == ZL_OK && zl_region_new(LENGTH, &it->memory) == ZL_OK);
+    EXPECT(zl_exported_new(it->memory, 0, LENGTH, &it->exported) == ZL_OK);
+    EXPECT(zl_handle_export(it->theirs, it->exported, ALL, &it->key) == ZL_OK);
+}
+
+static void end(struct ends *it)
+{
+    zl_connection_free(it->ours);
+    zl_handle_free(it->theirs);
+    zl_endpoint_handle_free(it->endpoint);
+    EXPECT(zl_worker_stop(it->thread) == ZL_OK);
+    zl_exported_free(it->exported);
+    zl_region_free(it->local);
+    zl_region_free(it->memory);
+}
+
+/* The end of a request of the worker's thread. This program makes progress meanwhile: a lost acknowledgment is sent
+   again by its calls alone. */
+static zl_completion over(zl_pending *pending, zl_connection *ours)
+{
+    zl_completion completion, other;
+    zl_status status = ZL_TIMEOUT;
+
+    for (int tries = 0; tries < 20000 && status == ZL_TIMEOUT; tries++) {
+        EXPECT(zl_poll(ours, &other) == ZL_TIMEOUT);
+        status = zl_pending_wait(pending, 1, &completion);
+    }
+    EXPECT(status == ZL_OK);
+    zl_pending_free(pending);
+    return completion;
+}
+
+/* The end of the request `id` that this program carries out. */
+static zl_completion next(zl_connection *ours, uint32_t id)
+{
+    zl_completion completion;
+
+    EXPECT(zl_wait(ours, 20000, &completion) == ZL_OK && completion.id == id);
+    return completion;
+}
+
+static void memory(void)
+{
+    const size_t huge = (size_t)1 << 46;
+    char text[ZL_ADDRESS_LENGTH];
+    zl_region *region;
+    zl_exported *exported;
+    zl_queue *queue;
+    FILE *file = tmpfile();
+
+    EXPECT(ON(zl_region_new)(0, &region) == ZL_OK && zl_region_length(region) == 0);
+    REFUSED(ON(zl_exported_new)(region, 0, 1, &exported));
+    zl_region_free(region);
+    REFUSED(zl_region_new(SIZE_MAX, &region));
+    EXPECT(zl_region_new(INT64_MAX, &region) == ZL_ERROR_SYSTEM);
+    EXPECT(ON(zl_region_wrap)(text, 0, NULL, NULL, &region) == ZL_OK);
+    zl_region_free(region);
+    REFUSED(zl_region_wrap(text, SIZE_MAX, NULL, NULL, &region));
+    REFUSED(zl_region_wrap(text, (size_t)INT64_MIN, NULL, NULL, &region));
+    void *mapped = mmap(NULL, huge, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    EXPECT(mapped != MAP_FAILED);
+    EXPECT(zl_region_wrap(mapped, huge, NULL, NULL, &region) == ZL_OK);
+    REFUSED(zl_exported_new(region, huge, 1, &exported));
+    REFUSED(zl_exported_new(region, 8, SIZE_MAX - 7, &exported));
+    EXPECT(zl_exported_new(region, huge, 0, &exported) == ZL_OK);
+    zl_exported_free(exported);
+    zl_region_free(region);
+    EXPECT(munmap(mapped, huge) == 0);
+
+    REFUSED(ON(zl_exported_memfd)(0, &exported));
+    EXPECT(zl_exported_memfd(INT64_MAX, &exported) < 0);
+    EXPECT(zl_exported_memfd(SIZE_MAX, &exported) < 0);
+
+    EXPECT(file != NULL && fputs("content", file) >= 0 && fflush(file) == 0);
+    REFUSED(ON(zl_region_map_file)(INT_MIN, 0, 1, ZL_ACCESS_READ, &region));
+    EXPECT(zl_region_map_file(INT_MAX, 0, 1, ZL_ACCESS_READ, &region) == ZL_ERROR_SYSTEM);
+    REFUSED(zl_region_map_file(fileno(file), 0, 1, 0, &region));
+    REFUSED(zl_region_map_file(fileno(file), 0, 1, UINT32_MAX, &region));
+    for (size_t n = 0; n < COUNT(BEYOND); n++)
+        EXPECT(zl_region_map_file(fileno(file), BEYOND[n], 8, ZL_ACCESS_READ, &region) == ZL_ERROR_SYSTEM);
+    EXPECT(zl_region_map_file(fileno(file), 1, SIZE_MAX, ZL_ACCESS_READ, &region) == ZL_ERROR_SYSTEM);
+    EXPECT(zl_region_map_file(fileno(file), 0, INT64_MAX, ZL_ACCESS_READ, &region) == ZL_ERROR_SYSTEM);
+    EXPECT(zl_region_map_file(fileno(file), 7, 0, ZL_ACCESS_READ, &region) == ZL_OK);
+    EXPECT(zl_region_length(region) == 0);
+    zl_region_free(region);
+    fclose(file);
+
+    EXPECT(ON(zl_queue_new)(0, &queue) == ZL_OK);
+    zl_queue_free(queue);
+    EXPECT(zl_queue_new(INT64_MAX, &queue) == ZL_ERROR_SYSTEM);
+    EXPECT(zl_queue_new(SIZE_MAX, &queue) == ZL_ERROR_SYSTEM);
+
+    const int32_t codes[] = {INT32_MIN, INT32_MAX};
+    for (size_t n = 0; n < COUNT(codes); n++)
+        EXPECT(strcmp(ON(zl_status_text)(codes[n]), "unknown status") == 0);
+}
+
+static void options(const char *directory)
+{
+    const uint32_t known[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17};
+    const uint32_t unknown[] = {0, COUNT(known) + 1, INT32_MAX, UINT32_MAX};
+    const uint64_t values[] = {0, INT64_MAX, (uint64_t)INT64_MIN, UINT64_MAX};
+    const zl_device_options devices[] = {
+        {.flags = UINT32_MAX}, {.max_connections = UINT32_MAX}, {.busy_poll = UINT32_MAX}, {.reserved = {UINT64_MAX}},
+    };
+    zl_options *options;
+    zl_device *device;
+    char text[ZL_PUBLIC_KEY_LENGTH], file[4096];
+
+    EXPECT(zl_options_new(&options) == ZL_OK);
+    for (size_t n = 0; n < COUNT(known); n++)
+        for (size_t value = 0; value < COUNT(values); value++) {
+            const zl_status status = ON(zl_options_set)(options, known[n], values[value]);
+            EXPECT(status == ZL_OK || status == ZL_ERROR_ARGUMENT);
+        }
+    for (size_t n = 0; n < COUNT(unknown); n++)
+        REFUSED(zl_options_set(options, unknown[n], 1));
+    EXPECT(snprintf(file, sizeof file, "%s/extremes.key", directory) < (int)sizeof file);
+    REFUSES_ROOM(zl_options_identity, options, file);
+    for (size_t n = 0; n < COUNT(devices); n++)
+        REFUSED(zl_device_open("lo", &devices[n], &device));
+    /* A device needs root. */
+    REFUSES_ROOM(zl_device_refused, NULL);
+    zl_options_free(options);
+}
+
+static void texts(const struct ends *it)
+{
+    char text[ZL_ADDRESS_LENGTH];
+    zl_endpoint *endpoint;
+
+    EXPECT(zl_endpoint_bind("127.0.0.1:0", NULL, &endpoint) == ZL_OK);
+    REFUSES_ROOM(zl_endpoint_local_addr, endpoint);
+    REFUSES_ROOM(zl_endpoint_public_key, endpoint);
+    zl_endpoint_free(endpoint);
+    REFUSES_ROOM(zl_peer_addr, it->ours);
+    REFUSES_ROOM(zl_local_addr, it->ours);
+    REFUSES_ROOM(zl_peer_key, it->ours);
+    REFUSES_ROOM(zl_handle_peer_addr, it->theirs);
+    REFUSES_ROOM(zl_handle_peer_key, it->theirs);
+    REFUSES_ROOM(zl_endpoint_handle_local_addr, it->endpoint);
+}
+
+/* Calls that another thread ends. */
+
+static void wake(void *connection) { EXPECT(zl_wake(connection) == ZL_OK); }
+
+static void waits(zl_connection *ours, zl_region *local)
+{
+    struct later later;
+    zl_completion completion;
+    uint64_t length;
+    uint32_t id;
+
+    EXPECT(zl_post_recv(ours, local, 0, SMALL, NULL, &id) == ZL_OK);
+    for (size_t n = 0; n < COUNT(FOREVER); n++) {
+        start(&later, wake, ours);
+        EXPECT(ON(zl_wait)(ours, FOREVER[n], &completion) == ZL_TIMEOUT && waited(&later));
+        start(&later, wake, ours);
+        EXPECT(ON(zl_announced)(ours, FOREVER[n], &length) == ZL_TIMEOUT && waited(&later));
+        start(&later, wake, ours);
+        EXPECT(ON(zl_wait_arrived)(ours, id, 0, FOREVER[n], &length) == ZL_TIMEOUT && waited(&later));
+        start(&later, wake, ours);
+        EXPECT(zl_wait_arrived(ours, id, UINT64_MAX, FOREVER[n], &length) == ZL_TIMEOUT && waited(&later));
+    }
+    EXPECT(zl_wait(ours, 0, &completion) == ZL_TIMEOUT);
+    EXPECT(zl_announced(ours, 0, &length) == ZL_TIMEOUT);
+    EXPECT(zl_wait_arrived(ours, id, UINT64_MAX, 0, &length) == ZL_TIMEOUT);
+    EXPECT(zl_cancel(ours, id) == ZL_OK && next(ours, id).status == ZL_ERROR_CANCELLED);
+}
+
+struct client {
+    const char *address;
+    zl_connection *connection;
+};
+
+static void connect_client(void *of)
+{
+    struct client *client = of;
+
+    EXPECT(zl_connect(client->address, NULL, &client->connection) == ZL_OK);
+}
+
+static void accepts(struct ends *it)
+{
+    struct later later;
+    zl_endpoint *endpoint;
+    zl_connection *connection;
+    zl_handle *handle;
+    char address[ZL_ADDRESS_LENGTH];
+    struct client one = {.address = address}, two = {.address = it->address};
+
+    EXPECT(zl_endpoint_bind("127.0.0.1:0", NULL, &endpoint) == ZL_OK);
+    EXPECT(zl_endpoint_local_addr(endpoint, address, sizeof address) == ZL_OK);
+    for (size_t n = 0; n < COUNT(FOREVER); n++) {
+        start(&later, connect_client, &one);
+        EXPECT(ON(zl_endpoint_accept)(endpoint, FOREVER[n], &connection) == ZL_OK && waited(&later));
+        zl_connection_free(one.connection);
+        zl_connection_free(connection);
+        start(&later, connect_client, &two);
+        EXPECT(ON(zl_endpoint_handle_accept)(it->endpoint, FOREVER[n], &handle) == ZL_OK && waited(&later));
+        zl_connection_free(two.connection);
+        zl_handle_free(handle);
+    }
+    EXPECT(zl_endpoint_accept(endpoint, 0, &connection) == ZL_TIMEOUT);
+    EXPECT(zl_endpoint_handle_accept(it->endpoint, 0, &handle) == ZL_TIMEOUT);
+    zl_endpoint_free(endpoint);
+}
+
+static void send_from_peer(void *of)
+{
+    struct ends *it = of;
+
+    EXPECT(zl_handle_send(it->theirs, it->memory, 0, SMALL, NULL, &it->pending) == ZL_OK);
+}
+
+static void request_timeouts(struct ends *it)
+{
+    struct later later;
+    char bytes[SMALL];
+    size_t length;
+
+    for (size_t n = 0; n < COUNT(FOREVER); n++) {
+        EXPECT(ON(zl_set_timeout)(it->ours, FOREVER[n]) == ZL_OK);
+        start(&later, send_from_peer, it);
+        EXPECT(zl_recv_into(it->ours, bytes, sizeof bytes, &length) == ZL_OK && length == SMALL);
+        EXPECT(waited(&later) && over(it->pending, it->ours).status == ZL_OK);
+    }
+    EXPECT(zl_set_timeout(it->ours, 0) == ZL_OK);
+    EXPECT(zl_recv_into(it->ours, bytes, sizeof bytes, &length) == ZL_ERROR_TIMED_OUT);
+    EXPECT(zl_set_timeout(it->ours, 20000) == ZL_OK);
+}
+
+/* Parts of a region, at functions that name one. */
+static void parts(struct ends *it)
+{
+    zl_connection *ours = it->ours;
+    zl_handle *theirs = it->theirs;
+    zl_exported *exported;
+    zl_pending *pending;
+    uint32_t id;
+
+    for (size_t n = 0; n < COUNT(OUTSIDE); n++) {
+        const size_t at = OUTSIDE[n][0], len = OUTSIDE[n][1];
+        const zl_part part = {.region = it->local, .offset = at, .length = len};
+        const zl_piece piece = {.remote_offset = 0, .region = it->local, .offset = at, .length = len};
+
+        REFUSED(zl_exported_new(it->local, at, len, &exported));
+        REFUSED(ON(zl_post_send)(ours, it->local, at, len, NULL, &id));
+        REFUSED(ON(zl_post_recv)(ours, it->local, at, len, NULL, &id));
+        REFUSED(ON(zl_post_put)(ours, &it->key, 0, it->local, at, len, NULL, &id));
+        REFUSED(ON(zl_post_get)(ours, &it->key, 0, it->local, at, len, NULL, &id));
+        REFUSED(ON(zl_post_message)(ours, "", 0, it->local, at, len, NULL, &id));
+        REFUSED(ON(zl_post_message_recv)(ours, it->local, at, len, NULL, &id));
+        REFUSED(ON(zl_post_send_vectored)(ours, &part, 1, NULL, &id));
+        REFUSED(ON(zl_post_message_vectored)(ours, "", 0, &part, 1, NULL, &id));
+        REFUSED(ON(zl_post_put_vectored)(ours, &it->key, &piece, 1, NULL, &id));
+        REFUSED(ON(zl_post_get_vectored)(ours, &it->key, &piece, 1, NULL, &id));
+        REFUSED(ON(zl_handle_send)(theirs, it->local, at, len, NULL, &pending));
+        REFUSED(ON(zl_handle_recv)(theirs, it->local, at, len, &pending));
+        REFUSED(ON(zl_handle_put)(theirs, &it->key, 0, it->local, at, len, NULL, &pending));
+        REFUSED(ON(zl_handle_get)(theirs, &it->key, 0, it->local, at, len, NULL, &pending));
+        REFUSED(ON(zl_handle_send_message)(theirs, "", 0, it->local, at, len, &pending));
+        REFUSED(ON(zl_handle_recv_message)(theirs, it->local, at, len, &pending));
+        REFUSED(ON(zl_handle_send_vectored)(theirs, &part, 1, NULL, &pending));
+        REFUSED(ON(zl_handle_send_message_vectored)(theirs, "", 0, &part, 1, &pending));
+        REFUSED(ON(zl_handle_put_vectored)(theirs, &it->key, &piece, 1, NULL, &pending));
+        REFUSED(ON(zl_handle_get_vectored)(theirs, &it->key, &piece, 1, NULL, &pending));
+    }
+}
+
+/* More than memory, of the program's own bytes. */
+static void lengths(struct ends *it)
+{
+    const zl_part part = {.region = it->local, .offset = 0, .length = 1};
+    const zl_piece piece = {.remote_offset = 0, .region = it->local, .offset = 0, .length = 1};
+    const size_t many[] = {SIZE_MAX, (size_t)INT64_MIN, INT64_MAX / 8};
+    zl_connection *ours = it->ours;
+    zl_handle *theirs = it->theirs;
+    zl_pending *pending;
+    char text[ZL_CONTROL_LENGTH] = {0};
+    size_t length;
+    uint32_t id;
+
+    for (size_t n = 0; n < COUNT(many); n++) {
+        REFUSED(zl_post_send_vectored(ours, &part, many[n], NULL, &id));
+        REFUSED(zl_post_message_vectored(ours, "", 0, &part, many[n], NULL, &id));
+        REFUSED(zl_post_put_vectored(ours, &it->key, &piece, many[n], NULL, &id));
+        REFUSED(zl_post_get_vectored(ours, &it->key, &piece, many[n], NULL, &id));
+        REFUSED(zl_handle_send_vectored(theirs, &part, many[n], NULL, &pending));
+        REFUSED(zl_handle_send_message_vectored(theirs, "", 0, &part, many[n], &pending));
+        REFUSED(zl_handle_put_vectored(theirs, &it->key, &piece, many[n], NULL, &pending));
+        REFUSED(zl_handle_get_vectored(theirs, &it->key, &piece, many[n], NULL, &pending));
+    }
+    REFUSED(zl_post_put_vectored(ours, &it->key, &piece, 0, NULL, &id));
+    REFUSED(zl_post_get_vectored(ours, &it->key, &piece, 0, NULL, &id));
+    for (size_t n = 0; n < 2; n++) {
+        REFUSED(ON(zl_send)(ours, text, many[n]));
+        REFUSED(ON(zl_recv_into)(ours, text, many[n], &length));
+        REFUSED(ON(zl_put)(ours, &it->key, 0, text, many[n]));
+        REFUSED(ON(zl_put_with_immediate)(ours, &it->key, 0, text, many[n], 0));
+        REFUSED(ON(zl_get)(ours, &it->key, 0, text, many[n]));
+        REFUSED(ON(zl_send_message)(ours, text, many[n], NULL, 0));
+        REFUSED(zl_send_message(ours, text, 0, text, many[n]));
+        REFUSED(ON(zl_recv_message)(ours, text, &length, text, many[n], &length));
+        REFUSED(zl_post_message(ours, text, many[n], NULL, 0, 0, NULL, &id));
+        REFUSED(zl_handle_send_message(theirs, text, many[n], NULL, 0, 0, &pending));
+        REFUSED(ON(zl_post_put_inline)(ours, &it->key, 0, text, many[n], NULL, &id));
+    }
+}
+
+/* Nothing is moved, and that is no failure. */
+static void nothing(struct ends *it)
+{
+    zl_connection *ours = it->ours;
+    zl_pending *pending;
+    size_t length = 1;
+    uint32_t id;
+
+    EXPECT(zl_put(ours, &it->key, 0, NULL, 0) == ZL_OK);
+    EXPECT(zl_get(ours, &it->key, 0, NULL, 0) == ZL_OK);
+    EXPECT(zl_post_put_inline(ours, &it->key, 0, NULL, 0, NULL, &id) == ZL_OK);
+    EXPECT(next(ours, id).status == ZL_OK);
+    EXPECT(zl_handle_recv(it->theirs, it->memory, LENGTH, 0, &pending) == ZL_OK);
+    EXPECT(zl_send(ours, NULL, 0) == ZL_OK && over(pending, it->ours).status == ZL_OK);
+    EXPECT(zl_handle_recv(it->theirs, it->memory, 0, 0, &pending) == ZL_OK);
+    EXPECT(zl_post_send_vectored(ours, NULL, 0, NULL, &id) == ZL_OK && next(ours, id).status == ZL_OK);
+    EXPECT(over(pending, it->ours).length == 0);
+    EXPECT(zl_handle_send(it->theirs, it->memory, 0, 0, NULL, &pending) == ZL_OK);
+    EXPECT(zl_recv_into(ours, NULL, 0, &length) == ZL_OK && length == 0 && over(pending, it->ours).status == ZL_OK);
+}
+
+static void remote(struct ends *it)
+{
+    zl_connection *ours = it->ours;
+    zl_handle *theirs = it->theirs;
+    zl_exported *own;
+    zl_key key;
+    zl_pending *pending;
+    char text[8] = {0};
+    uint64_t before;
+    uint32_t id;
+
+    /* The worker's end uses memory of this one. */
+    EXPECT(zl_exported_memfd(LENGTH, &own) == ZL_OK);
+    EXPECT(zl_export(ours, own, ALL, &key) == ZL_OK);
+    for (size_t n = 0; n < COUNT(BEYOND); n++) {
+        const zl_piece piece = {.remote_offset = BEYOND[n], .region = it->local, .offset = 0, .length = 8};
+
+        EXPECT(zl_put(ours, &it->key, BEYOND[n], text, 8) == ZL_ERROR_OUT_OF_BOUNDS);
+        EXPECT(zl_put_with_immediate(ours, &it->key, BEYOND[n], text, 8, 0) == ZL_ERROR_OUT_OF_BOUNDS);
+        EXPECT(zl_get(ours, &it->key, BEYOND[n], text, 8) == ZL_ERROR_OUT_OF_BOUNDS);
+        EXPECT(ON(zl_fetch_op)(ours, &it->key, BEYOND[n], ZL_FETCH_ADD, 1, 0, &before) ==
+               ZL_ERROR_OUT_OF_BOUNDS);
+        EXPECT(zl_post_put(ours, &it->key, BEYOND[n], it->local, 0, 8, NULL, &id) == ZL_ERROR_OUT_OF_BOUNDS);
+        EXPECT(zl_post_put_inline(ours, &it->key, BEYOND[n], text, 8, NULL, &id) == ZL_ERROR_OUT_OF_BOUNDS);
+        EXPECT(zl_post_get(ours, &it->key, BEYOND[n], it->local, 0, 8, NULL, &id) == ZL_ERROR_OUT_OF_BOUNDS);
+        EXPECT(zl_post_put_vectored(ours, &it->key, &piece, 1, NULL, &id) == ZL_ERROR_OUT_OF_BOUNDS);
+        EXPECT(zl_post_get_vectored(ours, &it->key, &piece, 1, NULL, &id) == ZL_ERROR_OUT_OF_BOUNDS);
+        EXPECT(ON(zl_post_fetch_op)(ours, &it->key, BEYOND[n], ZL_FETCH_ADD, 1, 0, NULL, &id) ==
+               ZL_ERROR_OUT_OF_BOUNDS);
+        zl_completion completion;
+        EXPECT(zl_handle_put(theirs, &key, BEYOND[n], it->local, 0, 8, NULL, &pending) == ZL_OK);
+        EXPECT(zl_pending_wait(pending, -1, &completion) == ZL_ERROR_OUT_OF_BOUNDS);
+        zl_pending_free(pending);
+        EXPECT(zl_handle_get(theirs, &key, BEYOND[n], it->local, 0, 8, NULL, &pending) == ZL_OK);
+        EXPECT(zl_pending_wait(pending, -1, &completion) == ZL_ERROR_OUT_OF_BOUNDS);
+        zl_pending_free(pending);
+        EXPECT(ON(zl_handle_fetch_op)(theirs, &key, BEYOND[n], ZL_FETCH_ADD, 1, 0, &pending) == ZL_OK);
+        EXPECT(zl_pending_wait(pending, -1, &completion) == ZL_ERROR_OUT_OF_BOUNDS);
+        zl_pending_free(pending);
+    }
+    REFUSED(zl_fetch_op(ours, &it->key, 0, UINT32_MAX, 1, 0, &before));
+    REFUSED(zl_post_fetch_op(ours, &it->key, 0, UINT32_MAX, 1, 0, NULL, &id));
+    REFUSED(zl_handle_fetch_op(theirs, &key, 0, UINT32_MAX, 1, 0, &pending));
+    /* Words keep all of their bits. */
+    EXPECT(zl_fetch_op(ours, &it->key, 0, ZL_FETCH_ADD, UINT64_MAX, 0, &before) == ZL_OK && before == 0);
+    EXPECT(zl_fetch_op(ours, &it->key, 0, ZL_FETCH_SWAP, INT64_MAX, 0, &before) == ZL_OK);
+    EXPECT(before == UINT64_MAX);
+    EXPECT(zl_fetch_op(ours, &it->key, 0, ZL_FETCH_COMPARE_AND_SWAP, (uint64_t)INT64_MIN, INT64_MAX, &before) ==
+           ZL_OK);
+    EXPECT(before == INT64_MAX);
+    EXPECT(zl_fetch_op(ours, &it->key, 0, ZL_FETCH_CLEAR, 0, 0, &before) == ZL_OK);
+    EXPECT(before == (uint64_t)INT64_MIN);
+    EXPECT(zl_revoke(ours, &key) == ZL_OK);
+    zl_exported_free(own);
+}
+
+static void rights(struct ends *it)
+{
+    const uint32_t unknown[] = {UINT32_MAX, INT32_MAX, (uint32_t)INT32_MIN, ALL + 1};
+    zl_pending *pending;
+    zl_key key;
+    uint32_t id;
+
+    for (size_t n = 0; n < COUNT(unknown); n++) {
+        REFUSED(ON(zl_export)(it->ours, it->exported, unknown[n], &key));
+        REFUSED(ON(zl_export_named)(it->ours, "name", it->exported, unknown[n], &key));
+        REFUSED(ON(zl_open_region)(it->ours, "name", unknown[n], &key));
+        REFUSED(ON(zl_post_open_region)(it->ours, "name", unknown[n], NULL, &id));
+        REFUSED(ON(zl_handle_export)(it->theirs, it->exported, unknown[n], &key));
+        REFUSED(ON(zl_handle_export_named)(it->theirs, "name", it->exported, unknown[n], &key));
+        REFUSED(ON(zl_handle_open_region)(it->theirs, "name", unknown[n], &pending));
+        REFUSED(ON(zl_endpoint_handle_export)(it->endpoint, "name", it->exported, unknown[n]));
+    }
+    /* No right is a right set, too. */
+    EXPECT(zl_export(it->ours, it->exported, 0, &key) == ZL_OK && zl_revoke(it->ours, &key) == ZL_OK);
+    EXPECT(zl_open_region(it->ours, "none", 0, &key) == ZL_ERROR_UNKNOWN);
+}
+
+static void ids(zl_connection *ours)
+{
+    const uint32_t none[] = {0, INT32_MAX, (uint32_t)INT32_MIN, UINT32_MAX};
+    zl_completion completion;
+    zl_path path;
+    uint64_t bytes;
+    size_t count;
+
+    for (size_t n = 0; n < COUNT(none); n++) {
+        REFUSED(ON(zl_cancel)(ours, none[n]));
+        REFUSED(ON(zl_notify)(ours, none[n]));
+        REFUSED(ON(zl_arrived)(ours, none[n], &bytes));
+        REFUSED(zl_wait_arrived(ours, none[n], UINT64_MAX, INT64_MAX, &bytes));
+    }
+    REFUSED(ON(zl_remove_path)(ours, 0));
+    EXPECT(zl_remove_path(ours, INT32_MAX) == ZL_OK && zl_remove_path(ours, UINT32_MAX) == ZL_OK);
+    REFUSED(ON(zl_poll_batch)(ours, &completion, 0, &count));
+    REFUSED(zl_poll_batch(ours, &completion, SIZE_MAX, &count));
+    REFUSED(ON(zl_paths_read)(ours, &path, 0, &count));
+    REFUSED(zl_paths_read(ours, &path, SIZE_MAX, &count));
+}
+
+struct put {
+    const struct ends *ends;
+    uint32_t immediate;
+};
+
+static void put_immediate(void *of)
+{
+    const struct put *put = of;
+
+    EXPECT(zl_put_with_immediate(put->ends->ours, &put->ends->key, 0, NULL, 0, put->immediate) == ZL_OK);
+}
+
+static void send_to_peer(void *of)
+{
+    const struct ends *it = of;
+
+    EXPECT(zl_send(it->ours, zl_region_data(it->local), LENGTH) == ZL_OK);
+}
+
+static void announce_to_peer(void *of)
+{
+    const struct ends *it = of;
+    uint32_t id;
+    zl_completion completion;
+
+    EXPECT(zl_post_send(it->ours, it->local, 0, LENGTH, NULL, &id) == ZL_OK);
+    EXPECT(zl_poll(it->ours, &completion) == ZL_TIMEOUT);
+}
+
+static void handles(struct ends *it)
+{
+    const uint32_t immediates[] = {0, INT32_MAX, (uint32_t)INT32_MIN, UINT32_MAX};
+    struct later later;
+    zl_pending *pending;
+    zl_completion completion;
+    zl_status status;
+    uint64_t bytes;
+    uint32_t immediate;
+
+    for (size_t n = 0; n < COUNT(FOREVER); n++) {
+        struct put put = {.ends = it, .immediate = immediates[n]};
+        start(&later, put_immediate, &put);
+        EXPECT(ON(zl_handle_immediate)(it->theirs, FOREVER[n], &immediate) == ZL_OK && waited(&later));
+        EXPECT(immediate == immediates[n]);
+
+        EXPECT(zl_handle_recv(it->theirs, it->memory, 0, LENGTH, &pending) == ZL_OK);
+        start(&later, send_to_peer, it);
+        EXPECT(ON(zl_pending_wait)(pending, FOREVER[n], &completion) == ZL_OK && waited(&later));
+        EXPECT(completion.status == ZL_OK && completion.length == LENGTH);
+        zl_pending_free(pending);
+
+        EXPECT(zl_handle_recv(it->theirs, it->memory, 0, LENGTH, &pending) == ZL_OK);
+        EXPECT(zl_pending_wait(pending, 0, &completion) == ZL_TIMEOUT);
+        EXPECT(zl_handle_wait_arrived(it->theirs, pending, UINT64_MAX, 0, &bytes) == ZL_TIMEOUT);
+        start(&later, send_to_peer, it);
+        /* It may be over before it is asked. */
+        status = ON(zl_handle_wait_arrived)(it->theirs, pending, 0, FOREVER[n], &bytes);
+        EXPECT((status == ZL_OK && bytes > 0) || status == ZL_ERROR_ARGUMENT);
+        EXPECT(waited(&later) && over(pending, it->ours).status == ZL_OK);
+
+        start(&later, announce_to_peer, it);
+        EXPECT(ON(zl_handle_announced)(it->theirs, FOREVER[n], &bytes) == ZL_OK && waited(&later));
+        EXPECT(bytes == LENGTH);
+        EXPECT(zl_handle_recv(it->theirs, it->memory, 0, LENGTH, &pending) == ZL_OK);
+        EXPECT(zl_wait(it->ours, 20000, &completion) == ZL_OK && completion.status == ZL_OK);
+        EXPECT(over(pending, it->ours).status == ZL_OK);
+    }
+    EXPECT(zl_handle_immediate(it->theirs, 0, &immediate) == ZL_TIMEOUT);
+    EXPECT(zl_handle_announced(it->theirs, 0, &bytes) == ZL_TIMEOUT);
+}
+
+static void hand_over(void *ours)
+{
+    zl_completion completion;
+
+    EXPECT(zl_wait(ours, 0, &completion) == ZL_TIMEOUT);
+}
+
+/* Last, because completions go to the queue from then on. */
+static void queues(struct ends *it)
+{
+    struct later later;
+    zl_queue *queue;
+    zl_completion completion;
+    size_t count;
+    uint32_t id;
+
+    EXPECT(zl_queue_new(4, &queue) == ZL_OK);
+    REFUSED(ON(zl_queue_poll_batch)(queue, &completion, 0, &count));
+    REFUSED(zl_queue_poll_batch(queue, &completion, SIZE_MAX, &count));
+    for (size_t n = 0; n < COUNT(FOREVER); n++) {
+        EXPECT(ON(zl_set_completion_queue)(it->ours, queue, NOTHING[n]) == ZL_OK);
+        EXPECT(zl_post_recv(it->ours, it->local, 0, SMALL, NULL, &id) == ZL_OK);
+        EXPECT(ON(zl_queue_wait)(queue, 0, &completion) == ZL_TIMEOUT);
+        EXPECT(zl_cancel(it->ours, id) == ZL_OK);
+        start(&later, hand_over, it->ours);
+        EXPECT(zl_queue_wait(queue, FOREVER[n], &completion) == ZL_OK && waited(&later));
+        EXPECT(completion.id == id && completion.tag == NOTHING[n]);
+        EXPECT(completion.status == ZL_ERROR_CANCELLED);
+    }
+    zl_queue_free(queue);
+}
+
+static void wake_worker(void *worker) { EXPECT(zl_worker_wake(worker) == ZL_OK); }
+
+static void workers(zl_exported *exported)
+{
+    struct later later;
+    zl_worker *worker;
+    zl_connection *connection;
+    zl_event event;
+    size_t count;
+    uint64_t endpoint;
+    char text[ZL_ADDRESS_LENGTH];
+
+    EXPECT(zl_worker_new(&worker) == ZL_OK);
+    EXPECT(zl_worker_listen(worker, "127.0.0.1:0", NULL, &endpoint) == ZL_OK);
+    REFUSES_ROOM(zl_worker_local_addr, worker, endpoint);
+    for (size_t n = 0; n < COUNT(NOTHING); n++) {
+        EXPECT(ON(zl_worker_local_addr)(worker, NOTHING[n], text, sizeof text) == ZL_ERROR_CLOSED);
+        EXPECT(ON(zl_worker_export)(worker, NOTHING[n], "name", exported, ALL) == ZL_ERROR_CLOSED);
+        EXPECT(ON(zl_worker_close_endpoint)(worker, NOTHING[n]) == ZL_ERROR_CLOSED);
+        EXPECT(ON(zl_worker_release)(worker, NOTHING[n], &connection) == ZL_ERROR_CLOSED);
+        EXPECT(ON(zl_worker_connection)(worker, NOTHING[n], &connection) == ZL_ERROR_CLOSED);
+        EXPECT(ON(zl_worker_close)(worker, NOTHING[n]) == ZL_ERROR_CLOSED);
+    }
+    REFUSED(zl_worker_export(worker, endpoint, "name", exported, UINT32_MAX));
+    REFUSED(ON(zl_worker_events)(worker, &event, 0, &count));
+    REFUSED(zl_worker_events(worker, &event, SIZE_MAX, &count));
+    /* However long it polls, it ends in time. */
+    const uint32_t spins[] = {0, UINT32_MAX};
+    for (size_t spin = 0; spin < COUNT(spins); spin++) {
+        EXPECT(ON(zl_worker_set_spin)(worker, spins[spin]) == ZL_OK);
+        EXPECT(ON(zl_worker_wait)(worker, 0) == ZL_TIMEOUT && zl_worker_wait(worker, 1) == ZL_TIMEOUT);
+        for (size_t n = 0; n < COUNT(FOREVER); n++) {
+            start(&later, wake_worker, worker);
+            EXPECT(zl_worker_wait(worker, FOREVER[n]) == ZL_TIMEOUT && waited(&later));
+        }
+    }
+    zl_worker_free(worker);
+}
+
+int main(int arguments, char **argument)
+{
+    struct ends ends;
+
+    EXPECT(arguments == 2);
+    memory();
+    options(argument[1]);
+    connect_ends(&ends);
+    texts(&ends);
+    waits(ends.ours, ends.local);
+    accepts(&ends);
+    request_timeouts(&ends);
+    parts(&ends);
+    lengths(&ends);
+    nothing(&ends);
+    remote(&ends);
+    rights(&ends);
+    ids(ends.ours);
+    handles(&ends);
+    queues(&ends);
+    workers(ends.exported);
+    end(&ends);
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,70 @@
+//! Connects to the first address that answers.
+
+use super::link::{Link, Stage};
+use super::{ConnectionId, Key, Slot, Worker};
+use crate::connection::Connection;
+use crate::error::{Error, Result};
+use std::io;
+use std::net::SocketAddr;
+use zerolane_lane::Options;
+
+/// Addresses to try if the present one does not answer.
+#[derive(Debug)]
+pub(super) struct Others {
+    addresses: std::vec::IntoIter<SocketAddr>,
+    pub(super) options: Options,
+}
+
+impl Others {
+    /// Begins to connect to the next address to which this is possible. `None` if none is left.
+    ///
+    /// # Errors
+    /// That of the last address, if beginning to connect to each one failed.
+    fn begin(&mut self) -> io::Result<Option<Connection>> {
+        let mut last = Ok(None);
+        for address in self.addresses.by_ref() {
+            match zerolane_lane::connect(address, &self.options) {
+                Ok(driver) => return Ok(Some(Connection::accepted(driver, &self.options))),
+                Err(error) => last = Err(error),
+            }
+        }
+        last
+    }
+}
+
+impl Worker {
+    pub(super) fn connect_to(
+        &mut self,
+        addresses: Vec<SocketAddr>,
+        options: &Options,
+    ) -> Result<ConnectionId> {
+        let mut others = Others {
+            addresses: addresses.into_iter(),
+            options: self.shared(options.clone()),
+        };
+        let connection = others.begin()?.ok_or(Error::NoAddress)?;
+        self.own(Link::connecting(connection, others))
+    }
+
+    /// Goes on to the next address of a connection that is being made and failed. False if none is left.
+    ///
+    /// # Errors
+    /// It could not be begun.
+    pub(super) fn try_another(&mut self, key: Key) -> io::Result<bool> {
+        let Some(Slot::Connection(link)) = self.slots.get_mut(key) else {
+            return Ok(false);
+        };
+        let (Stage::Connecting(_), Some(others)) = (link.stage, &mut link.others) else {
+            return Ok(false);
+        };
+        let Some(next) = others.begin()? else {
+            return Ok(false);
+        };
+        self.poller.remove_lane(&link.connection);
+        link.connection = next;
+        (link.readable, link.writable) = (true, false);
+        self.poller.add_lane(&link.connection, key)?;
+        self.ready.push(key, &mut link.queued);
+        Ok(true)
+    }
+}
