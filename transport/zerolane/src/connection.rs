@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use zerolane_lane::AnyLane;
 use zerolane_lane::{
     Account, CloseReason, Delivery, Driver, Memory, Options, PathAddresses, PathState, PublicKey,
-    Region, TransferError, Waited, Waker, WorkRequest, limits,
+    TransferError, Waited, Waker, WorkRequest, Writable, limits,
 };
 
 /// How long [`Connection::close`] waits without progress of posted sends, in idle timeouts.
@@ -248,8 +248,8 @@ impl Connection {
     ///
     /// # Errors
     /// As for [`Connection::post`].
-    pub fn post_recv(&mut self, region: Region) -> Posted<Region> {
-        self.post(Receive::new(region))
+    pub fn post_recv<M: Writable>(&mut self, memory: M) -> Posted<M> {
+        self.post(Receive::new(memory))
     }
 
     /// Whether the delivery that a sender asks for counts ([`Delivery`]): if so, a [`Connection::wait`] does not return

@@ -82,7 +82,7 @@ pub mod security {
 
 /// Memory of other libraries as a [`Region`], and the memory that a refused request gives back.
 pub mod memory {
-    pub use zerolane_lane::{Access, Memory, Owner};
+    pub use zerolane_lane::{Access, FileRegion, Memory, Owner, Writable};
 }
 
 /// The details of an [`Error`]: why a request was refused or failed, why a connection ended.

@@ -5,6 +5,7 @@ pub(crate) mod cleanup;
 pub(crate) mod delegated;
 pub(crate) mod exported;
 pub(crate) mod fault;
+pub(crate) mod file_region;
 mod grace;
 mod holds;
 pub(crate) mod mapping;
@@ -15,6 +16,7 @@ pub(crate) mod shared;
 pub(crate) mod uninit;
 
 pub use exported::{ExportedRegion, Exporting};
+pub use file_region::{FileRegion, Writable};
 pub(crate) use holds::Holds;
 pub(crate) use mapping::Mapping;
 pub use region::{Access, Memory, Owner, Region, SharedRegion};

@@ -4,7 +4,7 @@
 //! returns with the completion. A [`SharedRegion`] can be sent several times at once, and only read until no other
 //! handle shares its bytes.
 
-use crate::memory::{Mapping, available, mapping, memfd};
+use crate::memory::{FileRegion, Mapping, available, mapping, memfd};
 use crate::threads::process::Process;
 use nix::fcntl::SealFlag;
 use std::any::Any;
@@ -287,7 +287,12 @@ impl Region {
     ///
     /// # Errors
     /// The file is shorter, or cannot be mapped with this access.
-    pub fn map_file(file: &File, offset: u64, len: usize, access: Access) -> io::Result<Region> {
+    pub fn map_file(
+        file: &File,
+        offset: u64,
+        len: usize,
+        access: Access,
+    ) -> io::Result<FileRegion> {
         let end = offset.checked_add(len as u64);
         let length = file_length(file)?;
         if end.is_none_or(|end| end > length) {
@@ -296,7 +301,7 @@ impl Region {
                 "the file is shorter than the range to be mapped",
             ));
         }
-        // A private mapping can be exposed as exclusive bytes without a way to write the file.
+        // A private mapping is writable without a way to write the file.
         let (flags, populate) = match access {
             Access::Read => (libc::MAP_PRIVATE, libc::MADV_POPULATE_READ),
             Access::Write => (libc::MAP_SHARED, libc::MADV_POPULATE_WRITE),
@@ -308,7 +313,23 @@ impl Region {
         // One call instead of a fault for each page. If it fails, the pages fault later.
         // SAFETY: the range is the mapping just made; no content changes.
         unsafe { libc::madvise(region.backing.start().as_ptr().cast(), len + skip, populate) };
-        Ok(region)
+        Ok(FileRegion::of(region))
+    }
+
+    /// Maps bytes `[offset, offset + len)` of a memfd that is sealed against writing and shrinking: no process can
+    /// change them, so the region has slices. What this program writes stays in the region.
+    ///
+    /// # Errors
+    /// `InvalidInput`: `file` is not sealed so. Or as for [`Region::map_file`].
+    pub fn map_sealed(file: &File, offset: u64, len: usize) -> io::Result<Region> {
+        let needed = SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_SHRINK;
+        // Only a memfd has seals.
+        let seals = memfd::seals(file.as_fd()).unwrap_or(SealFlag::empty());
+        if !seals.contains(needed) {
+            let why = "the file is no memfd sealed against writing and shrinking";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        Ok(Region::map_file(file, offset, len, Access::Read)?.into_inner())
     }
 
     /// A region that starts `skip` bytes after the start of a mapping of `len`.
@@ -509,12 +530,14 @@ pub enum Memory {
     Exclusive(Region),
     /// To be sent.
     Shared(SharedRegion),
+    /// To be sent or received into.
+    File(FileRegion),
     /// To be sent as one piece, in this order.
     Gathered(Vec<Memory>),
 }
 
 /// The memory of a request, in the type in which a refusal returns it to the caller.
-pub(crate) trait Postable: Into<Memory> {
+pub trait Postable: Into<Memory> {
     /// Start and length if it is one piece, without a borrow of the bytes.
     fn alone(&self) -> Option<(*mut u8, usize)>;
 
@@ -539,11 +562,26 @@ impl Postable for Region {
     }
 }
 
+impl Postable for FileRegion {
+    fn alone(&self) -> Option<(*mut u8, usize)> {
+        Some(self.region().raw())
+    }
+
+    fn pieces(&self) -> Vec<(*mut u8, usize)> {
+        vec![self.region().raw()]
+    }
+
+    fn is_file(&self) -> bool {
+        true
+    }
+}
+
 impl Postable for Memory {
     fn alone(&self) -> Option<(*mut u8, usize)> {
         match self {
             Memory::Exclusive(region) => Some(region.raw()),
             Memory::Shared(region) => Some((region.start(), region.len)),
+            Memory::File(region) => region.alone(),
             Memory::Gathered(_) => None,
         }
     }
@@ -559,6 +597,7 @@ impl Postable for Memory {
         match self {
             Memory::Exclusive(region) => region.is_file(),
             Memory::Shared(region) => region.shared.is_file(),
+            Memory::File(_) => true,
             Memory::Gathered(pieces) => pieces.iter().any(Memory::is_file),
         }
     }
@@ -583,6 +622,7 @@ impl Memory {
         match self {
             Memory::Exclusive(region) => region.len,
             Memory::Shared(region) => region.len,
+            Memory::File(region) => region.len(),
             Memory::Gathered(pieces) => pieces
                 .iter()
                 .fold(0, |sum, piece| sum.saturating_add(piece.len())),
@@ -595,12 +635,20 @@ impl Memory {
     }
 
     /// The exclusively owned region, also if it was shared and no other handle is left. `None` if there is another
-    /// handle ([`SharedRegion::try_unique`]), or if it is several pieces.
+    /// handle ([`SharedRegion::try_unique`]), or if it is a mapped file or several pieces.
     pub fn into_region(self) -> Option<Region> {
         match self {
             Memory::Exclusive(region) => Some(region),
             Memory::Shared(region) => region.try_unique().ok(),
-            Memory::Gathered(_) => None,
+            Memory::File(_) | Memory::Gathered(_) => None,
+        }
+    }
+
+    /// The mapped file; `None` for other memory.
+    pub fn into_file(self) -> Option<FileRegion> {
+        match self {
+            Memory::File(region) => Some(region),
+            Memory::Exclusive(_) | Memory::Shared(_) | Memory::Gathered(_) => None,
         }
     }
 
@@ -609,7 +657,7 @@ impl Memory {
         match self {
             Memory::Exclusive(region) => region.owner(),
             Memory::Shared(region) => region.owner(),
-            Memory::Gathered(_) => None,
+            Memory::File(_) | Memory::Gathered(_) => None,
         }
     }
 }
@@ -632,16 +680,17 @@ impl From<Vec<Memory>> for Memory {
     }
 }
 
-/// Dereferences a single piece. Several pieces have no slice: dereference each.
+/// Dereferences a single piece. A mapped file has no slice ([`FileRegion`]), nor have several pieces: dereference each.
 ///
 /// # Panics
-/// It is several pieces.
+/// It is a mapped file or several pieces.
 impl Deref for Memory {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         match self {
             Memory::Exclusive(region) => region,
             Memory::Shared(region) => region,
+            Memory::File(_) => panic!("a slice of a mapped file"),
             Memory::Gathered(pieces) => panic!("one slice of {} pieces", pieces.len()),
         }
     }

@@ -137,6 +137,11 @@ macro_rules! options {
             $(options!(@$option);)+
         }
     };
+    ($request:ident<M>: $($option:ident),+) => {
+        impl<M> $request<M> {
+            $(options!(@$option);)+
+        }
+    };
     (@context) => {
         /// Sets a number of the program's own, which the completion returns; `wr_id` in verbs.
         #[must_use]

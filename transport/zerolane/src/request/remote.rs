@@ -4,10 +4,12 @@ use super::{How, Request, options, sealed};
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::key::RegionKey;
+#[cfg(doc)]
+use crate::memory::FileRegion;
 use crate::remote::FetchOp;
 use std::borrow::Cow;
 use zerolane_lane::{
-    Atomic, MAX_INLINE, Memory, NotPosted, PostError, Region, TransferId, WorkRequest,
+    Atomic, MAX_INLINE, Memory, NotPosted, PostError, Region, TransferId, WorkRequest, Writable,
 };
 use zerolane_wire::Rights;
 
@@ -138,16 +140,17 @@ impl sealed::Post for PutInline<'_> {
 
 /// Reads the peer's memory.
 #[derive(Debug)]
-pub struct Get {
+pub struct Get<M = Region> {
     from: RegionKey,
     offset: u64,
-    into: Region,
+    into: M,
     how: How,
 }
 
-impl Get {
-    /// Reads from `offset` of the region `from`, as many bytes as `into` has. It comes back with the completion.
-    pub fn new(from: &RegionKey, offset: u64, into: Region) -> Get {
+impl<M: Writable> Get<M> {
+    /// Reads from `offset` of the region `from`, as many bytes as `into` has, which is a [`Region`] or a [`FileRegion`]
+    /// and comes back with the completion.
+    pub fn new(from: &RegionKey, offset: u64, into: M) -> Get<M> {
         Get {
             from: *from,
             offset,
@@ -156,24 +159,24 @@ impl Get {
         }
     }
 
-    pub(super) fn with(self, how: How) -> Get {
+    pub(super) fn with(self, how: How) -> Get<M> {
         Get { how, ..self }
     }
 }
 
-options!(Get: context, signalled, fence);
+options!(Get<M>: context, signalled, fence);
 
-impl Request for Get {
-    type Memory = Region;
+impl<M: Writable> Request for Get<M> {
+    type Memory = M;
 
-    fn into_memory(self) -> Region {
+    fn into_memory(self) -> M {
         self.into
     }
 }
 
-impl sealed::Post for Get {
+impl<M: Writable> sealed::Post for Get<M> {
     fn post_to(self, connection: &mut Connection) -> Result<TransferId, (Error, Self)> {
-        let len = self.into.len() as u64;
+        let len = self.into.length() as u64;
         let place = match self.from.place(self.offset, len, Rights::READ) {
             Ok(place) => place,
             Err(reason) => return Err((reason.into(), self)),

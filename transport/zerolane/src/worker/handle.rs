@@ -11,7 +11,9 @@ use crate::request::{Poster, Receive, Request, RequestId, Transfer};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use zerolane_lane::{Account, ExportedRegion, Memory, Options, Process, PublicKey, Region, Waker};
+use zerolane_lane::{
+    Account, ExportedRegion, Memory, Options, Process, PublicKey, Waker, Writable,
+};
 use zerolane_wire::Rights;
 
 /// Sends requests to a worker, from any thread, whichever way the worker runs. Cheap to clone.
@@ -389,9 +391,9 @@ impl ConnectionHandle {
         self.post(Transfer::new(memory))
     }
 
-    /// Receives the next Transfer into `region`.
-    pub fn recv(&self, region: Region) -> Pending<Completion> {
-        self.post(Receive::new(region))
+    /// Receives the next Transfer into `memory`.
+    pub fn recv(&self, memory: impl Writable) -> Pending<Completion> {
+        self.post(Receive::new(memory))
     }
 
     /// Finishes sending, as [`Connection::finish`] does, after all requests made before.
