@@ -4,7 +4,6 @@ use super::link::{Link, Stage};
 use super::others::Others;
 use super::{ConnectionId, Key, Slot, Worker};
 use crate::error::{Error, Result};
-use std::io;
 use std::net::SocketAddr;
 use zerolane_lane::Options;
 
