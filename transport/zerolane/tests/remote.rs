@@ -343,9 +343,9 @@ fn beside_a_writer(options: &Options) {
         let mut count = 0u32;
         while !ended.load(Ordering::Relaxed) {
             count = count.wrapping_add(1);
-            memory.write(12, &count.to_ne_bytes());
+            memory.write(8, &count.to_ne_bytes());
             let mut back = [0; 4];
-            memory.read(12, &mut back);
+            memory.read(8, &mut back);
             assert_eq!(
                 u32::from_ne_bytes(back),
                 count,
@@ -359,15 +359,15 @@ fn beside_a_writer(options: &Options) {
             expected,
             new: n + 1,
         };
-        assert_eq!(connection.fetch_op_u32(&key, 8, swap(n + 7)).unwrap(), n);
-        assert_eq!(connection.fetch_op_u32(&key, 8, swap(n)).unwrap(), n);
+        assert_eq!(connection.fetch_op_u32(&key, 12, swap(n + 7)).unwrap(), n);
+        assert_eq!(connection.fetch_op_u32(&key, 12, swap(n)).unwrap(), n);
     }
     over.store(true, Ordering::Relaxed);
     let count = writing.join().unwrap();
     let memory = owner.done(connection);
     let mut halves = [0; 8];
     memory.read(8, &mut halves);
-    assert!(halves[..4] == SWAPS.to_ne_bytes() && halves[4..] == count.to_ne_bytes());
+    assert!(halves[..4] == count.to_ne_bytes() && halves[4..] == SWAPS.to_ne_bytes());
 }
 
 #[test]

@@ -10,7 +10,7 @@ use zerolane::options::LaneChoice;
 use zerolane::request::Put;
 use zerolane::worker::{ConnectionHandle, EndpointHandle, Worker, WorkerThread};
 use zerolane::{
-    Connection, Error, ExportedRegion, Options, Region, RegionKey, RegionNumber, Rights,
+    Connection, Error, ExportedRegion, FetchOp, Options, Region, RegionKey, RegionNumber, Rights,
 };
 
 fn number(n: u32) -> RegionNumber {
@@ -175,6 +175,57 @@ fn export_numbered__holds_at_whichever_address_answers() {
     is_reached(&accepted, 2, &before);
     is_reached(&accepted, 3, &meanwhile);
     drop(here);
+}
+
+#[test]
+fn key__of_a_number_is_refused_at_any_offset_outside() {
+    let last = RegionNumber::new(RegionNumber::END - 1).expect("the last");
+    for (options, region) in [
+        (Options::default(), Region::memfd(4096)),
+        (plain(), Region::anonymous(4096)),
+    ] {
+        let (worker, endpoint) = listening(options.clone());
+        let memory = exported(region);
+        let done = worker.export_numbered(last, &memory, Rights::ALL).wait();
+        done.expect("a new number");
+        let mut peer = connect(endpoint.local_addr(), &options);
+        let most = (1 << RegionKey::OFFSET_BITS) - 1;
+        assert_eq!(
+            RegionKey::from_u64(u64::MAX),
+            RegionKey::numbered(last, most)
+        );
+        assert_eq!(RegionKey::numbered(last, most).to_u64(), Some(u64::MAX));
+        assert_eq!(RegionKey::numbered(last, most + 1).to_u64(), None);
+        for from in [0, 4096, most - 7, most + 1, 1 << 63, u64::MAX - 7, u64::MAX] {
+            let key = RegionKey::numbered(last, from);
+            for at in [0, 4096 - 7, 4096, most + 1, u64::MAX - 7] {
+                if from == 0 && at == 0 {
+                    continue;
+                }
+                let results = [
+                    peer.put(&key, at, &[1; 8]),
+                    peer.get(&key, at, &mut [0; 8]),
+                    peer.fetch_add(&key, at / 8 * 8, 1).map(drop),
+                    peer.fetch_op_u32(&key, at / 8 * 8 + 4, FetchOp::Increment)
+                        .map(drop),
+                ];
+                for (n, result) in results.into_iter().enumerate() {
+                    let within = n > 1 && from == 0 && at == 4096 - 7;
+                    let is_outside = matches!(
+                        result,
+                        Err(Error::Post(PostError::OutOfBounds | PostError::Misaligned)
+                            | Error::Transfer(TransferError::Refused(Reason::OutOfBounds)))
+                    );
+                    assert!(is_outside || within, "{n} at {at} from {from}: {result:?}");
+                }
+            }
+        }
+        peer.put(&RegionKey::numbered(last, 4088), 0, &[9; 8])
+            .expect("the connection goes on");
+        let mut there = vec![0; 4096];
+        memory.read(0, &mut there);
+        assert!(there[..4088] == [0; 4088] && there[4088..] == [9; 8]);
+    }
 }
 
 #[test]
