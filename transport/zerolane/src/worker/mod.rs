@@ -69,6 +69,7 @@ mod endpoints;
 mod handle;
 mod link;
 mod numbered;
+mod others;
 mod partial;
 mod pending;
 mod poller;
