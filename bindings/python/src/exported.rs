@@ -57,6 +57,7 @@ impl Key {
 
     /// The key as an int of 64 bits: its number times 2**40 plus its offset. ValueError unless it is the key of
     /// numbered memory with an offset below 2**40. Length and rights are not part of it.
+    #[expect(clippy::wrong_self_convention, reason = "a method of Python's")]
     fn to_int(&self) -> PyResult<u64> {
         self.0.to_u64().ok_or_else(|| {
             PyValueError::new_err("not the key of numbered memory, or its offset is 2**40 or more")
