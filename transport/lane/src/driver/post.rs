@@ -4,7 +4,7 @@ use super::direct::{AtOnce, Local};
 use super::inline::MAX_INLINE;
 use super::{Driver, NotPosted, WorkKind};
 use crate::lane::Lane;
-use crate::memory::region::Postable;
+use crate::memory::posted::Postable;
 use crate::memory::registry::EntryFlags;
 use crate::memory::{Memory, Writable, uninit};
 use zerolane_core::{PostError, RegionId, RemotePlace, Span, TransferId, WorkRequest};

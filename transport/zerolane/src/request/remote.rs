@@ -3,10 +3,10 @@
 use super::{How, Request, options, sealed};
 use crate::connection::Connection;
 use crate::error::Error;
-use crate::key::RegionKey;
+use crate::fetch_op::FetchOp;
+use crate::key::{RegionKey, region_name};
 #[cfg(doc)]
 use crate::memory::FileRegion;
-use crate::remote::FetchOp;
 use std::borrow::Cow;
 use zerolane_lane::{
     Atomic, MAX_INLINE, Memory, NotPosted, PostError, Region, TransferId, WorkRequest, Writable,
@@ -303,7 +303,7 @@ impl Request for OpenRegion<'_> {
 
 impl sealed::Post for OpenRegion<'_> {
     fn post_to(self, connection: &mut Connection) -> Result<TransferId, (Error, Self)> {
-        let name = match crate::remote::region_name(&self.name) {
+        let name = match region_name(&self.name) {
             Ok(name) => name,
             Err(error) => return Err((error, self)),
         };
