@@ -19,7 +19,8 @@ pub use message::{Message, ReceiveMessage};
 pub use pieces::{GetPieces, PutPieces};
 pub use remote::{Fetch, Get, OpenRegion, Put, PutInline};
 pub use transfer::{Receive, Transfer};
-pub use zerolane_lane::{MAX_INLINE, MessageControl, WorkKind};
+pub use zerolane_lane::limits::MAX_INLINE;
+pub use zerolane_lane::{MessageControl, WorkKind};
 
 /// Longest control of a message, bytes.
 pub const MAX_CONTROL: usize = zerolane_lane::limits::MAX_CONTROL as usize;

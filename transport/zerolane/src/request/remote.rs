@@ -8,8 +8,9 @@ use crate::key::{RegionKey, region_name};
 #[cfg(doc)]
 use crate::memory::FileRegion;
 use std::borrow::Cow;
+use zerolane_lane::limits::MAX_INLINE;
 use zerolane_lane::{
-    Atomic, MAX_INLINE, Memory, NotPosted, PostError, Region, TransferId, WorkRequest, Writable,
+    Atomic, Memory, NotPosted, PostError, Region, TransferId, WorkRequest, Writable,
 };
 use zerolane_wire::Rights;
 
@@ -236,7 +237,7 @@ impl Fetch {
 
     /// # Errors
     /// The word is misaligned, outside the region, or the region grants no atomic operations.
-    pub(crate) fn request(&self) -> Result<WorkRequest, PostError> {
+    pub(crate) fn request(&self) -> Result<WorkRequest<'static>, PostError> {
         let len = u64::from(self.atomic.word.bytes());
         if !self.offset.is_multiple_of(len) {
             return Err(PostError::Misaligned);

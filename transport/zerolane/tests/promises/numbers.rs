@@ -585,10 +585,7 @@ const DOCUMENTS: &[Document] = &[
                 "A number below {2^24} (`export_numbered`)",
                 &["request::END"],
             ),
-            Fact(
-                "| {4096} requests queued, or {64 KiB} of inline",
-                &["MAX_POSTED", "inline::ROOM"],
-            ),
+            Fact("| {4096} requests queued", &["MAX_POSTED"]),
         ],
         checked: Some(("", "")),
         without: &[
