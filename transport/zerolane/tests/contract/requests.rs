@@ -141,8 +141,7 @@ fn immediate__of_pieces_comes_once_and_behind_them() {
         let Some(completion) = there.poll().expect("connected") else {
             continue;
         };
-        assert_eq!(completion.kind, WorkKind::Immediate);
-        brought.push(completion.value);
+        brought.push(completion.immediate().expect("nothing else comes"));
         let mut placed = [0; 3];
         for n in 0..3 {
             memory.read(4096 * n, &mut placed[n..=n]);
