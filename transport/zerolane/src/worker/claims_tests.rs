@@ -1,7 +1,6 @@
 //! Tests that waits which were given up leave nothing.
 
 #![allow(non_snake_case)]
-use super::*;
 use crate::worker::{Event, Worker};
 use std::time::Duration;
 use zerolane_lane::Options;
