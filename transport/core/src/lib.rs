@@ -2,7 +2,8 @@
 //!
 //! It takes time, bytes and randomness, and returns headers and [`Span`]s.
 //!
-//! A [`Connection`] is one virtual connection. It never touches a payload byte. It tells the lane where to read payload
+//! A [`Connection`] is one virtual connection. It never touches a payload byte, except copies of the short ones that
+//! are posted inline. It tells the lane where to read payload
 //! from ([`DataBurst`]) and where the payload expected next belongs ([`Forecast`]). Given a header and the place where
 //! its payload landed, it tells whether that place is right ([`Placement`]). A lane carries the bytes; this crate
 //! depends on no lane.
@@ -63,7 +64,7 @@ pub use session::{Life, PathValidation};
 pub use span::{RegionId, Span};
 pub use tiling::{Tile, tiles};
 pub use time::Instant;
-pub use transfer::{Delivery, TransferId, is_older};
+pub use transfer::{Delivery, TransferId};
 pub use transmit::{
     BurstLimit, ControlDatagram, DataBurst, OperationBurst, OperationDatagram, Outgoing, Transmit,
 };

@@ -221,6 +221,12 @@ pub const MAX_EAGER_DATAGRAMS: usize = MAX_UNCONFIRMED_DATAGRAMS / 2;
 /// Bytes of control in a message (P0.1: Trapeze's control messages have 128).
 pub const MAX_CONTROL: u32 = 128;
 
+/// Bytes of a put that are copied when it is posted.
+pub const MAX_INLINE: usize = 256;
+
+// So it takes at most two operations: it crosses at most one boundary of the peer's buffers.
+const _: () = assert!(MAX_INLINE <= MIN_STU as usize && MAX_INLINE <= 1 << MIN_BUFFER_LOG2);
+
 /// Most datagrams of numbered operations in flight. The Responder's socket buffers them, and it holds as many datagrams
 /// of any size that it grants.
 pub const MAX_UNCONFIRMED_DATAGRAMS: usize = 256;
@@ -228,7 +234,8 @@ pub const MAX_UNCONFIRMED_DATAGRAMS: usize = 256;
 /// Fewest datagrams of numbered operations in flight, whatever the loss.
 pub const MIN_UNCONFIRMED_DATAGRAMS: usize = 4;
 
-/// Most numbered operations in flight where several share a datagram. The Initiator remembers 128 bytes of each.
+/// Most numbered operations in flight where several share a datagram. The Initiator remembers 200 bytes of each,
+/// and of the longer ones what they copied.
 pub const MAX_UNCONFIRMED: usize = 1024;
 
 /// A train has more datagrams than this. Shorter payload leaves with a header in each datagram.

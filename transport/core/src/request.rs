@@ -4,6 +4,7 @@ use crate::limits;
 use crate::span::Span;
 use crate::transfer::{Delivery, NUMBERED, TransferId, mx};
 use core::fmt;
+use smallvec::SmallVec;
 use zerolane_wire::{FetchOpKind, OPTIONS_LEN, Word};
 
 /// Name of a region, padded with zeros.
@@ -148,7 +149,7 @@ impl Default for WorkFlags {
 
 /// A work request (verbs): an operation on a connection, posted together with local memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WorkRequest {
+pub enum WorkRequest<'a> {
     /// Sends the memory as one Transfer.
     Send {
         /// Delivery mode at the receiver.
@@ -191,8 +192,8 @@ pub enum WorkRequest {
     },
     /// Sends a message. The memory, if any, is its payload.
     Message {
-        /// Control data, up to [`MAX_CONTROL`](crate::limits::MAX_CONTROL) bytes.
-        control: Span,
+        /// Control data, up to [`MAX_CONTROL`](crate::limits::MAX_CONTROL) bytes, which are copied.
+        control: &'a [u8],
         /// Options.
         flags: WorkFlags,
     },
@@ -210,7 +211,7 @@ pub enum WorkRequest {
     },
 }
 
-impl WorkRequest {
+impl WorkRequest<'_> {
     /// The options of the request, if it has any.
     pub fn flags_mut(&mut self) -> Option<&mut WorkFlags> {
         match self {
@@ -309,8 +310,48 @@ impl fmt::Display for PostError {
 
 impl core::error::Error for PostError {}
 
+/// Bytes of a copy that lie in the request itself. Longer copies are on the heap.
+const NEAR: usize = 64;
+
+/// The bytes that a numbered operation carries.
+#[derive(Clone, Debug)]
+pub(crate) enum Content {
+    /// Memory, which is read when the operation leaves.
+    Memory(Span),
+    /// A copy.
+    Inline(SmallVec<[u8; NEAR]>),
+}
+
+impl Content {
+    /// No bytes.
+    pub(crate) const NONE: Content = Content::Memory(Span::EMPTY);
+
+    pub(crate) fn copy(bytes: &[u8]) -> Content {
+        Content::Inline(SmallVec::from_slice(bytes))
+    }
+
+    pub(crate) fn is_inline(&self) -> bool {
+        matches!(self, Content::Inline(_))
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Content::Memory(span) => span.len,
+            Content::Inline(bytes) => bytes.len() as u64,
+        }
+    }
+
+    /// The `len` bytes from `start` on. The caller ensures that they are there.
+    pub(crate) fn part(&self, start: u64, len: u64) -> Content {
+        match self {
+            Content::Memory(span) => Content::Memory(span.part(start, len)),
+            Content::Inline(bytes) => Content::copy(&bytes[start as usize..][..len as usize]),
+        }
+    }
+}
+
 /// A request on the peer's memory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) id: TransferId,
     pub(crate) flags: WorkFlags,
@@ -318,11 +359,11 @@ pub(crate) struct Request {
 }
 
 /// The operation of a request.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum RequestKind {
     Put {
         place: RemotePlace,
-        span: Span,
+        content: Content,
         immediate: Option<u32>,
     },
     Get {
@@ -334,7 +375,7 @@ pub(crate) enum RequestKind {
         atomic: Atomic,
     },
     Message {
-        control: Span,
+        control: Content,
         payload: Option<Span>,
     },
     /// The immediate of the put before it. It follows the Transfers announced before this number.
@@ -350,8 +391,8 @@ impl RequestKind {
     /// Bytes of the numbered operation behind its header and in front of a seal.
     pub(crate) fn content_len(&self) -> u32 {
         match self {
-            RequestKind::Put { span, .. } => span.len as u32,
-            RequestKind::Message { control, .. } => control.len as u32,
+            RequestKind::Put { content, .. } => content.len() as u32,
+            RequestKind::Message { control, .. } => control.len() as u32,
             RequestKind::Fetch { .. } => zerolane_wire::OPTIONS_LEN as u32,
             RequestKind::Get { .. } | RequestKind::Immediate { .. } | RequestKind::Nothing => 0,
         }
@@ -360,7 +401,7 @@ impl RequestKind {
     /// Whether it neither changes the peer's memory nor matches a receive: a put of no bytes, with or without an
     /// immediate.
     pub(crate) fn is_notice(&self) -> bool {
-        matches!(self, RequestKind::Put { span, .. } if span.len == 0)
+        matches!(self, RequestKind::Put { content, .. } if content.len() == 0)
     }
 
     /// The immediate.

@@ -5,7 +5,7 @@
 pub type TransferId = u32;
 
 /// Whether `id` was assigned before `other`, by at most 2^30 posts.
-pub fn is_older(id: TransferId, other: TransferId) -> bool {
+pub(crate) fn is_older(id: TransferId, other: TransferId) -> bool {
     // Identifiers count up and wrap at 2^31.
     id != other && other.wrapping_sub(id) << 1 < 1 << 31
 }

@@ -1,13 +1,13 @@
 //! Describes what the lane must send next: a control datagram, or a burst of payload by reference.
 
 use crate::limits::TRAIN_MULTIPLE;
+use crate::request::Content;
 use crate::span::Span;
 use crate::transfer::TransferId;
 use smallvec::SmallVec;
 use zerolane_wire::checksum::Sum;
 use zerolane_wire::{
-    FRAME_HEAD_LEN, Flags, FrameHead, Frames, HEADER_LEN, Header, MAX_FRAME_HEAD_LEN, OPTIONS_LEN,
-    Packet, Train,
+    Flags, FrameHead, Frames, HEADER_LEN, Header, MAX_FRAME_HEAD_LEN, OPTIONS_LEN, Packet, Train,
 };
 
 /// The largest burst that the lane can send.
@@ -45,20 +45,20 @@ pub enum Transmit {
     Operations(OperationBurst),
 }
 
-/// Room for the header and the options of an operation that leaves alone.
-const ALONE: usize = 96;
+/// Room for the header of an operation that leaves alone, and its options or a short copy.
+const ALONE: usize = 128;
 const _: () = assert!(ALONE >= HEADER_LEN + OPTIONS_LEN);
 
 /// Numbered operations in datagrams of equal length, of which only the last may be shorter.
 ///
-/// A burst may hold a thousand operations, so the bytes in front of their payloads lie in one buffer.
+/// A burst may hold a thousand operations, so their bytes lie in one buffer, except payload in the user's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperationBurst {
     /// Bytes of each datagram, except perhaps the last.
     pub segment: u32,
     /// Datagrams, at least 1.
     pub segments: u32,
-    /// The bytes in front of each payload, one after the other.
+    /// The bytes in front of each payload, one after the other. Copied payload is among them.
     heads: SmallVec<[u8; ALONE]>,
     /// Where the last datagram begins in `heads`.
     opening: usize,
@@ -84,11 +84,11 @@ struct Piece {
 
 /// Building a burst.
 impl OperationBurst {
-    /// A burst of operations from number `first` on, up to `most`.
-    pub(crate) fn new(first: u32, most: usize) -> OperationBurst {
+    /// A burst of operations from number `first` on, up to `most` with about `bytes` bytes.
+    pub(crate) fn new(first: u32, most: usize, bytes: u32) -> OperationBurst {
         let heads = match most {
             0 | 1 => SmallVec::new(),
-            _ => SmallVec::with_capacity(HEADER_LEN + MAX_FRAME_HEAD_LEN + most * FRAME_HEAD_LEN),
+            _ => SmallVec::with_capacity(HEADER_LEN + MAX_FRAME_HEAD_LEN + bytes as usize),
         };
         OperationBurst {
             segment: 0,
@@ -104,55 +104,62 @@ impl OperationBurst {
     /// Adds a datagram with a control operation.
     pub(crate) fn control(&mut self, packet: &Packet) {
         let (bytes, len) = packet.emit();
-        self.open(&bytes[..len], Span::EMPTY);
+        self.open(&bytes[..len]);
+        self.close(self.opening, &Content::NONE);
     }
 
     /// Adds a datagram with one operation.
-    pub(crate) fn data(&mut self, header: &Header, payload: Span) {
-        self.open(&header.emit(), payload);
+    pub(crate) fn data(&mut self, header: &Header, content: &Content) {
+        self.open(&header.emit());
+        self.close(self.opening, content);
     }
 
     /// Adds a datagram whose first frame is operation `header`.
-    pub(crate) fn frames(&mut self, header: &Header, head: FrameHead, payload: Span) {
-        self.open(&Frames::header(header).emit(), payload);
-        let len = self.emit(head);
-        if let Some(it) = self.pieces.last_mut() {
-            it.head += len;
-        }
+    pub(crate) fn frames(&mut self, header: &Header, head: FrameHead, content: &Content) {
+        self.open(&Frames::header(header).emit());
+        self.emit(head);
+        self.close(self.opening, content);
     }
 
     /// Adds a frame to the last datagram.
     #[inline]
-    pub(crate) fn frame(&mut self, head: FrameHead, payload: Span) {
-        let head = self.emit(head);
-        self.pieces.push(Piece {
-            payload,
-            padding: 0,
-            head,
-            opens: false,
-        });
+    pub(crate) fn frame(&mut self, head: FrameHead, content: &Content) {
+        let at = self.heads.len();
+        self.emit(head);
+        self.close(at, content);
     }
 
-    fn open(&mut self, head: &[u8], payload: Span) {
+    fn open(&mut self, head: &[u8]) {
         self.opening = self.heads.len();
         self.heads.extend_from_slice(head);
+    }
+
+    /// Ends the operation that begins at `at` with its content.
+    #[inline]
+    fn close(&mut self, at: usize, content: &Content) {
+        let payload = match content {
+            Content::Memory(span) => *span,
+            Content::Inline(bytes) => {
+                self.heads.extend_from_slice(bytes);
+                Span::EMPTY
+            }
+        };
         self.pieces.push(Piece {
             payload,
             padding: 0,
-            head: head.len() as u16,
-            opens: true,
+            head: (self.heads.len() - at) as u16,
+            opens: at == self.opening,
         });
     }
 
     #[inline]
-    fn emit(&mut self, head: FrameHead) -> u16 {
+    fn emit(&mut self, head: FrameHead) {
         let at = self.heads.len();
         // Reserves the longest head and truncates it afterwards: a copy of variable length would cost more.
         self.heads.extend_from_slice(&[0; MAX_FRAME_HEAD_LEN]);
         let place = self.heads[at..].first_chunk_mut();
         let len = place.map_or(0, |place| head.emit_into(place));
         self.heads.truncate(at + len);
-        len as u16
     }
 
     /// Ends the last datagram with `padding` zeros.
@@ -218,9 +225,9 @@ impl<'a> OperationDatagram<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outgoing<'a> {
     /// The bytes in front of the payload. For the first operation of a datagram: the header, and options or a frame
-    /// head. For the others: a frame head.
+    /// head. For the others: a frame head. Payload that was copied when it was posted is the last of them.
     pub head: &'a [u8],
-    /// Payload that follows, if any.
+    /// Payload in memory that follows, if any.
     pub payload: Option<Span>,
     /// Zeros that follow the payload, bytes.
     pub padding: u32,

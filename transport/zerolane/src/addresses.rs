@@ -52,8 +52,9 @@ addresses!(str => resolve);
 addresses!(String => |it, lane| resolve(it, lane));
 addresses!((&str, u16) => |it, lane| resolve_host(it.0, it.1, lane));
 addresses!((String, u16) => |it, lane| resolve_host(&it.0, it.1, lane));
+addresses!(SocketAddr => |it, _| Ok(vec![*it]));
 addresses!(
-    SocketAddr, SocketAddrV4, SocketAddrV6, (IpAddr, u16), (Ipv4Addr, u16), (Ipv6Addr, u16)
+    SocketAddrV4, SocketAddrV6, (IpAddr, u16), (Ipv4Addr, u16), (Ipv6Addr, u16)
     => |it, _| Ok(vec![(*it).into()])
 );
 addresses!([SocketAddr], Vec<SocketAddr> => |it, _| Ok(it.to_vec()));

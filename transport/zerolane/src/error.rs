@@ -1,9 +1,10 @@
 //! Defines the errors of this library, with messages that a user can act on.
 
-use crate::request::RequestId;
+use crate::id::RequestId;
 use std::time::Duration;
 use std::{fmt, io};
-use zerolane_lane::{CloseReason, DriverError, MAX_INLINE, PostError, PublicKey, TransferError};
+use zerolane_lane::limits::MAX_INLINE;
+use zerolane_lane::{CloseReason, DriverError, PostError, PublicKey, TransferError};
 
 /// Why a call failed. The connection stays open after [`Error::Transfer`], [`Error::Post`] and invalid arguments.
 #[derive(Debug, thiserror::Error)]

@@ -515,7 +515,7 @@ fn post_put_inline(options: &Options) {
     let after = connection.account();
     let calls = after.tx_data_syscalls - before.tx_data_syscalls;
     assert!(calls < 1_000, "{calls} calls for 5000 puts");
-    // As many as fit share a datagram. Some of those posted while the ring of copies was full may come one by one.
+    // As many as fit share a datagram. Some of those posted while the queue was full may come one by one.
     let datagrams = after.datagrams_sent - before.datagrams_sent;
     assert!(datagrams < 1_500, "{datagrams} datagrams for 5000 puts");
     owner.done(connection);

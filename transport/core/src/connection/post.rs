@@ -2,8 +2,9 @@
 
 use super::Connection;
 use crate::limits;
-use crate::one_sided::in_bounds;
-use crate::request::{AtomicRequest, ExportAs, PostError, RemotePlace, RequestKind, WorkRequest};
+use crate::request::{
+    AtomicRequest, Content, ExportAs, PostError, RemotePlace, RequestKind, WorkFlags, WorkRequest,
+};
 use crate::span::Span;
 use crate::time::Instant;
 use crate::transfer::TransferId;
@@ -40,7 +41,7 @@ impl Connection {
     pub fn post(
         &mut self,
         now: Instant,
-        request: WorkRequest,
+        request: WorkRequest<'_>,
         memory: Span,
     ) -> Result<TransferId, PostError> {
         self.can_post(self.posted(&request))?;
@@ -55,6 +56,39 @@ impl Connection {
         let id = self.begin(request, memory)?;
         self.settle();
         Ok(id)
+    }
+
+    /// Posts a put of a copy of `bytes`, at most [`limits::MAX_INLINE`], to `place`.
+    ///
+    /// # Errors
+    /// As [`Connection::post`].
+    ///
+    /// # Panics
+    /// There are more bytes.
+    pub fn post_inline(
+        &mut self,
+        now: Instant,
+        place: RemotePlace,
+        bytes: &[u8],
+        immediate: Option<u32>,
+        flags: WorkFlags,
+    ) -> Result<TransferId, PostError> {
+        assert!(bytes.len() <= limits::MAX_INLINE, "{} bytes", bytes.len());
+        self.can_post(self.one_sided.waiting())?;
+        self.cx.enter(now);
+        let kind = RequestKind::Put {
+            place,
+            content: Content::copy(bytes),
+            immediate,
+        };
+        let id = self.one_sided.post(&mut self.cx, kind, flags)?;
+        self.settle();
+        Ok(id)
+    }
+
+    /// The time of the last entry, if operations wait to be sent since: a request posted now leaves with them.
+    pub fn unsent_since(&self) -> Option<Instant> {
+        self.one_sided.has_unsent().then_some(self.cx.now)
     }
 
     /// Finishes sending. Everything posted is delivered; further Transfers and messages are refused; the peer's
@@ -79,7 +113,7 @@ impl Connection {
     }
 
     /// Posted requests that count with `request` towards [`limits::MAX_POSTED`].
-    fn posted(&self, request: &WorkRequest) -> usize {
+    fn posted(&self, request: &WorkRequest<'_>) -> usize {
         match request {
             WorkRequest::Send { .. } => self.sending.len(),
             WorkRequest::Offer { .. } => self.sending.posted(),
@@ -93,16 +127,15 @@ impl Connection {
         }
     }
 
-    fn begin(&mut self, request: WorkRequest, memory: Span) -> Result<TransferId, PostError> {
+    fn begin(&mut self, request: WorkRequest<'_>, memory: Span) -> Result<TransferId, PostError> {
         let Connection {
             cx,
-            session,
             sending,
             receiving,
             one_sided,
+            ..
         } = self;
-        let open = session.is_established();
-        let work = match request {
+        let (kind, flags) = match request {
             WorkRequest::Send { delivery } => {
                 return Ok(sending.post(cx, memory, delivery, Target::Receive));
             }
@@ -114,21 +147,17 @@ impl Connection {
                 immediate,
                 flags,
             } => {
-                in_bounds(cx, place, memory.len)?;
+                let content = Content::Memory(memory);
                 let kind = RequestKind::Put {
                     place,
-                    span: memory,
+                    content,
                     immediate,
                 };
                 (kind, flags)
             }
             WorkRequest::Get { place, flags } => {
-                in_bounds(cx, place, memory.len)?;
-                let kind = RequestKind::Get {
-                    place,
-                    span: memory,
-                };
-                (kind, flags)
+                let span = memory;
+                (RequestKind::Get { place, span }, flags)
             }
             WorkRequest::FetchOp {
                 place,
@@ -139,13 +168,13 @@ impl Connection {
                 if !place.address.is_multiple_of(len) {
                     return Err(PostError::Misaligned);
                 }
-                in_bounds(cx, place, len)?;
                 (RequestKind::Fetch { place, atomic }, flags)
             }
             WorkRequest::Message { control, flags } => {
-                if control.len > u64::from(limits::MAX_CONTROL) {
+                if control.len() > limits::MAX_CONTROL as usize {
                     return Err(PostError::ControlTooLong);
                 }
+                let control = Content::copy(control);
                 let payload = Some(memory).filter(|span| span.len > 0);
                 (RequestKind::Message { control, payload }, flags)
             }
@@ -157,7 +186,7 @@ impl Connection {
                 return Ok(one_sided.request_region(cx, name, rights));
             }
         };
-        one_sided.post(cx, work, sending, receiving, open)
+        one_sided.post(cx, kind, flags)
     }
 
     /// The pending work ahead of a request on the peer's memory, for a caller that could execute the request at once by
@@ -183,11 +212,6 @@ impl Connection {
     /// An identifier for a request that is executed by other means.
     pub fn new_id(&mut self) -> TransferId {
         self.cx.new_id()
-    }
-
-    /// The identifier of the oldest numbered operation that may still be sent, and whose memory may thus be read.
-    pub fn oldest_work(&self) -> Option<TransferId> {
-        self.one_sided.oldest()
     }
 }
 

@@ -10,7 +10,7 @@ use super::liars::grant;
 use super::memory::{atomic, export, fetch, put};
 use super::memory_faults::bad;
 use super::seeds::{Dice, each};
-use super::sim::Sim;
+use super::sim::{Sim, bytes_of};
 use crate::transfer::HANDLE;
 use crate::*;
 use netsim::Side;
@@ -54,13 +54,13 @@ fn receive(sim: &mut Sim, room: u64) -> Receive {
 
 fn send(sim: &mut Sim, seed: u64, length: u64) -> Sent {
     let now = sim.now();
-    let control = sim.a.filled(2 * seed, CONTROL);
+    let control = bytes_of(2 * seed, CONTROL);
     let payload = (length > 0).then(|| sim.a.filled(2 * seed + 1, length));
     let flags = WorkFlags {
         signalled: true,
         ..WorkFlags::default()
     };
-    let posted = sim.a.c().post_message(now, control, payload, flags);
+    let posted = sim.a.c().post_message(now, &control, payload, flags);
     let id = posted.expect("posted");
     Sent { id, seed, length }
 }

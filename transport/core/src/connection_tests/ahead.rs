@@ -132,10 +132,7 @@ fn ahead__a_message_without_a_receive_is_work() {
     let place = exported(&mut sim);
     let (now, payload) = (sim.now(), sim.a.filled(1, 8));
     let flags = WorkFlags::default();
-    let posted = sim
-        .a
-        .c()
-        .post_message(now, Span::EMPTY, Some(payload), flags);
+    let posted = sim.a.c().post_message(now, &[], Some(payload), flags);
     posted.expect("room");
     put(&mut sim, place, 0, 0, Some(1));
     sim.run_for(Duration::from_millis(50));

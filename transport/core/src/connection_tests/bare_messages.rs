@@ -3,8 +3,7 @@
 use super::eager::{assert_nothing_in_vain, datagrams};
 use super::memory_faults::assert_fail_with_a_dead_peer;
 use super::seeds::{Dice, each};
-use super::sim::Sim;
-use crate::ExportAs;
+use super::sim::{Sim, bytes_of};
 use crate::*;
 use netsim::Side;
 use netsim::link::{LinkConfig, Loss, Reorder};
@@ -34,9 +33,7 @@ pub(super) fn send(sim: &mut Sim, side: Side, seed: u64, length: u64, awaited: b
         awaited,
         ..WorkFlags::default()
     };
-    let posted = host
-        .c()
-        .post_message(now, Span::EMPTY, Some(payload), flags);
+    let posted = host.c().post_message(now, &[], Some(payload), flags);
     posted.expect("posted")
 }
 
@@ -76,9 +73,9 @@ fn message__with_control_leaves_before_its_payload() {
     let mut sim = quiet();
     let now = sim.now();
     let (to, _) = receive(&mut sim, Side::B, 4096);
-    let (control, payload) = (sim.a.filled(9, 20), sim.a.filled(7, 4096));
+    let (control, payload) = (bytes_of(9, 20), sim.a.filled(7, 4096));
     let flags = WorkFlags::default();
-    let posted = sim.a.c().post_message(now, control, Some(payload), flags);
+    let posted = sim.a.c().post_message(now, &control, Some(payload), flags);
     posted.expect("posted");
     sim.run_until(Duration::from_secs(1), |sim| sim.b.outcomes(to) > 0);
     assert!(sim.spoken().starts_with("A Data 0, A Data eager"));
@@ -196,10 +193,10 @@ fn order__among_the_operations_around_it() {
     let now = sim.now();
     let mut sent = vec![];
     for (n, length) in lengths.into_iter().enumerate() {
-        let control = sim.a.filled(9, 8 * (n as u64 % 2));
+        let control = bytes_of(9, 8 * (n as u64 % 2));
         let payload = sim.a.filled(n as u64, length);
         let flags = WorkFlags::default();
-        let posted = sim.a.c().post_message(now, control, Some(payload), flags);
+        let posted = sim.a.c().post_message(now, &control, Some(payload), flags);
         sent.push(posted.expect("posted"));
     }
     sim.run_until(Duration::from_secs(1), |sim| {
@@ -296,14 +293,14 @@ fn model__puts_and_messages_in_order() {
                 .c()
                 .post_put(now, place, number, None, flags)
                 .expect("room");
-            let control = sim.a.filled(9, dice.pick(&[0, 0, 0, 16]));
+            let control = bytes_of(9, dice.pick(&[0, 0, 0, 16]));
             let length = 1 + dice.below(12 << 10);
             let payload = sim.a.filled(n, length);
             let flags = WorkFlags {
                 signalled: true,
                 ..flags
             };
-            let from = sim.a.c().post_message(now, control, Some(payload), flags);
+            let from = sim.a.c().post_message(now, &control, Some(payload), flags);
             sent.push((from.expect("room"), length));
             if dice.chance(70) && receives.len() < sent.len() {
                 receives.push(receive(&mut sim, Side::B, 12 << 10));

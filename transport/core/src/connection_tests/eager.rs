@@ -3,7 +3,7 @@
 //! Covers lost, late and repeated datagrams, cancels at either end, and a lying peer.
 
 use super::seeds::{Dice, each};
-use super::sim::Sim;
+use super::sim::{Sim, bytes_of};
 use crate::*;
 use netsim::Side;
 use netsim::link::{LinkConfig, Reorder};
@@ -167,12 +167,15 @@ fn message_with(
     posted: bool,
 ) -> (TransferId, TransferId, Span) {
     let now = sim.now();
-    let (control, payload) = (sim.a.filled(9, control), sim.a.filled(7, length));
+    let (control, payload) = (bytes_of(9, control), sim.a.filled(7, length));
     let flags = WorkFlags {
         signalled: true,
         ..WorkFlags::default()
     };
-    let request = WorkRequest::Message { control, flags };
+    let request = WorkRequest::Message {
+        control: &control,
+        flags,
+    };
     let post_receive = |sim: &mut Sim| {
         let now = sim.now();
         let (control, target) = (sim.b.empty(128), sim.b.empty(length));
@@ -194,10 +197,7 @@ fn send_message(sim: &mut Sim, seed: u64, length: u64) -> TransferId {
     let now = sim.now();
     let payload = sim.a.filled(seed, length);
     let flags = WorkFlags::default();
-    let posted = sim
-        .a
-        .c()
-        .post_message(now, Span::EMPTY, Some(payload), flags);
+    let posted = sim.a.c().post_message(now, &[], Some(payload), flags);
     posted.expect("posted")
 }
 

@@ -1,8 +1,7 @@
 //! Tests that cancels and closes take effect while the link loses their operations.
 
 use super::seeds::{Dice, each};
-use super::sim::Sim;
-use crate::ExportAs;
+use super::sim::{Sim, bytes_of};
 use crate::*;
 use netsim::Side;
 use netsim::link::{LinkConfig, Loss, Reorder};
@@ -219,12 +218,12 @@ fn receive_message(sim: &mut Sim, room: u64) -> (TransferId, Span) {
 
 fn send_message(sim: &mut Sim, content: u64, length: u64) -> TransferId {
     let now = sim.now();
-    let control = sim.a.filled(content, 8);
+    let control = bytes_of(content, 8);
     let payload = sim.a.filled(content, length);
     let posted = sim
         .a
         .c()
-        .post_message(now, control, Some(payload), WorkFlags::default());
+        .post_message(now, &control, Some(payload), WorkFlags::default());
     posted.expect("posted")
 }
 

@@ -5,7 +5,7 @@
 use super::memory::{at, export, put};
 use super::memory_faults::bad;
 use super::seeds::{Dice, each};
-use super::sim::Sim;
+use super::sim::{Sim, bytes_of};
 use crate::*;
 use netsim::Side;
 use netsim::link::LinkConfig;
@@ -43,10 +43,10 @@ fn send(sim: &mut Sim, from: Side, seed: u64, length: u64) -> Result<TransferId,
 
 fn message(sim: &mut Sim, seed: u64, payload: u64) -> Result<TransferId, PostError> {
     let now = sim.now();
-    let control = sim.a.filled(seed, 16);
+    let control = bytes_of(seed, 16);
     let payload = (payload > 0).then(|| sim.a.filled(seed + 1, payload));
     let flags = WorkFlags::default();
-    sim.a.c().post_message(now, control, payload, flags)
+    sim.a.c().post_message(now, &control, payload, flags)
 }
 
 fn receive(sim: &mut Sim, side: Side, length: u64) -> (TransferId, Span) {

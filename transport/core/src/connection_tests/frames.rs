@@ -3,7 +3,7 @@
 use super::memory::{S, at, export, fetch, put, quiet, until_over};
 use super::memory_faults::assert_fail_with_a_dead_peer;
 use super::seeds::{Dice, each};
-use super::sim::Sim;
+use super::sim::{Sim, bytes_of};
 use crate::*;
 use netsim::Side;
 use netsim::link::{LinkConfig, Loss};
@@ -33,9 +33,9 @@ fn counts(sim: &mut Sim) -> Vec<usize> {
 
 fn message(sim: &mut Sim, seed: u64, len: u64) -> TransferId {
     let now = sim.now();
-    let control = sim.a.filled(seed, len);
+    let control = bytes_of(seed, len);
     let flags = WorkFlags::default();
-    sim.a.c().post_message(now, control, None, flags).unwrap()
+    sim.a.c().post_message(now, &control, None, flags).unwrap()
 }
 
 fn add(sim: &mut Sim, place: RemotePlace) -> TransferId {

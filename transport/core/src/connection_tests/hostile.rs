@@ -120,8 +120,7 @@ fn work_on_memory(sim: &mut Sim, private: Span) {
         let get = sim.a.c().post_get(now, place(readable, 0), target, flags);
         assert!(put.is_ok() && add.is_ok() && get.is_ok());
     }
-    let control = sim.a.filled(1, 10);
-    let message = sim.a.c().post_message(now, control, None, flags);
+    let message = sim.a.c().post_message(now, &[1; 10], None, flags);
     let control = sim.b.empty(128);
     let receive = sim.b.c().post_message_receive(control, None);
     assert!(message.is_ok() && receive.is_ok());

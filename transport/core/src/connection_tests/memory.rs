@@ -1,7 +1,6 @@
 //! Tests that operations on persistent memory follow Figure 12 of the thesis (4.3.2): order, visibility, messages.
 
-use super::sim::{Host, Sim, content, wake_time};
-use crate::ExportAs;
+use super::sim::{Host, Sim, bytes_of, content, wake_time};
 use crate::*;
 use netsim::Side;
 use netsim::link::LinkConfig;
@@ -685,10 +684,13 @@ fn receive(sim: &mut Sim, payload: Option<u64>) -> (TransferId, Span, Option<Spa
 
 fn message(sim: &mut Sim, seed: u64, control: u64, payload: Option<u64>) -> TransferId {
     let now = sim.now();
-    let span = sim.a.filled(seed, control);
+    let control = bytes_of(seed, control);
     let payload = payload.map(|len| sim.a.filled(seed + 1, len));
     let flags = WorkFlags::default();
-    sim.a.c().post_message(now, span, payload, flags).unwrap()
+    sim.a
+        .c()
+        .post_message(now, &control, payload, flags)
+        .unwrap()
 }
 
 #[test]

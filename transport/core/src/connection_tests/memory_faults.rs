@@ -2,8 +2,7 @@
 
 use super::memory::{MS, S, at, atomic, export, fetch, get, put};
 use super::seeds::{Dice, each};
-use super::sim::{Sim, content};
-use crate::ExportAs;
+use super::sim::{Sim, bytes_of, content};
 use crate::*;
 use netsim::Side;
 use netsim::link::{LinkConfig, Loss, Reorder};
@@ -161,9 +160,18 @@ fn operate(
                 fence: flags.fence || long,
                 ..flags
             };
-            let span = sim.a.filled(seed, len);
             let to = at(place, offset);
-            let id = sim.a.c().post_put(now, to, span, None, flags).unwrap();
+            let id = match len <= limits::MAX_INLINE as u64 {
+                true => {
+                    let bytes = bytes_of(seed, len);
+                    sim.a.c().post_inline(now, to, &bytes, None, flags)
+                }
+                false => {
+                    let span = sim.a.filled(seed, len);
+                    sim.a.c().post_put(now, to, span, None, flags)
+                }
+            };
+            let id = id.expect("room");
             oracle.checks.push(Check::Sent(id));
             for (i, byte) in (0..).zip(&mut oracle.bytes[slice]) {
                 *byte = content(seed, i);
@@ -256,10 +264,10 @@ fn message__none_lost_none_twice_in_order() {
         for n in 0..60 {
             let now = sim.now();
             let payload = [None, Some(1 + dice.below(most))][dice.below(2) as usize];
-            let control = sim.a.filled(n, 20);
+            let control = bytes_of(n, 20);
             let body = payload.map(|len| sim.a.filled(500 + n, len));
             let flags = WorkFlags::default();
-            ids.push(sim.a.c().post_message(now, control, body, flags).unwrap());
+            ids.push(sim.a.c().post_message(now, &control, body, flags).unwrap());
             let (control, room) = (sim.b.empty(128), sim.b.empty(9_000));
             let id = sim.b.c().post_message_receive(control, Some(room)).unwrap();
             receives.push((id, control, room, payload.unwrap_or(0)));

@@ -2,7 +2,7 @@
 
 use super::memory::{MS, S, at, atomic, export, fetch, get, put};
 use super::seeds::{Dice, each};
-use super::sim::Sim;
+use super::sim::{Sim, bytes_of};
 use crate::*;
 use netsim::Side;
 use netsim::link::{LinkConfig, Loss, Reorder};
@@ -117,9 +117,9 @@ fn message__meets_its_receive_when_the_long_puts_before_it_are_placed() {
     let control = sim.b.empty(limits::MAX_CONTROL.into());
     let receive = sim.b.c().post_message_receive(control, None).unwrap();
     put(&mut sim, place, 1, MIB, None);
-    let (now, span) = (sim.now(), sim.a.filled(2, 20));
+    let (now, bytes) = (sim.now(), bytes_of(2, 20));
     let flags = WorkFlags::default();
-    sim.a.c().post_message(now, span, None, flags).unwrap();
+    sim.a.c().post_message(now, &bytes, None, flags).unwrap();
     sim.run_until(20 * S, |sim| sim.b.outcomes(receive) == 1);
     assert!(sim.b.holds(target, 1, MIB) && sim.b.holds(control, 2, 20));
 }

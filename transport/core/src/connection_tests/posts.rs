@@ -67,7 +67,7 @@ impl Connection {
     pub(crate) fn post_message(
         &mut self,
         now: Instant,
-        control: Span,
+        control: &[u8],
         payload: Option<Span>,
         flags: WorkFlags,
     ) -> Posted {

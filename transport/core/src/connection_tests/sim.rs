@@ -43,6 +43,17 @@ fn word(seed: u64, index: u64) -> [u8; 8] {
     x.to_le_bytes()
 }
 
+/// The first `len` bytes of content number `seed`.
+pub(super) fn bytes_of(seed: u64, len: u64) -> Vec<u8> {
+    let mut bytes = vec![0; len.next_multiple_of(8) as usize];
+    let (words, _) = bytes.as_chunks_mut();
+    (0..)
+        .zip(words)
+        .for_each(|(index, it)| *it = word(seed, index));
+    bytes.truncate(len as usize);
+    bytes
+}
+
 /// One host: a connection, its memory, and its events.
 pub(super) struct Host {
     pub(super) connection: Option<Connection>,
@@ -98,13 +109,7 @@ impl Host {
 
     /// A region whose bytes are `content(seed, offset)`.
     pub(super) fn filled(&mut self, seed: u64, len: u64) -> Span {
-        let mut bytes = vec![0; len.next_multiple_of(8) as usize];
-        let (words, _) = bytes.as_chunks_mut();
-        (0..)
-            .zip(words)
-            .for_each(|(index, it)| *it = word(seed, index));
-        bytes.truncate(len as usize);
-        self.region(bytes)
+        self.region(bytes_of(seed, len))
     }
 
     /// An unwritten target of `len` bytes, guarded on both sides.

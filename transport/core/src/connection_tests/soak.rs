@@ -158,7 +158,6 @@ struct End {
     free: Vec<usize>,
     receives: HashMap<TransferId, Span>,
     messages: HashMap<TransferId, (Span, Span)>,
-    controls: Vec<Span>,
 }
 
 impl End {
@@ -166,7 +165,6 @@ impl End {
         let mut host = Host::new(connection);
         End {
             slots: (0..IN_FLIGHT).map(|_| host.empty(MAX_LEN)).collect(),
-            controls: (0..IN_FLIGHT).map(|_| host.empty(16)).collect(),
             free: (0..IN_FLIGHT).collect(),
             host,
             receives: HashMap::new(),
@@ -205,10 +203,10 @@ impl End {
 
     fn send_message(&mut self, now: Instant, slot: usize, name: u64, len: u64) -> TransferId {
         let payload = (len > 0).then(|| self.fill(slot, name, len));
-        let control = self.controls[slot];
-        self.host.bytes_mut(control)[..8].copy_from_slice(&name.to_le_bytes());
+        let mut control = [0; 16];
+        control[..8].copy_from_slice(&name.to_le_bytes());
         let flags = WorkFlags::default();
-        let posted = self.host.c().post_message(now, control, payload, flags);
+        let posted = self.host.c().post_message(now, &control, payload, flags);
         posted.unwrap()
     }
 

@@ -13,7 +13,7 @@ use zerolane_wire::{Flags, Header, Op, RequestToSend};
 
 /// Whether the message has payload but no control.
 pub(super) fn is_bare(request: &Request) -> bool {
-    matches!(&request.kind, RequestKind::Message { control, payload: Some(_) } if control.len == 0)
+    matches!(&request.kind, RequestKind::Message { control, payload: Some(_) } if control.len() == 0)
 }
 
 /// Initiator.

@@ -20,8 +20,6 @@ mod send_queue;
 mod serve;
 mod start;
 
-pub(crate) use self::post::in_bounds;
-
 use self::exports::Exports;
 use self::gets::{GetResponses, PendingGets};
 use self::immediates::Immediates;

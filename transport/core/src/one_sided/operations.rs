@@ -6,8 +6,7 @@ use super::send_queue::Numbered;
 use super::start::max_put;
 use super::{IMMEDIATE, NOTHING, OneSided};
 use crate::context::Context;
-use crate::request::RequestKind;
-use crate::span::Span;
+use crate::request::{Content, RequestKind};
 use crate::timers::Timer;
 use crate::transmit::{BurstLimit, OperationBurst};
 use zerolane_wire::{
@@ -26,7 +25,8 @@ impl OneSided {
         }
         let carries = !matches!(self.send_queue.upcoming()?.kind, RequestKind::Fetch { .. });
         let first = self.send_queue.next_unsent();
-        let mut burst = OperationBurst::new(first, self.send_queue.unsent());
+        let bytes = limit.bytes.min(self.send_queue.bytes());
+        let mut burst = OperationBurst::new(first, self.send_queue.unsent(), bytes);
         self.pack(cx, &mut burst, limit)?;
         // Must be confirmed at once if it is a repeat, which shows in its first operation, or if a caller waits.
         if burst.awaited || self.send_queue.is_repeat(first) {
@@ -98,7 +98,7 @@ impl OneSided {
             return None;
         }
         burst.awaited |= first.request.flags.awaited;
-        let Some((mut before, payload)) = content(cx, &first) else {
+        let Some((mut before, carried)) = content(cx, &first) else {
             burst.control(&self.fetch_op(cx, &first)?);
             return Some(alone);
         };
@@ -107,8 +107,8 @@ impl OneSided {
             true => most.min(cx.overhead() + max_put(cx)),
             false => 0,
         };
-        let opening = frame(None, before, payload);
-        let (mut len, mut shared) = (cx.overhead() + frame_len(&opening, payload), false);
+        let opening = frame(None, before, carried);
+        let (mut len, mut shared) = (cx.overhead() + frame_len(&opening, carried), false);
         for next in operations.take(MAX_FRAMES - 1) {
             let Some((it, more)) = content(cx, &next).filter(|_| !is_bare(next.request)) else {
                 break;
@@ -119,7 +119,7 @@ impl OneSided {
                 break;
             }
             if !shared {
-                burst.frames(&header, opening, payload);
+                burst.frames(&header, opening, carried);
             }
             burst.frame(head, more);
             burst.awaited |= next.request.flags.awaited;
@@ -128,7 +128,7 @@ impl OneSided {
         if shared {
             return Some(len);
         }
-        burst.data(&header, payload);
+        burst.data(&header, carried);
         Some(alone)
     }
 
@@ -187,9 +187,12 @@ impl OneSided {
     }
 }
 
-/// An operation on the wire: its own header fields, and its payload. `None` if it is no Data.
+/// The content of operations without any.
+static NONE: Content = Content::NONE;
+
+/// An operation on the wire: its own header fields, and its content. `None` if it is no Data.
 #[inline]
-fn content(cx: &Context, it: &Numbered<'_>) -> Option<(FrameFields, Span)> {
+fn content<'a>(cx: &Context, it: &Numbered<'a>) -> Option<(FrameFields, &'a Content)> {
     let to_messages = FrameFields {
         flags: Flags::INTERRUPT,
         b_id: 0,
@@ -199,10 +202,10 @@ fn content(cx: &Context, it: &Numbered<'_>) -> Option<(FrameFields, Span)> {
         d_id: MESSAGES,
         s_id: it.request.id,
     };
-    Some(match it.request.kind {
-        RequestKind::Put {
+    Some(match &it.request.kind {
+        &RequestKind::Put {
             place,
-            span,
+            ref content,
             immediate,
         } => {
             let to = cx.wire_place(place);
@@ -219,7 +222,7 @@ fn content(cx: &Context, it: &Numbered<'_>) -> Option<(FrameFields, Span)> {
                 d_id: to.handle,
                 s_id: it.request.id,
             };
-            (fields, span)
+            (fields, content)
         }
         RequestKind::Message { control, payload } => {
             let len = payload.map_or(0, |span| span.len);
@@ -230,14 +233,14 @@ fn content(cx: &Context, it: &Numbered<'_>) -> Option<(FrameFields, Span)> {
             };
             (fields, control)
         }
-        RequestKind::Immediate { value, announced } => {
+        &RequestKind::Immediate { value, announced } => {
             let fields = FrameFields {
                 b_id: IMMEDIATE,
                 bufx: announced,
                 b_num: value,
                 ..to_messages
             };
-            (fields, Span::EMPTY)
+            (fields, &NONE)
         }
         RequestKind::Get { .. } | RequestKind::Nothing => {
             let fields = FrameFields {
@@ -245,19 +248,19 @@ fn content(cx: &Context, it: &Numbered<'_>) -> Option<(FrameFields, Span)> {
                 b_id: NOTHING,
                 ..to_messages
             };
-            (fields, Span::EMPTY)
+            (fields, &NONE)
         }
         RequestKind::Fetch { .. } => return None,
     })
 }
 
 #[inline]
-fn frame(before: Option<FrameFields>, it: FrameFields, payload: Span) -> FrameHead {
-    FrameHead::new(before, it, payload.len as u16)
+fn frame(before: Option<FrameFields>, it: FrameFields, content: &Content) -> FrameHead {
+    FrameHead::new(before, it, content.len() as u16)
 }
 
-/// Length of a frame, head and payload.
+/// Length of a frame, head and content.
 #[inline]
-fn frame_len(head: &FrameHead, payload: Span) -> u32 {
-    head.size() as u32 + payload.len as u32
+fn frame_len(head: &FrameHead, content: &Content) -> u32 {
+    head.size() as u32 + content.len() as u32
 }

@@ -190,7 +190,7 @@ impl OneSided {
 
 /// Reports a completed numbered operation.
 fn report(cx: &mut Context, sending: &mut Sending, over: &CompletedRequest) {
-    let Request { flags, kind, .. } = over.request;
+    let Request { flags, kind, .. } = &over.request;
     let id = over.id;
     let with_payload = matches!(
         kind,

@@ -3,8 +3,7 @@
 use super::{MessageReceive, OneSided, RegionRequest};
 use crate::context::{Context, Debt};
 use crate::receiving::{Finished, Receiving};
-use crate::request::{PostError, RegionName, RemotePlace, Request, RequestKind, WorkFlags};
-use crate::sending::Sending;
+use crate::request::{PostError, RegionName, Request, RequestKind, WorkFlags};
 use crate::span::Span;
 use crate::timers::Timer;
 use crate::transfer::TransferId;
@@ -30,19 +29,17 @@ impl OneSided {
         id
     }
 
-    /// Begins a request on the peer's memory if the connection is `open` and nothing is queued before it; queues it
-    /// otherwise.
+    /// Queues a request on the peer's memory. It begins when the debts are settled, if it may.
     ///
     /// # Errors
-    /// The peer has no persistent memory.
+    /// The place is outside the peer's address space, or the peer has no persistent memory.
     pub(crate) fn post(
         &mut self,
         cx: &mut Context,
-        (kind, flags): (RequestKind, WorkFlags),
-        sending: &mut Sending,
-        receiving: &mut Receiving,
-        open: bool,
+        kind: RequestKind,
+        flags: WorkFlags,
     ) -> Result<TransferId, PostError> {
+        check_bounds(cx, &kind)?;
         if cx.peer.is_some_and(|peer| !peer.persistent) {
             return Err(PostError::Unsupported);
         }
@@ -50,12 +47,8 @@ impl OneSided {
         if !kind.is_notice() {
             self.last_work = Some(id);
         }
-        let request = Request { id, flags, kind };
-        let alone = open && self.queued.is_empty();
-        if !(alone && self.try_begin(cx, &request, sending, receiving)) {
-            self.queued.push_back(request);
-            cx.owe(Debt::Start);
-        }
+        self.queued.push_back(Request { id, flags, kind });
+        cx.owe(Debt::Start);
         Ok(id)
     }
 
@@ -90,8 +83,8 @@ impl OneSided {
         cx.fail_finished(self.receives.drain(..).map(|it| it.id));
     }
 
-    /// The identifier of the oldest numbered operation that may still be sent, and whose memory may thus be read.
-    pub(crate) fn oldest(&self) -> Option<TransferId> {
+    /// The identifier of the oldest request that is or will be numbered.
+    pub(super) fn oldest(&self) -> Option<TransferId> {
         let numbered = self.send_queue.oldest();
         numbered.or_else(|| self.queued.front().map(|request| request.id))
     }
@@ -116,8 +109,16 @@ impl OneSided {
     }
 }
 
-/// Checks that the place lies in the peer's address space. The peer checks the region's bounds.
-pub(crate) fn in_bounds(cx: &Context, place: RemotePlace, len: u64) -> Result<(), PostError> {
+/// Checks that the request's place lies in the peer's address space. The peer checks the region's bounds.
+fn check_bounds(cx: &Context, kind: &RequestKind) -> Result<(), PostError> {
+    let (place, len) = match kind {
+        RequestKind::Put { place, content, .. } => (place, content.len()),
+        RequestKind::Get { place, span } => (place, span.len),
+        RequestKind::Fetch { place, atomic } => (place, atomic.word.bytes().into()),
+        RequestKind::Message { .. } | RequestKind::Immediate { .. } | RequestKind::Nothing => {
+            return Ok(());
+        }
+    };
     let log2 = cx.peer_buffer_log2();
     let most = (u64::from(u32::MAX) << log2) | ((1 << log2) - 1);
     match place.address.checked_add(len) {

@@ -30,7 +30,7 @@ pub(crate) struct Part {
 }
 
 /// A numbered operation.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct SentRequest {
     request: Request,
     part: Option<Part>,
@@ -76,7 +76,7 @@ pub(crate) struct Numbered<'a> {
 }
 
 /// A completed operation.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct CompletedRequest {
     /// The request that it is, or belongs to.
     pub(crate) id: TransferId,
@@ -170,12 +170,12 @@ impl SendQueue {
         }
     }
 
-    /// Whether another operation may be numbered.
-    pub(crate) fn has_room(&self, kind: &RequestKind, max_fetches: usize) -> bool {
+    /// Whether a request of `count` operations may be numbered.
+    pub(crate) fn has_room(&self, kind: &RequestKind, count: usize, max_fetches: usize) -> bool {
         let fetch = matches!(kind, RequestKind::Fetch { .. });
         let bytes = self.window as u32 * MAX_SMALL;
-        self.ops.len() < MAX_UNCONFIRMED
-            && self.occupied + self.weight(kind) <= bytes
+        self.ops.len() + count <= MAX_UNCONFIRMED
+            && self.occupied + count as u32 * self.weight(kind) <= bytes
             && (!fetch || self.fetches < max_fetches)
     }
 
@@ -271,6 +271,11 @@ impl SendQueue {
     /// How many operations wait to be sent.
     pub(crate) fn unsent(&self) -> usize {
         self.ops.len() - self.next
+    }
+
+    /// Bytes of the pending operations, at most, without the headers of their datagrams.
+    pub(crate) fn bytes(&self) -> u32 {
+        self.occupied
     }
 
     /// The next operation to send.
@@ -452,19 +457,15 @@ impl SendQueue {
         }
         let outcome = self.ops.front()?.outcome?;
         let op = self.ops.pop_front()?;
+        let (id, reported) = (op.id(), op.is_reported());
         self.base = self.base.wrapping_add(1);
         self.executed -= 1;
         self.next = self.next.saturating_sub(1);
         self.sent = self.sent.saturating_sub(1);
         self.occupied -= op.weight;
         self.fetches -= usize::from(matches!(op.request.kind, RequestKind::Fetch { .. }));
-        let reported = SentRequest {
-            outcome: Some(outcome),
-            ..op
-        }
-        .is_reported();
         Some(CompletedRequest {
-            id: op.id(),
+            id,
             request: op.request,
             outcome,
             reported,

@@ -1,7 +1,7 @@
 //! Tests that the send queue confirms, repeats, refuses and limits numbered operations.
 #![allow(non_snake_case)]
 use super::*;
-use crate::request::{Atomic, RemotePlace, WorkFlags};
+use crate::request::{Atomic, Content, RemotePlace, WorkFlags};
 use crate::span::{RegionId, Span};
 use zerolane_wire::{FetchOpKind, Reason};
 
@@ -34,7 +34,7 @@ fn request(id: TransferId, fetch: bool) -> Request {
         },
         false => RequestKind::Put {
             place: PLACE,
-            span,
+            content: Content::Memory(span),
             immediate: None,
         },
     };
@@ -175,7 +175,7 @@ fn window__shrinks_with_loss_and_grows_again() {
     let put = request(1, false).kind;
     let fill = |stream: &mut SendQueue| {
         let mut count = 0;
-        while stream.has_room(&put, MAX_FETCHES) {
+        while stream.has_room(&put, 1, MAX_FETCHES) {
             stream.push(NOW, request(7, false));
             count += 1;
         }
@@ -202,9 +202,9 @@ fn window__is_of_datagrams_which_small_operations_share() {
     for _ in 1..FIRST_WINDOW {
         stream.push(NOW, request(1, true));
     }
-    assert!(stream.has_room(&fetch, MAX_FETCHES));
+    assert!(stream.has_room(&fetch, 1, MAX_FETCHES));
     let mut count = 0;
-    while stream.has_room(&put, MAX_FETCHES) {
+    while stream.has_room(&put, 1, MAX_FETCHES) {
         stream.push(NOW, request(7, false));
         count += 1;
     }

@@ -5,12 +5,12 @@ use super::send_queue::Part;
 use crate::context::{Context, Debt};
 use crate::limits::{BEHIND_RUN, MAX_EAGER_PUT, MAX_FETCHES, MAX_POSTED, MAX_RUN, MAX_SMALL};
 use crate::receiving::Receiving;
-use crate::request::{RemotePlace, Request, RequestKind, WorkFlags};
+use crate::request::{Content, RemotePlace, Request, RequestKind, WorkFlags};
 use crate::sending::Sending;
 use crate::span::Span;
 use crate::tiling::tiles;
 use crate::timers::Timer;
-use crate::transfer::{Delivery, TransferId};
+use crate::transfer::Delivery;
 use zerolane_wire::{Immediate, Profile, Target};
 
 impl OneSided {
@@ -21,40 +21,24 @@ impl OneSided {
         sending: &mut Sending,
         receiving: &mut Receiving,
     ) {
-        while let Some(&request) = self.queued.front()
-            && self.try_begin(cx, &request, sending, receiving)
-        {
-            self.queued.pop_front();
+        while !self.queued.is_empty() {
+            // Its number may refer to Transfers posted before it, so they need theirs.
+            sending.announce(cx);
+            if !self.may_start(cx, sending, receiving) {
+                return;
+            }
+            self.begin(cx, sending, receiving);
+            if !cx.timers.runs(Timer::Peer) {
+                cx.owe(Debt::Peer);
+            }
         }
     }
 
-    /// Begins a request, if it may begin.
-    pub(super) fn try_begin(
-        &mut self,
-        cx: &mut Context,
-        request: &Request,
-        sending: &mut Sending,
-        receiving: &mut Receiving,
-    ) -> bool {
-        // Its number may refer to Transfers posted before it, so they need theirs.
-        sending.announce(cx);
-        if !self.may_start(cx, request, sending, receiving) {
+    /// Whether the first queued request may begin.
+    fn may_start(&self, cx: &Context, sending: &Sending, receiving: &Receiving) -> bool {
+        let Some(request) = self.queued.front() else {
             return false;
-        }
-        self.begin(cx, request, sending, receiving);
-        if !cx.timers.runs(Timer::Peer) {
-            cx.owe(Debt::Peer);
-        }
-        true
-    }
-
-    fn may_start(
-        &self,
-        cx: &Context,
-        request: &Request,
-        sending: &Sending,
-        receiving: &Receiving,
-    ) -> bool {
+        };
         let putting = sending.is_putting();
         if request.flags.fence && (putting || receiving.is_getting() || self.has_outstanding()) {
             return false;
@@ -67,13 +51,14 @@ impl OneSided {
             }
             RequestKind::Get { .. } => self.gets.has_room(),
             kind => {
-                if operations(cx, kind) != Some(1) {
-                    return sending.len() < MAX_POSTED;
-                }
+                let count = match operations(cx, kind) {
+                    Some(count) if count == 1 || is_inline(kind) => count,
+                    _ => return sending.len() < MAX_POSTED,
+                };
                 // An immediate refers to the Transfers before it by number.
                 let follows = putting && kind.immediate().is_some();
-                let room = self.send_queue.has_room(kind, max_fetches(cx));
-                room && !(follows && sending.is_to_announce())
+                let room = self.send_queue.has_room(kind, count, max_fetches(cx));
+                room && !(follows && (count > 1 || sending.is_to_announce()))
             }
         }
     }
@@ -83,33 +68,16 @@ impl OneSided {
         !self.send_queue.is_empty() || !self.gets.is_empty()
     }
 
-    fn begin(
-        &mut self,
-        cx: &mut Context,
-        request: &Request,
-        sending: &mut Sending,
-        receiving: &mut Receiving,
-    ) {
-        let &Request { id, kind, .. } = request;
+    /// Begins the first queued request.
+    fn begin(&mut self, cx: &mut Context, sending: &mut Sending, receiving: &mut Receiving) {
+        let Some(request) = self.queued.pop_front() else {
+            return;
+        };
+        let id = request.id;
+        let is_message = matches!(request.kind, RequestKind::Message { .. });
         let first = self.send_queue.next_number();
-        match kind {
-            RequestKind::Put {
-                place,
-                span,
-                immediate,
-            } => match (operations(cx, &kind), immediate) {
-                (Some(1), Some(value)) if sending.is_putting() => {
-                    let announced = sending.next_sequence();
-                    self.push_split(cx, request, RequestKind::Immediate { value, announced });
-                }
-                (Some(1), _) => {
-                    self.send_queue.push(cx.now, *request);
-                }
-                (Some(count), _) if self.leaves_at_once(&kind, count, sending) => {
-                    self.push_parts(cx, request, place, span, count);
-                }
-                _ => self.announce(cx, sending, id, place, span, immediate),
-            },
+        match request.kind {
+            RequestKind::Put { .. } => self.begin_put(cx, request, sending),
             RequestKind::Get { span, .. } if span.len == 0 => super::get::got(cx, id, 0),
             RequestKind::Get { place, span } if !is_short(cx, span.len) => {
                 receiving.begin_get(cx, id, span, place, self.send_queue.next_number());
@@ -119,17 +87,35 @@ impl OneSided {
                 payload: Some(payload),
                 ..
             } => {
-                let number = self.send_queue.push(cx.now, *request);
+                let number = self.send_queue.push(cx.now, request);
                 let target = Target::Message(number);
                 sending.post_as(cx, id, payload, Delivery::Interrupt, target);
             }
             _ => {
-                self.send_queue.push(cx.now, *request);
+                self.send_queue.push(cx.now, request);
             }
         }
         let next = self.send_queue.next_number();
-        if next != first && !matches!(kind, RequestKind::Message { .. }) {
+        if next != first && !is_message {
             sending.on_no_message(next.wrapping_sub(1));
+        }
+    }
+
+    /// Numbers a put, or announces it.
+    fn begin_put(&mut self, cx: &mut Context, request: Request, sending: &mut Sending) {
+        let kind = &request.kind;
+        match (operations(cx, kind), kind.immediate()) {
+            (Some(1), Some(value)) if sending.is_putting() => {
+                let announced = sending.next_sequence();
+                self.push_split(cx, request, RequestKind::Immediate { value, announced });
+            }
+            (Some(1), _) => {
+                self.send_queue.push(cx.now, request);
+            }
+            (Some(count), _) if is_inline(kind) || self.leaves_at_once(kind, count, sending) => {
+                self.push_parts(cx, request, count);
+            }
+            _ => self.announce(cx, sending, &request),
         }
     }
 
@@ -143,13 +129,13 @@ impl OneSided {
     ) -> bool {
         let kind = RequestKind::Put {
             place,
-            span: Span { len, ..Span::EMPTY },
+            content: Content::Memory(Span { len, ..Span::EMPTY }),
             immediate: None,
         };
         let is_next = self.queued.is_empty() && !sending.is_putting();
         is_next
             && match operations(cx, &kind) {
-                Some(1) => self.send_queue.has_room(&kind, max_fetches(cx)),
+                Some(1) => self.send_queue.has_room(&kind, 1, max_fetches(cx)),
                 Some(count) => self.leaves_at_once(&kind, count, sending),
                 None => false,
             }
@@ -162,64 +148,68 @@ impl OneSided {
     }
 
     /// Announces a put, with its immediate.
-    fn announce(
-        &self,
-        cx: &mut Context,
-        sending: &mut Sending,
-        id: TransferId,
-        place: RemotePlace,
-        span: Span,
-        immediate: Option<u32>,
-    ) {
+    fn announce(&self, cx: &mut Context, sending: &mut Sending, request: &Request) {
+        let &RequestKind::Put {
+            place,
+            content: Content::Memory(span),
+            immediate,
+        } = &request.kind
+        else {
+            return;
+        };
         let immediate = immediate.map(|value| Immediate {
             value,
             after: self.send_queue.next_number(),
         });
         let target = Target::Region(cx.wire_place(place), immediate);
-        sending.post_as(cx, id, span, Delivery::Silent, target);
+        sending.post_as(cx, request.id, span, Delivery::Silent, target);
     }
 
     /// Numbers a put of one operation whose immediate is a second operation behind it: the request itself.
-    fn push_split(&mut self, cx: &mut Context, request: &Request, immediate: RequestKind) {
-        let RequestKind::Put { place, span, .. } = request.kind else {
-            return;
-        };
-        let of = request.id;
-        self.push_part(cx, Part { of, rest: 0 }, place, span, false);
+    fn push_split(&mut self, cx: &mut Context, request: Request, immediate: RequestKind) {
+        let Request { id, flags, kind } = request;
+        if let RequestKind::Put { place, content, .. } = kind {
+            self.push_part(cx, Part { of: id, rest: 0 }, place, content, false);
+        }
         let kind = immediate;
-        self.send_queue.push(cx.now, Request { kind, ..*request });
+        self.send_queue.push(cx.now, Request { id, flags, kind });
     }
 
     /// Numbers a put of several operations. The last of them is the request itself: it carries the immediate and
     /// reports the end to the user.
-    fn push_parts(
-        &mut self,
-        cx: &mut Context,
-        request: &Request,
-        place: RemotePlace,
-        span: Span,
-        count: usize,
-    ) {
-        let (len, of) = (span.len as u32, request.id);
+    fn push_parts(&mut self, cx: &mut Context, request: Request, count: usize) {
+        let Request { id, flags, kind } = request;
+        let RequestKind::Put {
+            place,
+            content,
+            immediate,
+        } = kind
+        else {
+            return;
+        };
+        // In the classic profile each part is a put of its own.
+        let joined = cx.profile == Profile::Extended;
+        let len = content.len() as u32;
         let most = longest_part(cx, place, len, count);
         for tile in tiles(place.address, len, most, cx.peer_buffer_log2()) {
             let (rest, at) = (len - tile.start - tile.len, u64::from(tile.start));
-            let continues = tile.start > 0;
-            let span = span.part(at, tile.len.into());
+            let continues = joined && tile.start > 0;
+            let content = content.part(at, tile.len.into());
             let place = RemotePlace {
                 address: place.address + at,
                 ..place
             };
             if rest > 0 {
-                self.push_part(cx, Part { of, rest }, place, span, continues);
+                let rest = if joined { rest } else { 0 };
+                self.push_part(cx, Part { of: id, rest }, place, content, continues);
                 continue;
             }
             let kind = RequestKind::Put {
                 place,
-                span,
-                immediate: request.kind.immediate(),
+                content,
+                immediate,
             };
-            let last = Request { kind, ..*request };
+            let last = Request { id, flags, kind };
             self.send_queue.push_part(cx.now, last, None, continues);
         }
     }
@@ -230,7 +220,7 @@ impl OneSided {
         cx: &mut Context,
         part: Part,
         place: RemotePlace,
-        span: Span,
+        content: Content,
         continues: bool,
     ) {
         let request = Request {
@@ -242,7 +232,7 @@ impl OneSided {
             },
             kind: RequestKind::Put {
                 place,
-                span,
+                content,
                 immediate: None,
             },
         };
@@ -259,21 +249,28 @@ fn max_fetches(cx: &Context) -> usize {
     }
 }
 
+/// Whether the request is a put of a copy. It is never announced, because a Transfer is read from memory.
+fn is_inline(kind: &RequestKind) -> bool {
+    matches!(kind, RequestKind::Put { content, .. } if content.is_inline())
+}
+
 /// Number of operations that the request takes. `None` if it is a put too long to leave at once.
 fn operations(cx: &Context, kind: &RequestKind) -> Option<usize> {
-    let RequestKind::Put { place, span, .. } = kind else {
+    let RequestKind::Put { place, content, .. } = kind else {
         return Some(1);
     };
+    let len = content.len();
     let buffer = 1u64 << cx.peer_buffer_log2();
     let in_buffer = place.address & (buffer - 1);
     let stu = max_put(cx);
-    if span.len <= u64::from(stu) && in_buffer + span.len <= buffer {
+    if len <= u64::from(stu) && in_buffer + len <= buffer {
         return Some(1);
     }
-    if cx.profile == Profile::Classic || span.len > max_run(cx) {
+    let classic = cx.profile == Profile::Classic;
+    if !content.is_inline() && (classic || len > max_run(cx)) {
         return None;
     }
-    let tiles = tiles(place.address, span.len as u32, stu, cx.peer_buffer_log2());
+    let tiles = tiles(place.address, len as u32, stu, cx.peer_buffer_log2());
     let count = tiles.take(MAX_RUN + 1).count();
     (count <= MAX_RUN).then_some(count)
 }

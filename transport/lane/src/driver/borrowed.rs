@@ -35,7 +35,7 @@ impl<L: Lane> Driver<L> {
     /// The request writes.
     pub fn lend_source(
         &mut self,
-        request: WorkRequest,
+        request: WorkRequest<'_>,
         data: &[u8],
     ) -> Result<Completion, DriverError> {
         assert!(!request.writes(), "{request:?} writes");
@@ -66,7 +66,7 @@ impl<L: Lane> Driver<L> {
     /// The request reads.
     pub fn lend_target(
         &mut self,
-        request: WorkRequest,
+        request: WorkRequest<'_>,
         buffer: &mut [u8],
     ) -> Result<Completion, DriverError> {
         self.lend_target_uninit(request, uninit::to_write(buffer))
@@ -81,7 +81,7 @@ impl<L: Lane> Driver<L> {
     /// The request reads.
     pub fn lend_target_uninit(
         &mut self,
-        request: WorkRequest,
+        request: WorkRequest<'_>,
         buffer: &mut [MaybeUninit<u8>],
     ) -> Result<Completion, DriverError> {
         self.lend_target_as(
@@ -93,7 +93,7 @@ impl<L: Lane> Driver<L> {
 
     pub(super) fn lend_target_as(
         &mut self,
-        request: WorkRequest,
+        request: WorkRequest<'_>,
         info: RequestInfo,
         buffer: &mut [MaybeUninit<u8>],
     ) -> Result<Completion, DriverError> {
@@ -113,7 +113,7 @@ impl<L: Lane> Driver<L> {
     /// Posts borrowed memory, waits for the end, and closes the memory's entry on every path.
     fn carry_out(
         &mut self,
-        request: WorkRequest,
+        request: WorkRequest<'_>,
         info: RequestInfo,
         span: Span,
     ) -> Result<Completion, DriverError> {
@@ -130,7 +130,7 @@ impl<L: Lane> Driver<L> {
     ///
     /// # Errors
     /// As [`Driver::lend_source`].
-    pub fn complete(&mut self, request: WorkRequest) -> Result<Completion, DriverError> {
+    pub fn complete(&mut self, request: WorkRequest<'_>) -> Result<Completion, DriverError> {
         let info = RequestInfo::of(&request, Report::default());
         if let Some(AtOnce::Done(done)) = self.access(&request, info.report.signalled, Local::None)
         {

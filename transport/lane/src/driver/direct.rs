@@ -53,7 +53,7 @@ pub(super) struct Direct {
 
 impl<L: Lane> Driver<L> {
     /// Whether the lane may carry out `request` at once: a cheap first test for lanes that cannot.
-    pub(super) fn may_be_direct(&self, request: &WorkRequest) -> bool {
+    pub(super) fn may_be_direct(&self, request: &WorkRequest<'_>) -> bool {
         self.lane.reaches_memory()
             && matches!(
                 request,
@@ -65,7 +65,7 @@ impl<L: Lane> Driver<L> {
     /// done, and the caller must post the request.
     pub(super) fn access(
         &mut self,
-        request: &WorkRequest,
+        request: &WorkRequest<'_>,
         signalled: bool,
         local: Local<'_>,
     ) -> Option<AtOnce> {
@@ -122,7 +122,7 @@ impl<L: Lane> Driver<L> {
     }
 }
 
-fn brings_immediate(request: &WorkRequest) -> bool {
+fn brings_immediate(request: &WorkRequest<'_>) -> bool {
     let immediate = match request {
         WorkRequest::Put { immediate, .. } => *immediate,
         _ => None,
@@ -132,6 +132,6 @@ fn brings_immediate(request: &WorkRequest) -> bool {
 
 /// Whether the request may be done while immediates are in progress. A get or an atomic operation may not: its result
 /// must be valid at its completion, which comes in order.
-fn passes_notices(request: &WorkRequest) -> bool {
+fn passes_notices(request: &WorkRequest<'_>) -> bool {
     matches!(request, WorkRequest::Put { flags, .. } if !flags.fence)
 }

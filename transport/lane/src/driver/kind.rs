@@ -32,7 +32,7 @@ pub enum WorkKind {
 
 impl WorkKind {
     /// The kind of completion that ends `request`.
-    pub(super) fn of(request: &WorkRequest) -> WorkKind {
+    pub(super) fn of(request: &WorkRequest<'_>) -> WorkKind {
         match request {
             WorkRequest::Send { .. } => WorkKind::Send,
             WorkRequest::Receive => WorkKind::Receive,

@@ -14,7 +14,7 @@ impl<L: Lane> Driver<L> {
     /// Posts a message: up to 128 bytes of control, which are copied, and a payload of any length.
     ///
     /// # Errors
-    /// See [`PostError`]; `Full` also while the copies in flight fill their ring. The payload comes back.
+    /// See [`PostError`]. The payload comes back.
     pub fn post_message(
         &mut self,
         control: &[u8],
@@ -23,32 +23,18 @@ impl<L: Lane> Driver<L> {
         report: Report,
     ) -> Result<TransferId, NotPosted<Option<Memory>>> {
         let refused = |reason, memory| NotPosted { reason, memory };
-        let control = match self.copy_control(control) {
-            Ok(control) => control,
-            Err(reason) => return Err(refused(reason, payload)),
-        };
         // The payload returns when the peer confirms it. No caller waits for that, so the peer's answer may go first.
         let awaited = flags.awaited && payload.is_none();
         let flags = WorkFlags { awaited, ..flags };
         let request = WorkRequest::Message { control, flags };
-        let posted = match payload {
+        match payload {
             Some(payload) => self
                 .post_source(request, report, payload)
                 .map_err(|it| refused(it.reason, Some(it.memory))),
             None => self
                 .post_bare(request, report)
                 .map_err(|reason| refused(reason, None)),
-        };
-        let id = posted?;
-        self.inline.take(id, control);
-        Ok(id)
-    }
-
-    fn copy_control(&mut self, control: &[u8]) -> Result<Span, PostError> {
-        if control.len() > SLOT {
-            return Err(PostError::ControlTooLong);
         }
-        self.copy_inline(control)
     }
 
     /// Posts a receive of a message, its payload into `payload`.
@@ -83,7 +69,7 @@ impl<L: Lane> Driver<L> {
     }
 
     /// Prepares a receive of a message, with a slot for its control. `None`: the system has no memory.
-    fn message_receive(&mut self, report: Report) -> Option<(WorkRequest, RequestInfo)> {
+    fn message_receive(&mut self, report: Report) -> Option<(WorkRequest<'static>, RequestInfo)> {
         let slot = self.controls.take(&mut self.memory)?;
         let request = WorkRequest::ReceiveMessage {
             control: self.controls.span(slot),
@@ -104,12 +90,8 @@ impl<L: Lane> Driver<L> {
         control: &[u8],
         payload: &[u8],
     ) -> Result<Completion, DriverError> {
-        let control = self.copy_control(control)?;
         let flags = WorkFlags::default();
-        let sent = self.lend_source(WorkRequest::Message { control, flags }, payload)?;
-        // Nothing else was posted in between, so the copy is intact.
-        self.inline.take(sent.id, control);
-        Ok(sent)
+        self.lend_source(WorkRequest::Message { control, flags }, payload)
     }
 
     /// Receives a message, its payload into `payload`, and waits for it.

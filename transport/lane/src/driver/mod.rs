@@ -9,7 +9,6 @@ mod error;
 mod exports;
 mod ids;
 mod initiate;
-mod inline;
 mod kind;
 mod messages;
 mod post;
@@ -20,7 +19,6 @@ mod wait;
 pub use completion::{Completion, MessageControl};
 pub use error::{DriverError, NotPosted};
 pub(crate) use initiate::{exchange, initiate};
-pub use inline::MAX_INLINE;
 pub use kind::WorkKind;
 pub use post::Report;
 
@@ -36,7 +34,6 @@ use completions::Completions;
 use core::fmt;
 use exports::Exports;
 use ids::IdHasher;
-use inline::Inline;
 use messages::Controls;
 use post::Posted;
 use std::collections::HashMap;
@@ -67,9 +64,6 @@ pub struct Driver<L: Lane> {
     holds: Holds,
     posted: HashMap<TransferId, Posted, BuildHasherDefault<IdHasher>>,
     exports: Exports,
-    inline: Inline,
-    /// When the first of the copies that wait to be sent was posted.
-    copied_at: Option<Instant>,
     controls: Controls,
     completions: Completions,
     /// Completions that were taken and not yet read by the user.
@@ -188,8 +182,6 @@ impl<L: Lane> Driver<L> {
             holds: Holds::default(),
             posted: HashMap::default(),
             exports: Exports::default(),
-            inline: Inline::default(),
-            copied_at: None,
             controls: Controls::default(),
             completions: Completions::default(),
             unread_external: 0,
@@ -553,7 +545,6 @@ impl<L: Lane> Driver<L> {
     }
 
     fn transmit(&mut self, now: Instant) -> Result<bool, DriverError> {
-        self.copied_at = None;
         self.place_held();
         let (lane, mut turn) = self.lend(now);
         let sent = lane.transmit(&mut turn);

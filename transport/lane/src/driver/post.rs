@@ -1,13 +1,13 @@
 //! Posts requests: with owned, copied or lent memory, or without any.
 
 use super::direct::{AtOnce, Local};
-use super::inline::MAX_INLINE;
 use super::{Driver, NotPosted, WorkKind};
 use crate::lane::Lane;
-use crate::memory::region::Postable;
+use crate::memory::posted::Postable;
 use crate::memory::registry::EntryFlags;
 use crate::memory::{Memory, Writable, uninit};
-use zerolane_core::{PostError, RegionId, RemotePlace, Span, TransferId, WorkRequest};
+use zerolane_core::limits::MAX_INLINE;
+use zerolane_core::{PostError, RegionId, RemotePlace, Span, TransferId, WorkFlags, WorkRequest};
 
 /// How the end of a request is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub(super) struct RequestInfo {
 }
 
 impl RequestInfo {
-    pub(super) fn of(request: &WorkRequest, report: Report) -> RequestInfo {
+    pub(super) fn of(request: &WorkRequest<'_>, report: Report) -> RequestInfo {
         RequestInfo {
             kind: WorkKind::of(request),
             report,
@@ -95,7 +95,7 @@ impl<L: Lane> Driver<L> {
     /// The request writes.
     pub fn post_source(
         &mut self,
-        request: WorkRequest,
+        request: WorkRequest<'_>,
         report: Report,
         memory: Memory,
     ) -> Result<TransferId, NotPosted<Memory>> {
@@ -128,7 +128,7 @@ impl<L: Lane> Driver<L> {
     /// The request reads.
     pub fn post_target<M: Writable>(
         &mut self,
-        request: WorkRequest,
+        request: WorkRequest<'_>,
         report: Report,
         mut memory: M,
     ) -> Result<TransferId, NotPosted<M>> {
@@ -150,7 +150,7 @@ impl<L: Lane> Driver<L> {
     /// See [`PostError`].
     pub fn post_bare(
         &mut self,
-        request: WorkRequest,
+        request: WorkRequest<'_>,
         report: Report,
     ) -> Result<TransferId, PostError> {
         let info = RequestInfo::of(&request, report);
@@ -175,55 +175,49 @@ impl<L: Lane> Driver<L> {
     /// Posts a put of a copy of at most [`MAX_INLINE`] bytes: the caller may reuse `data` at once.
     ///
     /// # Errors
-    /// See [`PostError`]; `Full` also while the copies in flight fill their ring.
+    /// See [`PostError`].
     ///
     /// # Panics
-    /// `data` is longer.
+    /// `data` is longer, or the request is no put.
     pub fn post_inline(
         &mut self,
-        request: WorkRequest,
+        request: WorkRequest<'_>,
         report: Report,
         data: &[u8],
     ) -> Result<TransferId, PostError> {
         assert!(data.len() <= MAX_INLINE, "{} bytes inline", data.len());
+        let WorkRequest::Put {
+            place,
+            immediate,
+            flags,
+        } = request
+        else {
+            panic!("{request:?} is no put");
+        };
         let done = self.access(&request, report.signalled, Local::Source(&[data]));
         if let Some(AtOnce::Done(done)) = done {
             return Ok(self.report_direct(done, RequestInfo::of(&request, report), None));
         }
         self.check_poster()?;
-        let span = match done {
-            Some(_) => Span::EMPTY,
-            None => self.copy_inline(data)?,
-        };
-        let id = match report.context {
-            // Not remembered, because there may be millions in a second.
-            0 => {
-                // Nor does each read the clock: puts that leave together count as posted together. Their times are
-                // measured from when they leave.
-                let now = *self.copied_at.get_or_insert_with(|| self.clock.now());
-                self.core.post(now, request, span)?
-            }
-            _ => {
-                let id = self.post(request, span)?;
-                self.remember(id, RequestInfo::of(&request, report));
-                id
-            }
-        };
-        self.inline.take(id, span);
+        let rest: &[u8] = if done.is_some() { &[] } else { data };
+        // Those that leave together count as posted together: there may be millions in a second.
+        let waits_since = self.core.unsent_since();
+        let now = waits_since.unwrap_or_else(|| self.clock.now());
+        // Not all are remembered, for the same reason.
+        let remembered = report.context != 0;
+        let signalled = flags.signalled || remembered;
+        let flags = WorkFlags { signalled, ..flags };
+        let id = self.core.post_inline(now, place, rest, immediate, flags)?;
+        if remembered {
+            self.remember(id, RequestInfo::of(&request, report));
+        }
         Ok(id)
-    }
-
-    /// Copies `data` into the ring; the next request posted must take it.
-    pub(super) fn copy_inline(&mut self, data: &[u8]) -> Result<Span, PostError> {
-        let oldest = self.core.oldest_work();
-        let copied = self.inline.copy(data, &mut self.memory, oldest);
-        copied.ok().flatten().ok_or(PostError::Full)
     }
 
     /// Posts `request`. The core always reports its end, because the driver keeps the memory until then.
     pub(super) fn post(
         &mut self,
-        request: WorkRequest,
+        request: WorkRequest<'_>,
         memory: Span,
     ) -> Result<TransferId, PostError> {
         self.check_poster()?;
@@ -238,7 +232,7 @@ impl<L: Lane> Driver<L> {
 
     pub(super) fn post_owned<M: Postable>(
         &mut self,
-        request: WorkRequest,
+        request: WorkRequest<'_>,
         info: RequestInfo,
         memory: M,
     ) -> Result<TransferId, NotPosted<M>> {
@@ -278,7 +272,7 @@ impl<L: Lane> Driver<L> {
     /// Posts the rest of a put of which `len` bytes are in place: its immediate, and its end.
     pub(super) fn post_placed(
         &mut self,
-        request: WorkRequest,
+        request: WorkRequest<'_>,
         info: RequestInfo,
         len: u64,
     ) -> Result<(TransferId, &mut Posted), PostError> {
@@ -293,7 +287,7 @@ impl<L: Lane> Driver<L> {
     /// Posts a request on an open entry, and closes the entry if the request is refused.
     pub(super) fn post_open(
         &mut self,
-        request: WorkRequest,
+        request: WorkRequest<'_>,
         info: RequestInfo,
         span: Span,
     ) -> Result<(TransferId, &mut Posted), PostError> {
@@ -319,7 +313,7 @@ impl<L: Lane> Driver<L> {
     }
 }
 
-fn signalled(mut request: WorkRequest) -> WorkRequest {
+fn signalled(mut request: WorkRequest<'_>) -> WorkRequest<'_> {
     if let Some(flags) = request.flags_mut() {
         flags.signalled = true;
     }

@@ -1,11 +1,22 @@
 //! Maps files, whose bytes other processes may change at any moment.
 
-#[cfg(doc)]
-use crate::memory::region::Access;
 use crate::memory::region::Region;
 use crate::memory::shared::Bounds;
-use crate::memory::{fault, mapping};
+use crate::memory::{fault, mapping, memfd};
+use nix::fcntl::SealFlag;
+use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileTypeExt;
+
+/// How a mapped file is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To be sent.
+    Read,
+    /// To be received into: writes reach the file.
+    Write,
+}
 
 /// Memory of a mapped file that can be posted: [`Region::map_file`].
 ///
@@ -115,45 +126,84 @@ impl FileRegion {
     }
 }
 
+impl Region {
+    /// Maps bytes `[offset, offset + len)` of `file`, or of a block device.
+    ///
+    /// No process may truncate the file while the region lives: an access beyond its end raises SIGBUS, as with every
+    /// mapping. Transfers survive a truncation: they fail with
+    /// [`Reason::MemoryFault`](zerolane_wire::Reason::MemoryFault).
+    ///
+    /// # Errors
+    /// The file is shorter, or cannot be mapped with this access.
+    pub fn map_file(
+        file: &File,
+        offset: u64,
+        len: usize,
+        access: Access,
+    ) -> io::Result<FileRegion> {
+        let end = offset.checked_add(len as u64);
+        let length = file_length(file)?;
+        if end.is_none_or(|end| end > length) {
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the file is shorter than the range to be mapped",
+            ));
+        }
+        // A private mapping is writable without a way to write the file.
+        let (flags, populate) = match access {
+            Access::Read => (libc::MAP_PRIVATE, libc::MADV_POPULATE_READ),
+            Access::Write => (libc::MAP_SHARED, libc::MADV_POPULATE_WRITE),
+        };
+        let page = mapping::page() as u64;
+        let skip = (offset % page) as usize;
+        let start = offset - skip as u64;
+        let region = Region::map(len + skip, flags, Some((file.as_fd(), start)), skip)?;
+        // One call instead of a fault for each page. If it fails, the pages fault later.
+        // SAFETY: the range is the mapping just made; no content changes.
+        unsafe {
+            libc::madvise(
+                region.raw().0.wrapping_sub(skip).cast(),
+                len + skip,
+                populate,
+            )
+        };
+        Ok(FileRegion::of(region))
+    }
+
+    /// Maps bytes `[offset, offset + len)` of a memfd that is sealed against writing and shrinking: no process can
+    /// change them, so the region has slices. What this program writes stays in the region.
+    ///
+    /// # Errors
+    /// `InvalidInput`: `file` is not sealed so. Or as for [`Region::map_file`].
+    pub fn map_sealed(file: &File, offset: u64, len: usize) -> io::Result<Region> {
+        let needed = SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_SHRINK;
+        // Only a memfd has seals.
+        let seals = memfd::seals(file.as_fd()).unwrap_or(SealFlag::empty());
+        if !seals.contains(needed) {
+            let why = "the file is no memfd sealed against writing and shrinking";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        Ok(Region::map_file(file, offset, len, Access::Read)?.into_inner())
+    }
+}
+
 fn shrank() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the mapped file shrank")
 }
 
-impl From<FileRegion> for crate::memory::Memory {
-    fn from(region: FileRegion) -> crate::memory::Memory {
-        crate::memory::Memory::File(region)
+/// The length of a file or of a block device, whose metadata say 0.
+fn file_length(file: &File) -> io::Result<u64> {
+    let metadata = file.metadata()?;
+    if !metadata.file_type().is_block_device() {
+        return Ok(metadata.len());
     }
-}
-
-/// Memory that a request may write: a [`Region`] or a [`FileRegion`].
-pub trait Writable: crate::memory::region::Postable + Send + 'static {
-    /// Length in bytes.
-    fn length(&self) -> usize;
-
-    /// Its bytes, if they are this program's alone and in place.
-    fn own_bytes(&mut self) -> Option<&mut [u8]>;
-}
-
-impl Writable for Region {
-    fn length(&self) -> usize {
-        self.len()
-    }
-
-    fn own_bytes(&mut self) -> Option<&mut [u8]> {
-        match self.is_file() {
-            true => None,
-            false => Some(self),
-        }
-    }
-}
-
-impl Writable for FileRegion {
-    fn length(&self) -> usize {
-        self.len()
-    }
-
-    fn own_bytes(&mut self) -> Option<&mut [u8]> {
-        None
+    // BLKGETSIZE64 of linux/fs.h, which names the size of a size_t and writes 64 bits.
+    const DEVICE_LENGTH: libc::Ioctl = libc::_IOR::<libc::size_t>(0x12, 114);
+    let mut length = 0_u64;
+    // SAFETY: the request writes 64 bits, where there are as many.
+    match unsafe { libc::ioctl(file.as_raw_fd(), DEVICE_LENGTH, &raw mut length) } {
+        0 => Ok(length),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

@@ -1,7 +1,6 @@
 //! Tests that mapped files are read and written by copies alone.
 #![allow(non_snake_case)]
 use super::*;
-use crate::memory::region::Access;
 use crate::memory::{ExportedRegion, Memory, memfd};
 use nix::fcntl::SealFlag;
 use std::fs::File;

@@ -10,14 +10,16 @@ mod grace;
 mod holds;
 pub(crate) mod mapping;
 pub(crate) mod memfd;
+pub(crate) mod posted;
 pub(crate) mod region;
 pub(crate) mod registry;
 pub(crate) mod shared;
 pub(crate) mod uninit;
 
 pub use exported::{ExportedRegion, Exporting};
-pub use file_region::{FileRegion, Writable};
+pub use file_region::{Access, FileRegion};
 pub(crate) use holds::Holds;
 pub(crate) use mapping::Mapping;
-pub use region::{Access, Memory, Owner, Region, SharedRegion};
+pub use posted::{Memory, Writable};
+pub use region::{Owner, Region, SharedRegion};
 pub use registry::Registry;

@@ -97,7 +97,7 @@ fn fetch_op__on_both_halves_and_the_whole_by_many_threads_loses_none() {
             }
         });
     });
-    assert_eq!(memory.into_inner(), 3 * EACH << 32 | 3 * EACH);
+    assert_eq!(memory.into_inner(), ((3 * EACH) << 32) | (3 * EACH));
 }
 
 /// Long copies use pairs of words, in both directions.

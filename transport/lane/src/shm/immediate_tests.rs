@@ -24,16 +24,19 @@ fn offset(place: RemotePlace, by: usize) -> RemotePlace {
     }
 }
 
-fn with(mut request: WorkRequest, change: impl FnOnce(&mut WorkFlags)) -> WorkRequest {
+fn with(
+    mut request: WorkRequest<'static>,
+    change: impl FnOnce(&mut WorkFlags),
+) -> WorkRequest<'static> {
     change(request.flags_mut().expect("a request on memory"));
     request
 }
 
-fn fenced(request: WorkRequest) -> WorkRequest {
+fn fenced(request: WorkRequest<'static>) -> WorkRequest<'static> {
     with(request, |it| it.fence = true)
 }
 
-fn unsignalled(request: WorkRequest) -> WorkRequest {
+fn unsignalled(request: WorkRequest<'static>) -> WorkRequest<'static> {
     with(request, |it| it.signalled = false)
 }
 

@@ -627,7 +627,10 @@ pub(super) fn memfd(len: usize) -> ExportedRegion {
     ExportedRegion::new(Region::memfd(len).expect("memory")).expect("page-aligned")
 }
 
-pub(super) fn put(place: zerolane_core::RemotePlace, immediate: Option<u32>) -> WorkRequest {
+pub(super) fn put(
+    place: zerolane_core::RemotePlace,
+    immediate: Option<u32>,
+) -> WorkRequest<'static> {
     WorkRequest::Put {
         place,
         immediate,

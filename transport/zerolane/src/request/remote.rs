@@ -3,13 +3,14 @@
 use super::{How, Request, options, sealed};
 use crate::connection::Connection;
 use crate::error::Error;
-use crate::key::RegionKey;
+use crate::fetch_op::FetchOp;
+use crate::key::{RegionKey, region_name};
 #[cfg(doc)]
 use crate::memory::FileRegion;
-use crate::remote::FetchOp;
 use std::borrow::Cow;
+use zerolane_lane::limits::MAX_INLINE;
 use zerolane_lane::{
-    Atomic, MAX_INLINE, Memory, NotPosted, PostError, Region, TransferId, WorkRequest, Writable,
+    Atomic, Memory, NotPosted, PostError, Region, TransferId, WorkRequest, Writable,
 };
 use zerolane_wire::Rights;
 
@@ -236,7 +237,7 @@ impl Fetch {
 
     /// # Errors
     /// The word is misaligned, outside the region, or the region grants no atomic operations.
-    pub(crate) fn request(&self) -> Result<WorkRequest, PostError> {
+    pub(crate) fn request(&self) -> Result<WorkRequest<'static>, PostError> {
         let len = u64::from(self.atomic.word.bytes());
         if !self.offset.is_multiple_of(len) {
             return Err(PostError::Misaligned);
@@ -303,7 +304,7 @@ impl Request for OpenRegion<'_> {
 
 impl sealed::Post for OpenRegion<'_> {
     fn post_to(self, connection: &mut Connection) -> Result<TransferId, (Error, Self)> {
-        let name = match crate::remote::region_name(&self.name) {
+        let name = match region_name(&self.name) {
             Ok(name) => name,
             Err(error) => return Err((error, self)),
         };

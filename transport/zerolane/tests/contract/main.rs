@@ -63,7 +63,7 @@ fn turns(connection: &Connection) -> u64 {
 fn with_a_full_socket() -> (Connection, Connection) {
     let (mut target, mut source) = pair_by(LaneChoice::Udp);
     for n in 0..60 {
-        source.post(Message::new(&content(n, 100))).expect("posted");
+        source.post(Message::new(content(n, 100))).expect("posted");
         source.poll().expect("connected");
     }
     for _ in 0..60 {
