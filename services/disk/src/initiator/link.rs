@@ -67,7 +67,7 @@ impl Link {
             .post(ReceiveMessage::new())
             .map_err(zerolane::Error::from)?;
         connection
-            .post(Message::new(&message::login(&login, &key)).signalled(false))
+            .post(Message::new(message::login(&login, &key)).signalled(false))
             .map_err(zerolane::Error::from)?;
         let deadline = Instant::now().checked_add(patience);
         let (target, capsules) = loop {
