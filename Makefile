@@ -52,8 +52,9 @@ uninstall:
 		$(DESTDIR)$(UNITDIR)/zerolane.service $(DESTDIR)$(UNITDIR)/zerolane.socket
 
 # Needs cargo-deb (cargo install cargo-deb --locked). Writes the package below $(built)/../debian.
+# DEBFLAGS=--fast compresses less.
 # cargo-deb strips only programs of its own package.
 deb: build
 	$(STRIP) -o $(made)/zerolane-bench $(built)/zerolane-bench
 	$(STRIP) --strip-unneeded -o $(made)/libzerolane_nbdkit.so $(built)/libzerolane_nbdkit.so
-	$(CARGO) deb --locked --package zerolane-cli --no-build --strip
+	$(CARGO) deb --locked --package zerolane-cli --no-build --strip $(DEBFLAGS)

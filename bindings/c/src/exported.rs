@@ -1,9 +1,9 @@
 //! Exports memory that peers may read and write.
 
 use crate::connection::{drive, with, zl_connection};
+use crate::fetch::{AnyFetchOp, fetch_op};
 use crate::pointer::{Output, free, give, handle, text};
 use crate::region::zl_region;
-use crate::remote::{AnyFetchOp, fetch_op};
 use crate::status::{Failure, guard, zl_status};
 use crate::work::{work, zl_work};
 use std::ffi::{c_char, c_void};

@@ -3,11 +3,12 @@
 use crate::address;
 use crate::connection::{write_json, zl_account, zl_connection};
 use crate::exported::{self, rights, zl_exported, zl_key};
+use crate::fetch::fetch_op;
 use crate::message::payload;
 use crate::pending::{waited, zl_pending};
 use crate::pointer::{Output, bytes, free, give, handle, text};
 use crate::region::{gathered, zl_part, zl_region};
-use crate::remote::{fetch_op, pieces, zl_piece};
+use crate::remote::{pieces, zl_piece};
 use crate::security;
 use crate::status::{self, Failure, guard, zl_status};
 use crate::work::{DELIVERY, PUT, ZL_WORK_FENCE, ZL_WORK_UNSIGNALLED, message, work, zl_work};

@@ -23,6 +23,7 @@ pub mod device;
 pub mod endpoint;
 pub mod event;
 pub mod exported;
+pub mod fetch;
 pub mod handle;
 pub mod message;
 pub mod options;

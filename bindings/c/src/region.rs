@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use zerolane::memory::{Access, Memory};
+use zerolane::memory::{Access, FileRegion, Memory};
 use zerolane::{Process, Region};
 
 /// Memory for requests, which name parts of it. You may free the region while a request or an
@@ -29,11 +29,20 @@ unsafe impl Send for zl_region {}
 unsafe impl Sync for zl_region {}
 
 impl zl_region {
-    fn of(mut region: Region, file: bool) -> zl_region {
+    fn of(mut region: Region) -> zl_region {
         zl_region {
             start: NonNull::from(&mut region[..]).cast(),
             len: region.len(),
-            file,
+            file: false,
+            keep: Arc::new(region),
+        }
+    }
+
+    fn of_file(region: FileRegion) -> zl_region {
+        zl_region {
+            start: NonNull::new(region.as_ptr().cast()).unwrap_or(NonNull::dangling()),
+            len: region.len(),
+            file: true,
             keep: Arc::new(region),
         }
     }
@@ -117,7 +126,7 @@ pub unsafe extern "C" fn zl_region_new(len: usize, region: *mut *mut zl_region) 
         if isize::try_from(len).is_err() {
             return Err(Failure::argument("len is larger than memory"));
         }
-        output.set(give(zl_region::of(Region::anonymous(len)?, false)));
+        output.set(give(zl_region::of(Region::anonymous(len)?)));
         Ok(zl_status::ZL_OK)
     })
 }
@@ -205,7 +214,7 @@ pub unsafe extern "C" fn zl_region_map_file(
         // SAFETY: not -1; a descriptor that is not open is refused by dup.
         let file = File::from(unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?);
         let mapped = Region::map_file(&file, offset, len, access)?;
-        output.set(give(zl_region::of(mapped, true)));
+        output.set(give(zl_region::of_file(mapped)));
         Ok(zl_status::ZL_OK)
     })
 }

@@ -138,9 +138,6 @@ OWN: dict[tuple[str, str], Extremes] = {
     ("aio.connect", "address"): Extremes(
         [*ADDRESSES, *NO_ADDRESSES[-3:-1]], [*NO_ADDRESSES[:-3], NO_ADDRESSES[-1]]
     ),
-    # Deprecated.
-    ("Requests.export", "name"): NONE,
-    ("aio.Connection.export", "name"): NONE,
 }
 
 EXPECTED = (

@@ -37,6 +37,7 @@ use serde::{Deserialize, Serialize};
 use thread_priority::ThreadPriority;
 use thread_priority::unix::{
     NormalThreadSchedulePolicy, ThreadSchedulePolicy, set_thread_priority_and_policy,
+    thread_schedule_policy_param,
 };
 
 /// Binds this thread, and every thread it starts from now on, to one core.
@@ -111,9 +112,18 @@ impl Soaker {
         let soaker = Soaker { thread, ended };
         // From here: a thread of this priority may wait long until it is its turn.
         let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
-        set_thread_priority_and_policy(soaking.as_pthread_t(), ThreadPriority::Min, idle)
-            .map_err(|error| anyhow!("cannot start a thread of the lowest priority: {error}"))?;
-        Ok(soaker)
+        let native = soaking.as_pthread_t();
+        // After the policy, the crate sets the niceness of the calling thread to 0: in a thread of its own that harms
+        // nothing, and it fails if the program runs at a lower priority (`nice`).
+        let setting = move || set_thread_priority_and_policy(native, ThreadPriority::Min, idle);
+        let set = thread::scope(|scope| scope.spawn(setting).join());
+        match (set, thread_schedule_policy_param(native)) {
+            (_, Ok((policy, _))) if policy == idle => Ok(soaker),
+            (Ok(Err(error)), _) | (_, Err(error)) => Err(anyhow!(
+                "cannot start a thread of the lowest priority: {error}"
+            )),
+            _ => Err(anyhow!("cannot start a thread of the lowest priority")),
+        }
     }
 
     /// How long it has run; `None` where the kernel does not say.

@@ -9,8 +9,9 @@ fn resolved__is_the_same_in_every_form() {
     let is_one = |found: Result<Vec<SocketAddr>>| assert_eq!(found.expect("found"), one);
     let lane = LaneChoice::Best;
     is_one(resolved("127.0.0.1:9", lane));
-    is_one(resolved(String::from("127.0.0.1:9"), lane));
-    is_one(resolved(&String::from("127.0.0.1:9"), lane));
+    let text = String::from("127.0.0.1:9");
+    is_one(resolved(&text, lane));
+    is_one(resolved(text, lane));
     is_one(resolved(("127.0.0.1", port), lane));
     is_one(resolved((String::from("127.0.0.1"), port), lane));
     is_one(resolved((ip, port), lane));

@@ -2,7 +2,7 @@
 
 use crate::connection::Connection;
 use crate::error::Result;
-use crate::request::RequestId;
+use crate::id::RequestId;
 use std::time::Duration;
 use zerolane_lane::{SharedRegion, Waited};
 

@@ -1,7 +1,7 @@
 //! Defines the completion of a request: its result, and the memory it gives back.
 
+use crate::id::{Poster, RequestId};
 use crate::key::RegionKey;
-use crate::request::{Poster, RequestId};
 use zerolane_lane::{Delivery, Memory, MessageControl, Region, TransferError, WorkKind};
 
 /// A completed request and its memory, or an immediate from the peer.

@@ -2,9 +2,9 @@
 
 use crate::addresses::{ToAddresses, resolved};
 use crate::completion::Completion;
-use crate::error::{Error, Posted, Result};
+use crate::error::{Error, Result};
+use crate::id::{Poster, RequestId};
 use crate::queue::CompletionQueue;
-use crate::request::{Poster, Receive, RequestId, Transfer};
 use crate::vectored::Vectored;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
@@ -12,8 +12,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use zerolane_lane::AnyLane;
 use zerolane_lane::{
-    Account, CloseReason, Delivery, Driver, Memory, Options, PathAddresses, PathState, PublicKey,
-    Region, TransferError, Waited, Waker, WorkRequest, limits,
+    Account, CloseReason, Delivery, Driver, Options, PathAddresses, PathState, PublicKey,
+    TransferError, Waited, Waker, WorkRequest, limits,
 };
 
 /// How long [`Connection::close`] waits without progress of posted sends, in idle timeouts.
@@ -207,49 +207,6 @@ impl Connection {
             (None, Some(reason)) => Err(Error::Closed(reason)),
             (None, None) => Ok(waited.in_vain()),
         }
-    }
-
-    /// Posts a [`Transfer`] without options; many may be in flight. Its memory comes back with the [`Completion`].
-    ///
-    /// ```
-    /// use zerolane::{Connection, Endpoint, Options, Region};
-    /// let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
-    /// let address = endpoint.local_addr();
-    /// let receiver = std::thread::spawn(move || -> zerolane::Result<u64> {
-    ///     let mut connection = endpoint.accept(None)?.expect("no timeout");
-    ///     for _ in 0..4 {
-    ///         connection.post_recv(Region::anonymous(1 << 20)?)?;
-    ///     }
-    ///     let mut total = 0;
-    ///     for _ in 0..4 {
-    ///         let completion = connection.wait(None)?.got().expect("no timeout");
-    ///         total += completion.result? as u64;
-    ///     }
-    ///     connection.close()?;
-    ///     Ok(total)
-    /// });
-    /// let mut connection = Connection::connect(address, &Options::default())?;
-    /// let shared = Region::anonymous(1 << 20)?.share();
-    /// for _ in 0..4 {
-    ///     connection.post_send(shared.clone())?;
-    /// }
-    /// connection.close()?; // flushes
-    /// assert_eq!(receiver.join().unwrap()?, 4 << 20);
-    /// # Ok::<(), zerolane::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As for [`Connection::post`].
-    pub fn post_send(&mut self, memory: impl Into<Memory>) -> Posted<Memory> {
-        self.post(Transfer::new(memory))
-    }
-
-    /// Posts a [`Receive`].
-    ///
-    /// # Errors
-    /// As for [`Connection::post`].
-    pub fn post_recv(&mut self, region: Region) -> Posted<Region> {
-        self.post(Receive::new(region))
     }
 
     /// Whether the delivery that a sender asks for counts ([`Delivery`]): if so, a [`Connection::wait`] does not return

@@ -1,6 +1,6 @@
 //! Defines the errors of this library, with messages that a user can act on.
 
-use crate::request::RequestId;
+use crate::id::RequestId;
 use std::time::Duration;
 use std::{fmt, io};
 use zerolane_lane::limits::MAX_INLINE;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::request::RequestId;
+use crate::id::RequestId;
 
 /// Posted receives, returned in the order of posting, which is the order of the peer's sends. Receives complete when
 /// their Transfers do: after a lost datagram, a later one may complete first. `T` is the value kept for a completed

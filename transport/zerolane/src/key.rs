@@ -1,6 +1,7 @@
 //! Names an exported region to the peer, as RDMA's rkey does.
 
-use zerolane_lane::{PostError, RegionNumber, RemotePlace, RemoteRegion};
+use crate::error::Error;
+use zerolane_lane::{PostError, RegionName, RegionNumber, RemotePlace, RemoteRegion};
 use zerolane_wire::Rights;
 
 /// Names a region that one end of a connection exported to the other end.
@@ -154,4 +155,14 @@ impl RegionKey {
             ..self.region.start
         })
     }
+}
+
+/// The name of a region, as peers ask for it.
+pub(crate) fn region_name(name: &str) -> Result<RegionName, Error> {
+    let mut padded = RegionName::default();
+    let place = padded.get_mut(..name.len());
+    place
+        .ok_or(Error::NameTooLong { len: name.len() })?
+        .copy_from_slice(name.as_bytes());
+    Ok(padded)
 }

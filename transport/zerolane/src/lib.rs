@@ -31,6 +31,8 @@ mod completion;
 mod connection;
 mod endpoint;
 mod error;
+mod fetch_op;
+mod id;
 mod in_order;
 mod key;
 pub mod keys;
@@ -44,10 +46,11 @@ pub use completion::Completion;
 pub use connection::Connection;
 pub use endpoint::Endpoint;
 pub use error::{Error, Result};
+pub use fetch_op::FetchOp;
+pub use id::RequestId;
 pub use key::RegionKey;
 pub use queue::CompletionQueue;
-pub use remote::{FetchOp, ReceivedMessage};
-pub use request::RequestId;
+pub use remote::ReceivedMessage;
 pub use zerolane_lane::{
     Delivery, ExportedRegion, Options, Process, Region, RegionNumber, Security, SharedRegion,
     Waited, Waker,
@@ -82,7 +85,7 @@ pub mod security {
 
 /// Memory of other libraries as a [`Region`], and the memory that a refused request gives back.
 pub mod memory {
-    pub use zerolane_lane::{Access, Memory, Owner};
+    pub use zerolane_lane::{Access, FileRegion, Memory, Owner, Writable};
 }
 
 /// The details of an [`Error`]: why a request was refused or failed, why a connection ended.

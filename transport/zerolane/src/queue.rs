@@ -332,7 +332,7 @@ mod tests {
     #![allow(non_snake_case)]
     use super::*;
     use crate::completion::nothing;
-    use crate::request::RequestId;
+    use crate::id::RequestId;
     use std::sync::mpsc;
     use zerolane_lane::{Delivery, WorkKind};
 

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Write;
 use std::time::{Duration, Instant};
 use zerolane::failure::{Reason, TransferError};
-use zerolane::memory::{Access, Memory};
+use zerolane::memory::{Access, FileRegion, Memory};
 use zerolane::request::{Message, Put, PutPieces, ReceiveMessage};
 use zerolane::{
     Completion, Connection, Endpoint, ExportedRegion, Options, Region, Rights, Security,
@@ -68,7 +68,7 @@ fn piece(index: usize, bytes: &[u8]) -> Memory {
     }
 }
 
-fn mapped(bytes: &[u8]) -> Region {
+fn mapped(bytes: &[u8]) -> FileRegion {
     let mut file: File = tempfile::tempfile().expect("a file");
     file.write_all(bytes).expect("written");
     Region::map_file(&file, 0, bytes.len(), Access::Read).expect("mapped")
@@ -79,12 +79,17 @@ fn assert_back(done: &Completion, whole: &[u8], lens: &[usize]) {
     assert!(done.memory.is_empty(), "they are the pieces");
     let back: Vec<usize> = done.pieces.iter().map(|it| it.len()).collect();
     assert_eq!(back, lens);
-    let bytes: Vec<u8> = done
-        .pieces
-        .iter()
-        .flat_map(|it| it.iter().copied())
-        .collect();
+    let bytes: Vec<u8> = done.pieces.iter().flat_map(bytes_of).collect();
     assert!(bytes == whole, "they came back changed");
+}
+
+fn bytes_of(memory: &Memory) -> Vec<u8> {
+    let Memory::File(file) = memory else {
+        return memory.to_vec();
+    };
+    let mut bytes = vec![0; file.len()];
+    file.read(0, &mut bytes).expect("the whole file");
+    bytes
 }
 
 /// Layouts of pieces: short ones that are copied, ones that cross STUs, one byte each, more than a system call takes,

@@ -192,9 +192,10 @@ static void *post_from_a_thread(void *argument)
     EXPECT(zl_region_new(EACH * 64, &region) == ZL_OK);
     memset(zl_region_data(region), (int)poster->number + 1, EACH * 64);
     for (uint64_t n = 0; n < EACH; n++) {
-        const zl_work how = {.context = n, .flags = ZL_WORK_UNSIGNALLED};
+        const zl_work how = {.context = n}, unsignalled = {.flags = ZL_WORK_UNSIGNALLED};
         EXPECT(zl_handle_put(poster->connection, &poster->key, 4096 + (poster->number * EACH + n) * 64,
                              region, n * 64, 64, &how, &puts[n]) == ZL_OK);
+        REFUSED(zl_handle_put(poster->connection, &poster->key, 0, region, 0, 64, &unsignalled, &adds[n]));
         EXPECT(zl_handle_fetch_op(poster->connection, &poster->key, 0, ZL_FETCH_ADD, 2, 0, &adds[n]) ==
                ZL_OK);
     }

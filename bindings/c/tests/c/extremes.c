@@ -136,7 +136,7 @@ static zl_completion over(zl_pending *pending, zl_connection *ours)
 }
 
 /* The end of the request `id` that this program carries out. */
-static zl_completion next(zl_connection *ours, uint32_t id)
+static zl_completion next(zl_connection *ours, uint64_t id)
 {
     zl_completion completion;
 
@@ -202,7 +202,7 @@ static void memory(void)
 
 static void options(const char *directory)
 {
-    const uint32_t known[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17};
+    const uint32_t known[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18};
     const uint32_t unknown[] = {0, COUNT(known) + 1, INT32_MAX, UINT32_MAX};
     const uint64_t values[] = {0, INT64_MAX, (uint64_t)INT64_MIN, UINT64_MAX};
     const zl_device_options devices[] = {
@@ -255,18 +255,18 @@ static void waits(zl_connection *ours, zl_region *local)
     struct later later;
     zl_completion completion;
     uint64_t length;
-    uint32_t id;
+    uint64_t id;
 
     EXPECT(zl_post_recv(ours, local, 0, SMALL, NULL, &id) == ZL_OK);
     for (size_t n = 0; n < COUNT(FOREVER); n++) {
         start(&later, wake, ours);
-        EXPECT(ON(zl_wait)(ours, FOREVER[n], &completion) == ZL_TIMEOUT && waited(&later));
+        EXPECT(ON(zl_wait)(ours, FOREVER[n], &completion) == ZL_WOKEN && waited(&later));
         start(&later, wake, ours);
-        EXPECT(ON(zl_announced)(ours, FOREVER[n], &length) == ZL_TIMEOUT && waited(&later));
+        EXPECT(ON(zl_announced)(ours, FOREVER[n], &length) == ZL_WOKEN && waited(&later));
         start(&later, wake, ours);
-        EXPECT(ON(zl_wait_arrived)(ours, id, 0, FOREVER[n], &length) == ZL_TIMEOUT && waited(&later));
+        EXPECT(ON(zl_wait_arrived)(ours, id, 0, FOREVER[n], &length) == ZL_WOKEN && waited(&later));
         start(&later, wake, ours);
-        EXPECT(zl_wait_arrived(ours, id, UINT64_MAX, FOREVER[n], &length) == ZL_TIMEOUT && waited(&later));
+        EXPECT(zl_wait_arrived(ours, id, UINT64_MAX, FOREVER[n], &length) == ZL_WOKEN && waited(&later));
     }
     EXPECT(zl_wait(ours, 0, &completion) == ZL_TIMEOUT);
     EXPECT(zl_announced(ours, 0, &length) == ZL_TIMEOUT);
@@ -343,7 +343,7 @@ static void parts(struct ends *it)
     zl_handle *theirs = it->theirs;
     zl_exported *exported;
     zl_pending *pending;
-    uint32_t id;
+    uint64_t id;
 
     for (size_t n = 0; n < COUNT(OUTSIDE); n++) {
         const size_t at = OUTSIDE[n][0], len = OUTSIDE[n][1];
@@ -385,7 +385,7 @@ static void lengths(struct ends *it)
     zl_pending *pending;
     char text[ZL_CONTROL_LENGTH] = {0};
     size_t length;
-    uint32_t id;
+    uint64_t id;
 
     for (size_t n = 0; n < COUNT(many); n++) {
         REFUSED(zl_post_send_vectored(ours, &part, many[n], NULL, &id));
@@ -420,7 +420,7 @@ static void nothing(struct ends *it)
     zl_connection *ours = it->ours;
     zl_pending *pending;
     size_t length = 1;
-    uint32_t id;
+    uint64_t id;
 
     EXPECT(zl_put(ours, &it->key, 0, NULL, 0) == ZL_OK);
     EXPECT(zl_get(ours, &it->key, 0, NULL, 0) == ZL_OK);
@@ -444,7 +444,7 @@ static void remote(struct ends *it)
     zl_pending *pending;
     char text[8] = {0};
     uint64_t before;
-    uint32_t id;
+    uint64_t id;
 
     /* The worker's end uses memory of this one. */
     EXPECT(zl_exported_memfd(LENGTH, &own) == ZL_OK);
@@ -496,7 +496,7 @@ static void rights(struct ends *it)
     const uint32_t unknown[] = {UINT32_MAX, INT32_MAX, (uint32_t)INT32_MIN, ALL + 1};
     zl_pending *pending;
     zl_key key;
-    uint32_t id;
+    uint64_t id;
 
     for (size_t n = 0; n < COUNT(unknown); n++) {
         REFUSED(ON(zl_export)(it->ours, it->exported, unknown[n], &key));
@@ -513,19 +513,122 @@ static void rights(struct ends *it)
     EXPECT(zl_open_region(it->ours, "none", 0, &key) == ZL_ERROR_UNKNOWN);
 }
 
+/* Numbers of regions are below 2^24. */
+static void numbers(struct ends *it)
+{
+    const uint32_t wrong[] = {1 << 24, INT32_MAX, (uint32_t)INT32_MIN, UINT32_MAX};
+    const uint32_t least_and_most[] = {0, (1 << 24) - 1};
+    zl_worker *worker;
+    zl_key key;
+    uint64_t value;
+
+    EXPECT(zl_worker_new(&worker) == ZL_OK);
+    for (size_t n = 0; n < COUNT(wrong); n++) {
+        REFUSED(ON(zl_key_numbered)(wrong[n], 0, &key));
+        REFUSED(ON(zl_export_numbered)(it->ours, wrong[n], it->exported, ALL, &key));
+        REFUSED(ON(zl_handle_export_numbered)(it->theirs, wrong[n], it->exported, ALL, &key));
+        REFUSED(ON(zl_worker_export_numbered)(worker, wrong[n], it->exported, ALL));
+        REFUSED(ON(zl_worker_revoke_number)(worker, wrong[n]));
+        REFUSED(ON(zl_worker_thread_export_numbered)(it->thread, wrong[n], it->exported, ALL));
+        REFUSED(ON(zl_worker_thread_revoke_number)(it->thread, wrong[n]));
+    }
+    for (size_t n = 0; n < COUNT(least_and_most); n++) {
+        const uint32_t number = least_and_most[n];
+
+        REFUSED(zl_export_numbered(it->ours, number, it->exported, UINT32_MAX, &key));
+        REFUSED(zl_handle_export_numbered(it->theirs, number, it->exported, UINT32_MAX, &key));
+        REFUSED(zl_worker_export_numbered(worker, number, it->exported, UINT32_MAX));
+        REFUSED(zl_worker_thread_export_numbered(it->thread, number, it->exported, UINT32_MAX));
+        EXPECT(zl_worker_thread_export_numbered(it->thread, number, it->exported, ALL) == ZL_OK);
+        EXPECT(zl_key_numbered(number, 0, &key) == ZL_OK);
+        EXPECT(zl_put(it->ours, &key, LENGTH - 8, "12345678", 8) == ZL_OK);
+        for (size_t at = 0; at < COUNT(BEYOND); at++)
+            EXPECT(zl_put(it->ours, &key, BEYOND[at], "12345678", 8) == ZL_ERROR_OUT_OF_BOUNDS);
+        EXPECT(zl_worker_thread_revoke_number(it->thread, number) == ZL_OK);
+        EXPECT(zl_put(it->ours, &key, 0, "12345678", 8) == ZL_ERROR_UNKNOWN);
+    }
+    EXPECT(zl_key_numbered(1, UINT64_MAX, &key) == ZL_OK && zl_key_length(&key) == 0);
+    REFUSED(zl_key_to_u64(&key, &value));
+    for (size_t n = 0; n < COUNT(NOTHING); n++)
+        EXPECT(ON(zl_key_from_u64)(NOTHING[n], &key) == ZL_OK && zl_key_to_u64(&key, &value) == ZL_OK &&
+               value == NOTHING[n]);
+    zl_worker_free(worker);
+}
+
+/* Words of exported memory that are not there. */
+static void own_words(const struct ends *it)
+{
+    const size_t beyond[] = {LENGTH, LENGTH - 4, INT64_MAX - 7, SIZE_MAX - 7};
+    uint64_t before;
+
+    for (size_t n = 0; n < COUNT(beyond); n++)
+        EXPECT(ON(zl_exported_fetch_op)(it->exported, beyond[n], ZL_FETCH_ADD, 1, 0, &before) != ZL_OK);
+    REFUSED(zl_exported_fetch_op(it->exported, 0, UINT32_MAX, 1, 0, &before));
+    REFUSED(zl_exported_fetch_op(it->exported, 0, ZL_FETCH_ADD | ZL_FETCH_U32, 1UL << 32, 0, &before));
+    REFUSED(zl_exported_fetch_op(it->exported, 0, ZL_FETCH_SWAP | ZL_FETCH_U32, UINT64_MAX, 0, &before));
+    EXPECT(zl_exported_fetch_op(it->exported, LENGTH - 8, ZL_FETCH_SWAP, UINT64_MAX, 0, &before) == ZL_OK);
+    EXPECT(zl_exported_fetch_op(it->exported, LENGTH - 4, ZL_FETCH_CLEAR | ZL_FETCH_U32, 0, 0, &before) == ZL_OK &&
+           before == UINT32_MAX);
+}
+
+static void sets(struct ends *it)
+{
+    zl_set *set;
+    zl_completion completion;
+    uint64_t token;
+    size_t count;
+
+    EXPECT(zl_set_new(&set) == ZL_OK);
+    for (size_t n = 0; n < COUNT(NOTHING); n++) {
+        EXPECT(ON(zl_set_signal)(set, NOTHING[n]) == ZL_OK);
+        EXPECT(ON(zl_set_wait)(set, FOREVER[n], &token) == ZL_OK && token == NOTHING[n]);
+        EXPECT(zl_handle_recv(it->theirs, it->memory, 0, 0, &it->pending) == ZL_OK);
+        EXPECT(ON(zl_set_add)(set, it->pending, NOTHING[n]) == ZL_OK);
+        EXPECT(zl_send(it->ours, NULL, 0) == ZL_OK);
+        EXPECT(zl_set_wait(set, FOREVER[n], &token) == ZL_OK && token == NOTHING[n]);
+        EXPECT(zl_pending_wait(it->pending, 0, &completion) == ZL_OK && completion.length == 0);
+        zl_pending_free(it->pending);
+    }
+    REFUSED(ON(zl_set_poll_batch)(set, &token, 0, &count));
+    REFUSED(zl_set_poll_batch(set, &token, SIZE_MAX, &count));
+    zl_set_free(set);
+}
+
+/* A connection that is over, and what is told of it. */
+static void ended(const struct ends *it)
+{
+    zl_connection *ours;
+    zl_handle *theirs;
+    zl_status reason;
+    char text[SMALL];
+    size_t length;
+
+    EXPECT(zl_connect(it->address, NULL, &ours) == ZL_OK);
+    EXPECT(zl_endpoint_handle_accept(it->endpoint, 20000, &theirs) == ZL_OK);
+    REFUSED(ON(zl_honour_delivery)(ours, UINT32_MAX));
+    REFUSED(ON(zl_account_json)(ours, text, 0, &length));
+    REFUSED(zl_account_json(ours, text, SIZE_MAX, &length));
+    REFUSED(ON(zl_handle_account_json)(theirs, text, 0, &length));
+    REFUSED(zl_handle_account_json(theirs, text, SIZE_MAX, &length));
+    EXPECT(ON(zl_handle_closed)(theirs, 0, &reason) == ZL_TIMEOUT);
+    zl_connection_free(ours);
+    for (size_t n = 0; n < COUNT(FOREVER); n++)
+        EXPECT(zl_handle_closed(theirs, FOREVER[n], &reason) == ZL_OK);
+    zl_handle_free(theirs);
+}
+
 static void ids(zl_connection *ours)
 {
-    const uint32_t none[] = {0, INT32_MAX, (uint32_t)INT32_MIN, UINT32_MAX};
     zl_completion completion;
     zl_path path;
     uint64_t bytes;
     size_t count;
 
-    for (size_t n = 0; n < COUNT(none); n++) {
-        REFUSED(ON(zl_cancel)(ours, none[n]));
-        REFUSED(ON(zl_notify)(ours, none[n]));
-        REFUSED(ON(zl_arrived)(ours, none[n], &bytes));
-        REFUSED(zl_wait_arrived(ours, none[n], UINT64_MAX, INT64_MAX, &bytes));
+    for (size_t n = 0; n < COUNT(NOTHING); n++) {
+        REFUSED(ON(zl_cancel)(ours, NOTHING[n]));
+        REFUSED(ON(zl_notify)(ours, NOTHING[n]));
+        REFUSED(ON(zl_arrived)(ours, NOTHING[n], &bytes));
+        REFUSED(zl_wait_arrived(ours, NOTHING[n], UINT64_MAX, INT64_MAX, &bytes));
     }
     REFUSED(ON(zl_remove_path)(ours, 0));
     EXPECT(zl_remove_path(ours, INT32_MAX) == ZL_OK && zl_remove_path(ours, UINT32_MAX) == ZL_OK);
@@ -557,7 +660,7 @@ static void send_to_peer(void *of)
 static void announce_to_peer(void *of)
 {
     const struct ends *it = of;
-    uint32_t id;
+    uint64_t id;
     zl_completion completion;
 
     EXPECT(zl_post_send(it->ours, it->local, 0, LENGTH, NULL, &id) == ZL_OK);
@@ -610,7 +713,7 @@ static void hand_over(void *ours)
 {
     zl_completion completion;
 
-    EXPECT(zl_wait(ours, 0, &completion) == ZL_TIMEOUT);
+    EXPECT(zl_wait(ours, 0, &completion) == ZL_WOKEN);
 }
 
 /* Last, because completions go to the queue from then on. */
@@ -620,7 +723,7 @@ static void queues(struct ends *it)
     zl_queue *queue;
     zl_completion completion;
     size_t count;
-    uint32_t id;
+    uint64_t id;
 
     EXPECT(zl_queue_new(4, &queue) == ZL_OK);
     REFUSED(ON(zl_queue_poll_batch)(queue, &completion, 0, &count));
@@ -645,6 +748,8 @@ static void workers(zl_exported *exported)
     struct later later;
     zl_worker *worker;
     zl_connection *connection;
+    zl_endpoint_handle *accepting;
+    zl_handle *handle;
     zl_event event;
     size_t count;
     uint64_t endpoint;
@@ -655,6 +760,8 @@ static void workers(zl_exported *exported)
     REFUSES_ROOM(zl_worker_local_addr, worker, endpoint);
     for (size_t n = 0; n < COUNT(NOTHING); n++) {
         EXPECT(ON(zl_worker_local_addr)(worker, NOTHING[n], text, sizeof text) == ZL_ERROR_CLOSED);
+        EXPECT(ON(zl_worker_endpoint_handle)(worker, NOTHING[n], &accepting) == ZL_ERROR_CLOSED);
+        EXPECT(ON(zl_worker_connection_handle)(worker, NOTHING[n], &handle) == ZL_ERROR_CLOSED);
         EXPECT(ON(zl_worker_export)(worker, NOTHING[n], "name", exported, ALL) == ZL_ERROR_CLOSED);
         EXPECT(ON(zl_worker_close_endpoint)(worker, NOTHING[n]) == ZL_ERROR_CLOSED);
         EXPECT(ON(zl_worker_release)(worker, NOTHING[n], &connection) == ZL_ERROR_CLOSED);
@@ -671,7 +778,7 @@ static void workers(zl_exported *exported)
         EXPECT(ON(zl_worker_wait)(worker, 0) == ZL_TIMEOUT && zl_worker_wait(worker, 1) == ZL_TIMEOUT);
         for (size_t n = 0; n < COUNT(FOREVER); n++) {
             start(&later, wake_worker, worker);
-            EXPECT(zl_worker_wait(worker, FOREVER[n]) == ZL_TIMEOUT && waited(&later));
+            EXPECT(zl_worker_wait(worker, FOREVER[n]) == ZL_WOKEN && waited(&later));
         }
     }
     zl_worker_free(worker);
@@ -695,6 +802,10 @@ int main(int arguments, char **argument)
     remote(&ends);
     rights(&ends);
     ids(ends.ours);
+    numbers(&ends);
+    own_words(&ends);
+    sets(&ends);
+    ended(&ends);
     handles(&ends);
     queues(&ends);
     workers(ends.exported);

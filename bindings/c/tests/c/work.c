@@ -228,7 +228,7 @@ static void wrapped_memory(zl_connection *ours, zl_connection *peers)
     zl_queue *queue;
     zl_region *region, *place;
     zl_key key;
-    uint32_t id;
+    uint64_t id;
 
     /* A receive, until its completion. */
     region = wrapped(&back, memory);

@@ -5,10 +5,11 @@ use super::{crate_dir, generated};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The files of Rust's interface.
-const RUST: [&str; 18] = [
+const RUST: [&str; 19] = [
     "connection.rs",
     "arrived.rs",
     "remote.rs",
+    "id.rs",
     "request/mod.rs",
     "advanced.rs",
     "endpoint.rs",

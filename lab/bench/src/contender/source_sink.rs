@@ -4,9 +4,9 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use anyhow::{Context, Result, ensure};
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use zerolane::Region;
-use zerolane::memory::Access;
 use zerolane_cli::exit::Exit;
 
 use crate::content::pattern::{Pattern, WORD};
@@ -20,7 +20,8 @@ pub(crate) fn pattern(job: &SourceSink) -> Pattern {
 
 /// A file that exists only in memory.
 pub(crate) fn file_in_memory(bytes: usize) -> Result<File> {
-    let file = memfd_create("content", MFdFlags::MFD_CLOEXEC).context("no file in memory")?;
+    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+    let file = memfd_create("content", flags).context("no file in memory")?;
     let file = File::from(file);
     file.set_len(bytes as u64)?;
     Ok(file)
@@ -32,11 +33,15 @@ fn write(pattern: &Pattern, buffer: &mut [u8]) {
     pattern.stamp(buffer, 0, 0);
 }
 
-/// Such a file, filled with a pattern, and its mapping.
+/// Such a file, filled with a pattern and sealed, and its mapping.
 pub(crate) fn filled_file(pattern: &Pattern, bytes: usize) -> Result<(File, Region)> {
     let file = file_in_memory(bytes)?;
-    let mut mapping = Region::map_file(&file, 0, bytes, Access::Write)?;
-    write(pattern, &mut mapping);
+    let mut content = vec![0; bytes];
+    write(pattern, &mut content);
+    file.write_all_at(&content, 0)?;
+    let seals = SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_SHRINK;
+    fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
+    let mapping = Region::map_sealed(&file, 0, bytes)?;
     Ok((file, mapping))
 }
 

@@ -87,7 +87,10 @@ fn mapped(group: &Group, name: &str, bytes: &[u8]) -> (std::fs::File, ExportedRe
         .open(group.path(name))
         .unwrap();
     let region = Region::map_file(&file, 0, bytes.len(), Access::Write).unwrap();
-    (file, ExportedRegion::new(region).expect("it is aligned"))
+    (
+        file,
+        ExportedRegion::of_file(region).expect("it is aligned"),
+    )
 }
 
 #[test]

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use bytesize::ByteSize;
 use zerolane::keys::Access as Allowed;
-use zerolane::memory::Access;
+use zerolane::memory::{Access, FileRegion};
 use zerolane::security::PublicKey;
 use zerolane::{Connection, Endpoint, Error, ExportedRegion, Region, Rights};
 use zerolane_files::Stop;
@@ -97,9 +97,6 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let stop = stop_on_signals()?;
     let region = region(&args.what, rights)?;
     let len = region.len();
-    let Ok(region) = ExportedRegion::new(region) else {
-        bail!("{:?} cannot be exported: it is not aligned", args.what);
-    };
     let Serving {
         lane,
         options,
@@ -145,10 +142,10 @@ pub(crate) fn run(args: Args) -> Result<()> {
 }
 
 /// Maps a file, or allocates memory. If `what` is both a file and a size, it means the file.
-fn region(what: &str, rights: Rights) -> Result<Region> {
+fn region(what: &str, rights: Rights) -> Result<ExportedRegion> {
     let path = Path::new(what);
     match (path.exists(), what.parse::<ByteSize>()) {
-        (true, _) => map(path, rights),
+        (true, _) => ExportedRegion::of_file(map(path, rights)?).map_err(|_| unaligned(what)),
         (false, Ok(size)) => {
             let len = usize::try_from(size.as_u64()).context(Exit::Usage)?;
             ensure!(
@@ -157,14 +154,19 @@ fn region(what: &str, rights: Rights) -> Result<Region> {
             );
             // Peers on this host can map a memfd. If there is none (`ulimit -f`, or not enough memory now), anonymous
             // memory is allocated page by page.
-            Ok(Region::memfd(len).or_else(|_| Region::anonymous(len))?)
+            let region = Region::memfd(len).or_else(|_| Region::anonymous(len))?;
+            ExportedRegion::new(region).map_err(|_| unaligned(what))
         }
         (false, Err(_)) => Err(Exit::Usage)
             .with_context(|| format!("{what:?} is neither a file nor a size such as 64MiB")),
     }
 }
 
-fn map(path: &Path, rights: Rights) -> Result<Region> {
+fn unaligned(what: &str) -> anyhow::Error {
+    anyhow!("{what:?} cannot be exported: it is not aligned")
+}
+
+fn map(path: &Path, rights: Rights) -> Result<FileRegion> {
     let access = match rights.write || rights.atomic {
         true => Access::Write,
         false => Access::Read,

@@ -82,6 +82,24 @@ fn inline__immediates_follow_long_puts() {
     assert!(sim.b.holds(target.part(400_200, MOST), 3, MOST));
 }
 
+#[test]
+fn inline__an_immediate_waits_for_the_long_put_before_it() {
+    // The second crosses a boundary.
+    for (to, len) in [(400_128, 8), (400_200, MOST)] {
+        let mut sim = quiet(tiny(Profile::Extended));
+        let target = sim.b.empty(500_000);
+        let place = export(&mut sim, target, Rights::WRITE);
+        put(&mut sim, place, 1, 400_000, None);
+        put_inline(&mut sim, at(place, to), 3, len, Some(3));
+        sim.run_until(10 * S, |sim| {
+            let immediate = |it: &Event| matches!(it, Event::Immediate { value: 3 });
+            sim.b.events.iter().any(immediate)
+        });
+        assert!(sim.b.holds(target.part(0, 400_000), 1, 400_000), "{len}");
+        assert!(sim.b.holds(target.part(to, len), 3, len), "{len}");
+    }
+}
+
 /// More than the window holds, over links that lose, double and reorder: each is done once, in order, and one that is
 /// cancelled does not disturb the others.
 #[test]

@@ -84,6 +84,7 @@ fn path(path: &PathState) -> Object {
         .with("in_flight", path.in_flight)
         .with("mtu", path.mtu.map(u64::from))
         .with("mtu_probed", path.mtu_probed)
+        .with("too_narrow", path.too_narrow)
 }
 
 fn protocol(counters: &Counters) -> Object {

@@ -47,7 +47,7 @@ fn json__what_is_known_and_what_is_not() {
         r#""opened_out_of_place":7,"#,
         r#""rtt_ns":13000,"#,
         r#""min_rtt_ns":null,"#,
-        r#""mtu":9000,"mtu_probed":false}"#,
+        r#""mtu":9000,"mtu_probed":false,"too_narrow":false}"#,
         r#""life":"absent","#,
         r#""cipher":null,"#,
         r#""dropped":{"malformed":0,"wrong_key":0,"#,

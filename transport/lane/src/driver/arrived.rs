@@ -34,7 +34,7 @@ impl<L: Lane> Driver<L> {
 
     /// Shares the arrived bytes of request `id`, to be read and sent while the rest is received. Its memory is shared
     /// from now on, and returns as such with the completion. `None` if no such request is in progress, or its memory is
-    /// borrowed.
+    /// borrowed or a mapped file.
     pub fn share_arrived(&mut self, id: TransferId) -> Option<SharedRegion> {
         let arrived = self.arrived(id)?;
         let posted = self.posted.get_mut(&id)?;
@@ -42,8 +42,8 @@ impl<L: Lane> Driver<L> {
         let whole = match posted.memory.take()? {
             Memory::Exclusive(region) => region.share(),
             Memory::Shared(shared) => shared,
-            gathered @ Memory::Gathered(_) => {
-                posted.memory = Some(gathered);
+            other @ (Memory::File(_) | Memory::Gathered(_)) => {
+                posted.memory = Some(other);
                 return None;
             }
         };

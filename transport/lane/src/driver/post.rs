@@ -3,9 +3,9 @@
 use super::direct::{AtOnce, Local};
 use super::{Driver, NotPosted, WorkKind};
 use crate::lane::Lane;
-use crate::memory::region::Postable;
+use crate::memory::posted::Postable;
 use crate::memory::registry::EntryFlags;
-use crate::memory::{Memory, Region, uninit};
+use crate::memory::{Memory, Writable, uninit};
 use zerolane_core::limits::MAX_INLINE;
 use zerolane_core::{PostError, RegionId, RemotePlace, Span, TransferId, WorkFlags, WorkRequest};
 
@@ -119,29 +119,29 @@ impl<L: Lane> Driver<L> {
         }
     }
 
-    /// Posts a request that writes `region`, which returns with its completion.
+    /// Posts a request that writes `memory`, which returns with its completion.
     ///
     /// # Errors
-    /// See [`PostError`]. The region returns at once.
+    /// See [`PostError`]. The memory returns at once.
     ///
     /// # Panics
     /// The request reads.
-    pub fn post_target(
+    pub fn post_target<M: Writable>(
         &mut self,
         request: WorkRequest<'_>,
         report: Report,
-        mut region: Region,
-    ) -> Result<TransferId, NotPosted<Region>> {
+        mut memory: M,
+    ) -> Result<TransferId, NotPosted<M>> {
         assert!(request.writes(), "{request:?} reads");
         let info = RequestInfo::of(&request, report);
         if self.may_be_direct(&request)
-            && !region.is_file()
-            && let into = Local::Target(uninit::to_write(&mut region))
+            && let Some(bytes) = memory.own_bytes()
+            && let into = Local::Target(uninit::to_write(bytes))
             && let Some(AtOnce::Done(done)) = self.access(&request, report.signalled, into)
         {
-            return Ok(self.report_direct(done, info, Some(region.into())));
+            return Ok(self.report_direct(done, info, Some(memory.into())));
         }
-        self.post_owned(request, info, region)
+        self.post_owned(request, info, memory)
     }
 
     /// Posts a request without memory.

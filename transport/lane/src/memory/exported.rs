@@ -1,5 +1,6 @@
 //! Exports memory that peers and this program use at the same time.
 
+use crate::memory::file_region::FileRegion;
 use crate::memory::grace::GracePeriods;
 use crate::memory::region::{NOT_OF_CHILDREN, Region};
 use crate::memory::shared::Bounds;
@@ -46,6 +47,8 @@ pub(crate) trait Loan: fmt::Debug + Send + Sync {
 pub(crate) struct ExportWindow {
     bounds: Bounds,
     file: bool,
+    /// The region is of a [`FileRegion`], and is not given back.
+    mapped_file: bool,
     /// The descriptor by which peers can map it.
     memfd: Option<Arc<OwnedFd>>,
     /// The one process that has the memory, if fork does not pass it to children.
@@ -121,6 +124,10 @@ impl ExportWindow {
     /// Returns the memory to its owner alone. A peer that had it mapped may still write to it, for example after a stop
     /// in the middle of a put. The present bytes therefore move to other memory.
     fn give_back(&self) -> io::Result<Region> {
+        if self.mapped_file {
+            drop(self.state().region.take());
+            return Ok(Region::empty());
+        }
         let (region, was_lent) = {
             let mut state = self.state();
             (
@@ -269,6 +276,18 @@ impl ExportedRegion {
     /// # Errors
     /// Returns the region if its start is not a multiple of 8, because words could not be accessed atomically.
     pub fn new(region: Region) -> Result<ExportedRegion, Region> {
+        ExportedRegion::of(region, false)
+    }
+
+    /// Makes a mapped file exportable. [`ExportedRegion::revoke`] unmaps it, and returns an empty region.
+    ///
+    /// # Errors
+    /// Returns the region if its start is not a multiple of 8.
+    pub fn of_file(file: FileRegion) -> Result<ExportedRegion, FileRegion> {
+        ExportedRegion::of(file.into_inner(), true).map_err(FileRegion::of)
+    }
+
+    fn of(region: Region, mapped_file: bool) -> Result<ExportedRegion, Region> {
         let (start, len) = region.raw();
         if !(start as usize).is_multiple_of(8) {
             return Err(region);
@@ -276,6 +295,7 @@ impl ExportedRegion {
         let window = ExportWindow {
             bounds: Bounds { start, len },
             file: region.is_file(),
+            mapped_file,
             memfd: region.descriptor().map(Arc::clone),
             only: region.only(),
             revoked: AtomicBool::new(false),

@@ -14,7 +14,7 @@ fn mapped(len: usize) -> (File, Region) {
     let file = unsafe { File::from_raw_fd(libc::memfd_create(c"fault".as_ptr(), 0)) };
     file.set_len(len as u64).expect("sized");
     let region = Region::map_file(&file, 0, len, Access::Write).expect("mapped");
-    (file, region)
+    (file, region.into_inner())
 }
 
 /// Its address, without a reference to pages that may be gone.

@@ -81,7 +81,7 @@ pub(crate) fn inode(memory: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(fstat(memory)?.st_ino)
 }
 
-fn seals(memory: BorrowedFd<'_>) -> io::Result<SealFlag> {
+pub(crate) fn seals(memory: BorrowedFd<'_>) -> io::Result<SealFlag> {
     let sealed = fcntl(memory, FcntlArg::F_GET_SEALS)?;
     Ok(SealFlag::from_bits_retain(sealed))
 }

@@ -9,11 +9,9 @@ use crate::threads::process::Process;
 use nix::fcntl::SealFlag;
 use std::any::Any;
 use std::fmt;
-use std::fs::File;
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -24,15 +22,6 @@ const HUGE_PAGE: usize = 2 << 20;
 const HUGE_FROM: usize = HUGE_PAGE / 2;
 
 pub(crate) const NOT_OF_CHILDREN: &str = "a child of fork does not have its parent's memfd regions";
-
-/// How a mapped file is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// To be sent.
-    Read,
-    /// To be received into: writes reach the file.
-    Write,
-}
 
 /// The owner that keeps the bytes of a [`Region::foreign`] in place until it is dropped.
 pub type Owner = Box<dyn Any + Send + Sync>;
@@ -279,40 +268,8 @@ impl Region {
         self.backing.owner()
     }
 
-    /// Maps bytes `[offset, offset + len)` of `file`, or of a block device.
-    ///
-    /// No process may truncate the file while the region lives: an access beyond its end raises SIGBUS, as with every
-    /// mapping. Transfers survive a truncation: they fail with
-    /// [`Reason::MemoryFault`](zerolane_wire::Reason::MemoryFault).
-    ///
-    /// # Errors
-    /// The file is shorter, or cannot be mapped with this access.
-    pub fn map_file(file: &File, offset: u64, len: usize, access: Access) -> io::Result<Region> {
-        let end = offset.checked_add(len as u64);
-        let length = file_length(file)?;
-        if end.is_none_or(|end| end > length) {
-            return Err(io::Error::new(
-                io::ErrorKind::UnexpectedEof,
-                "the file is shorter than the range to be mapped",
-            ));
-        }
-        // A private mapping can be exposed as exclusive bytes without a way to write the file.
-        let (flags, populate) = match access {
-            Access::Read => (libc::MAP_PRIVATE, libc::MADV_POPULATE_READ),
-            Access::Write => (libc::MAP_SHARED, libc::MADV_POPULATE_WRITE),
-        };
-        let page = mapping::page() as u64;
-        let skip = (offset % page) as usize;
-        let start = offset - skip as u64;
-        let region = Region::map(len + skip, flags, Some((file.as_fd(), start)), skip)?;
-        // One call instead of a fault for each page. If it fails, the pages fault later.
-        // SAFETY: the range is the mapping just made; no content changes.
-        unsafe { libc::madvise(region.backing.start().as_ptr().cast(), len + skip, populate) };
-        Ok(region)
-    }
-
     /// A region that starts `skip` bytes after the start of a mapping of `len`.
-    fn map(
+    pub(super) fn map(
         len: usize,
         flags: i32,
         of: Option<(BorrowedFd<'_>, u64)>,
@@ -438,6 +395,16 @@ impl SharedRegion {
         self.shared.start().wrapping_add(self.offset)
     }
 
+    /// Start and length, without a borrow of the bytes.
+    pub(crate) fn raw(&self) -> (*mut u8, usize) {
+        (self.start(), self.len)
+    }
+
+    /// Whether it is a mapped file, whose pages may be gone on access.
+    pub(crate) fn is_file(&self) -> bool {
+        self.shared.is_file()
+    }
+
     /// The bytes `[start, start + len)` of it.
     ///
     /// # Panics
@@ -491,175 +458,6 @@ impl Deref for SharedRegion {
         // Arc, so nothing writes them: if it is still received into, only settled bytes are shared. Adjacent bytes may
         // be written, so no slice is made of them.
         unsafe { std::slice::from_raw_parts(self.start(), self.len) }
-    }
-}
-
-/// Memory that can be posted.
-///
-/// ```
-/// use zerolane_lane::{Memory, Region};
-/// let (head, body) = (Region::from_vec(vec![1; 40]), Region::anonymous(1 << 20)?.share());
-/// let both: Memory = vec![head.into(), body.into()].into();
-/// assert_eq!(both.len(), (1 << 20) + 40);
-/// # Ok::<(), std::io::Error>(())
-/// ```
-#[derive(Debug)]
-pub enum Memory {
-    /// To be sent or received into.
-    Exclusive(Region),
-    /// To be sent.
-    Shared(SharedRegion),
-    /// To be sent as one piece, in this order.
-    Gathered(Vec<Memory>),
-}
-
-/// The memory of a request, in the type in which a refusal returns it to the caller.
-pub(crate) trait Postable: Into<Memory> {
-    /// Start and length if it is one piece, without a borrow of the bytes.
-    fn alone(&self) -> Option<(*mut u8, usize)>;
-
-    /// Start and length of each piece, if there are several.
-    fn pieces(&self) -> Vec<(*mut u8, usize)>;
-
-    /// Whether any part of it is a mapped file, whose pages may be gone.
-    fn is_file(&self) -> bool;
-}
-
-impl Postable for Region {
-    fn alone(&self) -> Option<(*mut u8, usize)> {
-        Some(self.raw())
-    }
-
-    fn pieces(&self) -> Vec<(*mut u8, usize)> {
-        vec![self.raw()]
-    }
-
-    fn is_file(&self) -> bool {
-        Region::is_file(self)
-    }
-}
-
-impl Postable for Memory {
-    fn alone(&self) -> Option<(*mut u8, usize)> {
-        match self {
-            Memory::Exclusive(region) => Some(region.raw()),
-            Memory::Shared(region) => Some((region.start(), region.len)),
-            Memory::Gathered(_) => None,
-        }
-    }
-
-    fn pieces(&self) -> Vec<(*mut u8, usize)> {
-        match self {
-            Memory::Gathered(pieces) => pieces.iter().flat_map(Memory::pieces).collect(),
-            one => one.alone().into_iter().collect(),
-        }
-    }
-
-    fn is_file(&self) -> bool {
-        match self {
-            Memory::Exclusive(region) => region.is_file(),
-            Memory::Shared(region) => region.shared.is_file(),
-            Memory::Gathered(pieces) => pieces.iter().any(Memory::is_file),
-        }
-    }
-}
-
-impl Memory {
-    /// Its pieces, unless a part of it is a mapped file, whose pages may be gone.
-    pub(crate) fn parts(&self) -> Option<Vec<&[u8]>> {
-        match self {
-            it if Postable::is_file(it) => None,
-            Memory::Gathered(pieces) => {
-                let parts: Option<Vec<_>> = pieces.iter().map(Memory::parts).collect();
-                parts.map(|it| it.concat())
-            }
-            one => Some(vec![&**one]),
-        }
-    }
-
-    /// Length of all pieces, in bytes: `usize::MAX` if the sum is more, because one region may be several of the
-    /// pieces.
-    pub fn len(&self) -> usize {
-        match self {
-            Memory::Exclusive(region) => region.len,
-            Memory::Shared(region) => region.len,
-            Memory::Gathered(pieces) => pieces
-                .iter()
-                .fold(0, |sum, piece| sum.saturating_add(piece.len())),
-        }
-    }
-
-    /// Whether it has no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The exclusively owned region, also if it was shared and no other handle is left. `None` if there is another
-    /// handle ([`SharedRegion::try_unique`]), or if it is several pieces.
-    pub fn into_region(self) -> Option<Region> {
-        match self {
-            Memory::Exclusive(region) => Some(region),
-            Memory::Shared(region) => region.try_unique().ok(),
-            Memory::Gathered(_) => None,
-        }
-    }
-
-    /// The owner of a [`Region::foreign`]; `None` for other memory.
-    pub fn owner(&self) -> Option<&(dyn Any + Send + Sync)> {
-        match self {
-            Memory::Exclusive(region) => region.owner(),
-            Memory::Shared(region) => region.owner(),
-            Memory::Gathered(_) => None,
-        }
-    }
-}
-
-impl From<Region> for Memory {
-    fn from(region: Region) -> Memory {
-        Memory::Exclusive(region)
-    }
-}
-
-impl From<SharedRegion> for Memory {
-    fn from(region: SharedRegion) -> Memory {
-        Memory::Shared(region)
-    }
-}
-
-impl From<Vec<Memory>> for Memory {
-    fn from(pieces: Vec<Memory>) -> Memory {
-        Memory::Gathered(pieces)
-    }
-}
-
-/// Dereferences a single piece. Several pieces have no slice: dereference each.
-///
-/// # Panics
-/// It is several pieces.
-impl Deref for Memory {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        match self {
-            Memory::Exclusive(region) => region,
-            Memory::Shared(region) => region,
-            Memory::Gathered(pieces) => panic!("one slice of {} pieces", pieces.len()),
-        }
-    }
-}
-
-/// The length of a file or of a block device, whose metadata say 0.
-fn file_length(file: &File) -> io::Result<u64> {
-    let metadata = file.metadata()?;
-    if !metadata.file_type().is_block_device() {
-        return Ok(metadata.len());
-    }
-    // BLKGETSIZE64 of linux/fs.h, which names the size of a size_t and writes 64 bits.
-    const DEVICE_LENGTH: libc::Ioctl = libc::_IOR::<libc::size_t>(0x12, 114);
-    let mut length = 0_u64;
-    // SAFETY: the request writes 64 bits, where there are as many.
-    match unsafe { libc::ioctl(file.as_raw_fd(), DEVICE_LENGTH, &raw mut length) } {
-        0 => Ok(length),
-        _ => Err(io::Error::last_os_error()),
     }
 }
 

@@ -1,6 +1,8 @@
 //! Tests that regions can be cut, joined and shared without two owners of one byte.
 #![allow(non_snake_case)]
 use super::*;
+use crate::memory::Memory;
+use crate::memory::posted::Postable;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 fn counting(len: usize) -> Region {

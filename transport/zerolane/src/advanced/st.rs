@@ -41,7 +41,7 @@ use crate::addresses::ToAddresses;
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
 use crate::error::Result;
-use crate::remote::FetchOp;
+use crate::fetch_op::FetchOp;
 use std::time::Duration;
 use zerolane_lane::Options;
 use zerolane_wire::Rights;

@@ -8,10 +8,10 @@ mod transfer;
 
 use crate::connection::Connection;
 use crate::error::{Error, Posted, Refused};
-use std::sync::atomic::{AtomicU32, Ordering};
+use crate::id::RequestId;
 #[cfg(doc)]
 use zerolane_lane::PostError;
-use zerolane_lane::{Memory, Report, TransferId, WorkFlags};
+use zerolane_lane::{Memory, Report, TransferId, WorkFlags, Writable};
 
 pub use crate::in_order::InOrder;
 pub use message::{Message, ReceiveMessage};
@@ -23,49 +23,6 @@ pub use zerolane_lane::{MessageControl, WorkKind};
 
 /// Longest control of a message, bytes.
 pub const MAX_CONTROL: usize = zerolane_lane::limits::MAX_CONTROL as usize;
-
-/// Identifies a request of one connection or handle. The identifier of another's request names none here. A connection
-/// uses an identifier again after four billion requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RequestId(u64);
-
-/// The number of the next connection or handle of this process; 0 is none's.
-static POSTERS: AtomicU32 = AtomicU32::new(1);
-
-/// Identifies the connection or handle that a request was posted to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Poster(u32);
-
-impl Poster {
-    pub(crate) fn next() -> Poster {
-        Poster(POSTERS.fetch_add(1, Ordering::Relaxed))
-    }
-
-    /// The identifier of its request `number`.
-    pub(crate) fn request(self, number: u32) -> RequestId {
-        RequestId(u64::from(self.0) << 32 | u64::from(number))
-    }
-
-    /// The number of the request among its own; `None` if another poster has it.
-    pub(crate) fn number_of(self, id: RequestId) -> Option<u32> {
-        (id.0 >> 32 == u64::from(self.0)).then_some(id.0 as u32)
-    }
-}
-
-impl RequestId {
-    /// Identifies no request.
-    pub(crate) const NONE: RequestId = RequestId(0);
-
-    /// Converts to a number, for places that cannot hold the type: a map of another language.
-    pub fn to_u64(self) -> u64 {
-        self.0
-    }
-
-    /// Converts from a number. A number that was not obtained from `to_u64` identifies no request.
-    pub fn from_u64(number: u64) -> RequestId {
-        RequestId(number)
-    }
-}
 
 /// The options that most requests have.
 #[derive(Clone, Copy, Debug, Default)]
@@ -135,6 +92,11 @@ macro_rules! options {
     };
     ($request:ident<'_>: $($option:ident),+) => {
         impl $request<'_> {
+            $(options!(@$option);)+
+        }
+    };
+    ($request:ident<M>: $($option:ident),+) => {
+        impl<M> $request<M> {
             $(options!(@$option);)+
         }
     };
@@ -234,6 +196,49 @@ impl Connection {
             error,
             memory: request.into_memory(),
         })
+    }
+
+    /// Posts a [`Transfer`] without options; many may be in flight. Its memory comes back with the [`Completion`].
+    ///
+    /// ```
+    /// use zerolane::{Connection, Endpoint, Options, Region};
+    /// let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
+    /// let address = endpoint.local_addr();
+    /// let receiver = std::thread::spawn(move || -> zerolane::Result<u64> {
+    ///     let mut connection = endpoint.accept(None)?.expect("no timeout");
+    ///     for _ in 0..4 {
+    ///         connection.post_recv(Region::anonymous(1 << 20)?)?;
+    ///     }
+    ///     let mut total = 0;
+    ///     for _ in 0..4 {
+    ///         let completion = connection.wait(None)?.got().expect("no timeout");
+    ///         total += completion.result? as u64;
+    ///     }
+    ///     connection.close()?;
+    ///     Ok(total)
+    /// });
+    /// let mut connection = Connection::connect(address, &Options::default())?;
+    /// let shared = Region::anonymous(1 << 20)?.share();
+    /// for _ in 0..4 {
+    ///     connection.post_send(shared.clone())?;
+    /// }
+    /// connection.close()?; // flushes
+    /// assert_eq!(receiver.join().unwrap()?, 4 << 20);
+    /// # Ok::<(), zerolane::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Connection::post`].
+    pub fn post_send(&mut self, memory: impl Into<Memory>) -> Posted<Memory> {
+        self.post(Transfer::new(memory))
+    }
+
+    /// Posts a [`Receive`].
+    ///
+    /// # Errors
+    /// As for [`Connection::post`].
+    pub fn post_recv<M: Writable>(&mut self, memory: M) -> Posted<M> {
+        self.post(Receive::new(memory))
     }
 
     /// Posts a request, or returns it.

@@ -3,7 +3,9 @@
 use super::{How, Request, options, sealed};
 use crate::connection::Connection;
 use crate::error::Error;
-use zerolane_lane::{Delivery, Memory, NotPosted, Region, TransferId, WorkRequest};
+#[cfg(doc)]
+use crate::memory::FileRegion;
+use zerolane_lane::{Delivery, Memory, NotPosted, Region, TransferId, WorkRequest, Writable};
 
 /// Offers memory to the peer's next [`Read`].
 #[derive(Debug)]
@@ -56,43 +58,40 @@ impl sealed::Post for Offer {
 
 /// Reads the memory that the peer offers, as soon as it does (the Read sequence).
 #[derive(Debug)]
-pub struct Read {
-    region: Region,
+pub struct Read<M = Region> {
+    memory: M,
     how: How,
 }
 
-impl Read {
-    /// Reads into `region`, which comes back with the completion.
-    pub fn new(region: Region) -> Read {
+impl<M: Writable> Read<M> {
+    /// Reads into `memory`, a [`Region`] or a [`FileRegion`], which comes back with the completion.
+    pub fn new(memory: M) -> Read<M> {
         Read {
-            region,
+            memory,
             how: How::default(),
         }
     }
 }
 
-options!(Read: context, signalled);
+options!(Read<M>: context, signalled);
 
-impl Request for Read {
-    type Memory = Region;
+impl<M: Writable> Request for Read<M> {
+    type Memory = M;
 
-    fn into_memory(self) -> Region {
-        self.region
+    fn into_memory(self) -> M {
+        self.memory
     }
 }
 
-impl sealed::Post for Read {
+impl<M: Writable> sealed::Post for Read<M> {
     fn post_to(self, connection: &mut Connection) -> Result<TransferId, (Error, Self)> {
         let driver = &mut connection.driver;
-        let posted = driver.post_target(WorkRequest::Read, self.how.report(), self.region);
-        posted.map_err(|NotPosted { reason, memory }| {
-            let region = memory;
-            (reason.into(), Read { region, ..self })
-        })
+        let posted = driver.post_target(WorkRequest::Read, self.how.report(), self.memory);
+        posted.map_err(|NotPosted { reason, memory }| (reason.into(), Read { memory, ..self }))
     }
 
     fn give_back(self) -> Option<Memory> {
-        Some(self.region.into())
+        Some(self.memory.into())
     }
 
     fn signal(self) -> Self {

@@ -3,11 +3,15 @@
 use super::{How, Request, options, sealed};
 use crate::connection::Connection;
 use crate::error::Error;
-use crate::key::RegionKey;
-use crate::remote::FetchOp;
+use crate::fetch_op::FetchOp;
+use crate::key::{RegionKey, region_name};
+#[cfg(doc)]
+use crate::memory::FileRegion;
 use std::borrow::Cow;
 use zerolane_lane::limits::MAX_INLINE;
-use zerolane_lane::{Atomic, Memory, NotPosted, PostError, Region, TransferId, WorkRequest};
+use zerolane_lane::{
+    Atomic, Memory, NotPosted, PostError, Region, TransferId, WorkRequest, Writable,
+};
 use zerolane_wire::Rights;
 
 /// Writes memory to the peer's memory; several pieces are placed one after another. It completes when the data is placed
@@ -137,16 +141,17 @@ impl sealed::Post for PutInline<'_> {
 
 /// Reads the peer's memory.
 #[derive(Debug)]
-pub struct Get {
+pub struct Get<M = Region> {
     from: RegionKey,
     offset: u64,
-    into: Region,
+    into: M,
     how: How,
 }
 
-impl Get {
-    /// Reads from `offset` of the region `from`, as many bytes as `into` has. It comes back with the completion.
-    pub fn new(from: &RegionKey, offset: u64, into: Region) -> Get {
+impl<M: Writable> Get<M> {
+    /// Reads from `offset` of the region `from`, as many bytes as `into` has, which is a [`Region`] or a [`FileRegion`]
+    /// and comes back with the completion.
+    pub fn new(from: &RegionKey, offset: u64, into: M) -> Get<M> {
         Get {
             from: *from,
             offset,
@@ -155,24 +160,24 @@ impl Get {
         }
     }
 
-    pub(super) fn with(self, how: How) -> Get {
+    pub(super) fn with(self, how: How) -> Get<M> {
         Get { how, ..self }
     }
 }
 
-options!(Get: context, signalled, fence);
+options!(Get<M>: context, signalled, fence);
 
-impl Request for Get {
-    type Memory = Region;
+impl<M: Writable> Request for Get<M> {
+    type Memory = M;
 
-    fn into_memory(self) -> Region {
+    fn into_memory(self) -> M {
         self.into
     }
 }
 
-impl sealed::Post for Get {
+impl<M: Writable> sealed::Post for Get<M> {
     fn post_to(self, connection: &mut Connection) -> Result<TransferId, (Error, Self)> {
-        let len = self.into.len() as u64;
+        let len = self.into.length() as u64;
         let place = match self.from.place(self.offset, len, Rights::READ) {
             Ok(place) => place,
             Err(reason) => return Err((reason.into(), self)),
@@ -299,7 +304,7 @@ impl Request for OpenRegion<'_> {
 
 impl sealed::Post for OpenRegion<'_> {
     fn post_to(self, connection: &mut Connection) -> Result<TransferId, (Error, Self)> {
-        let name = match crate::remote::region_name(&self.name) {
+        let name = match region_name(&self.name) {
             Ok(name) => name,
             Err(error) => return Err((error, self)),
         };

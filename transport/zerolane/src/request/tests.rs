@@ -1,5 +1,6 @@
 #![allow(non_snake_case)]
 use super::*;
+use crate::id::Poster;
 
 #[test]
 fn flags__of_what_is_not_reported_ask_the_peer_for_nothing() {

@@ -4,8 +4,10 @@ use super::{How, Request, options, sealed};
 use crate::connection::Connection;
 use crate::error::Error;
 #[cfg(doc)]
-use crate::request::InOrder;
-use zerolane_lane::{Delivery, Memory, NotPosted, Region, TransferId, WorkKind, WorkRequest};
+use crate::{memory::FileRegion, request::InOrder};
+use zerolane_lane::{
+    Delivery, Memory, NotPosted, Region, TransferId, WorkKind, WorkRequest, Writable,
+};
 
 /// Sends memory as one Transfer, which fills one receive of the peer. A `Vec` of [`Memory`] is gathered from its pieces.
 #[derive(Debug)]
@@ -60,45 +62,42 @@ impl sealed::Post for Transfer {
 /// Transfers do: after a lost datagram, a later one may complete first. ([`InOrder`] returns them in order, as verbs
 /// does.)
 #[derive(Debug)]
-pub struct Receive {
-    region: Region,
+pub struct Receive<M = Region> {
+    memory: M,
     how: How,
 }
 
-impl Receive {
-    /// Receives into `region`, which comes back with the completion.
-    pub fn new(region: Region) -> Receive {
+impl<M: Writable> Receive<M> {
+    /// Receives into `memory`, a [`Region`] or a [`FileRegion`], which comes back with the completion.
+    pub fn new(memory: M) -> Receive<M> {
         Receive {
-            region,
+            memory,
             how: How::default(),
         }
     }
 }
 
-options!(Receive: context, signalled);
+options!(Receive<M>: context, signalled);
 
-impl Request for Receive {
-    type Memory = Region;
+impl<M: Writable> Request for Receive<M> {
+    type Memory = M;
 
-    fn into_memory(self) -> Region {
-        self.region
+    fn into_memory(self) -> M {
+        self.memory
     }
 }
 
-impl sealed::Post for Receive {
+impl<M: Writable> sealed::Post for Receive<M> {
     const TAKES: Option<WorkKind> = Some(WorkKind::Receive);
 
     fn post_to(self, connection: &mut Connection) -> Result<TransferId, (Error, Self)> {
         let driver = &mut connection.driver;
-        let posted = driver.post_target(WorkRequest::Receive, self.how.report(), self.region);
-        posted.map_err(|NotPosted { reason, memory }| {
-            let region = memory;
-            (reason.into(), Receive { region, ..self })
-        })
+        let posted = driver.post_target(WorkRequest::Receive, self.how.report(), self.memory);
+        posted.map_err(|NotPosted { reason, memory }| (reason.into(), Receive { memory, ..self }))
     }
 
     fn give_back(self) -> Option<Memory> {
-        Some(self.region.into())
+        Some(self.memory.into())
     }
 
     fn signal(self) -> Self {

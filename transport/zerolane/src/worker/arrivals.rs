@@ -3,7 +3,7 @@
 use super::pending::{Claim, again};
 use crate::connection::Connection;
 use crate::error::Error;
-use crate::request::RequestId;
+use crate::id::RequestId;
 
 /// The state of a handle's request.
 pub(super) enum Standing {

@@ -1,36 +1,12 @@
 //! Connects to the first address that answers.
 
 use super::link::{Link, Stage};
+use super::others::Others;
 use super::{ConnectionId, Key, Slot, Worker};
-use crate::connection::Connection;
 use crate::error::{Error, Result};
 use std::io;
 use std::net::SocketAddr;
 use zerolane_lane::Options;
-
-/// Addresses to try if the present one does not answer.
-#[derive(Debug)]
-pub(super) struct Others {
-    addresses: std::vec::IntoIter<SocketAddr>,
-    pub(super) options: Options,
-}
-
-impl Others {
-    /// Begins to connect to the next address to which this is possible. `None` if none is left.
-    ///
-    /// # Errors
-    /// That of the last address, if beginning to connect to each one failed.
-    fn begin(&mut self) -> io::Result<Option<Connection>> {
-        let mut last = Ok(None);
-        for address in self.addresses.by_ref() {
-            match zerolane_lane::connect(address, &self.options) {
-                Ok(driver) => return Ok(Some(Connection::accepted(driver, &self.options))),
-                Err(error) => last = Err(error),
-            }
-        }
-        last
-    }
-}
 
 impl Worker {
     pub(super) fn connect_to(
@@ -38,10 +14,7 @@ impl Worker {
         addresses: Vec<SocketAddr>,
         options: &Options,
     ) -> Result<ConnectionId> {
-        let mut others = Others {
-            addresses: addresses.into_iter(),
-            options: self.shared(options.clone()),
-        };
+        let mut others = Others::new(addresses, self.shared(options.clone()));
         let connection = others.begin()?.ok_or(Error::NoAddress)?;
         self.own(Link::connecting(connection, others))
     }

@@ -7,11 +7,14 @@ use crate::addresses::{ToAddresses, resolved};
 use crate::completion::Completion;
 use crate::connection::Connection;
 use crate::error::{Error, Result};
-use crate::request::{Poster, Receive, Request, RequestId, Transfer};
+use crate::id::{Poster, RequestId};
+use crate::request::{Receive, Request, Transfer};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use zerolane_lane::{Account, ExportedRegion, Memory, Options, Process, PublicKey, Region, Waker};
+use zerolane_lane::{
+    Account, ExportedRegion, Memory, Options, Process, PublicKey, Waker, Writable,
+};
 use zerolane_wire::Rights;
 
 /// Sends requests to a worker, from any thread, whichever way the worker runs. Cheap to clone.
@@ -389,9 +392,9 @@ impl ConnectionHandle {
         self.post(Transfer::new(memory))
     }
 
-    /// Receives the next Transfer into `region`.
-    pub fn recv(&self, region: Region) -> Pending<Completion> {
-        self.post(Receive::new(region))
+    /// Receives the next Transfer into `memory`.
+    pub fn recv(&self, memory: impl Writable) -> Pending<Completion> {
+        self.post(Receive::new(memory))
     }
 
     /// Finishes sending, as [`Connection::finish`] does, after all requests made before.

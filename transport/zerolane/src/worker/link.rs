@@ -1,7 +1,7 @@
 //! Holds a worker's state of one connection.
 
 use super::claims::Claims;
-use super::connecting::Others;
+use super::others::Others;
 use super::{ConnectionId, Event};
 use crate::connection::Connection;
 use crate::error::Error;

@@ -69,6 +69,7 @@ mod endpoints;
 mod handle;
 mod link;
 mod numbered;
+mod others;
 mod partial;
 mod pending;
 mod poller;
@@ -402,7 +403,7 @@ impl Worker {
         region: &ExportedRegion,
         rights: Rights,
     ) -> Result<()> {
-        let name = crate::remote::region_name(name)?;
+        let name = crate::key::region_name(name)?;
         self.check_process()?;
         if !region.is_of_this_process() {
             return Err(Error::Forked);

@@ -5,7 +5,7 @@ use super::arrivals::{Arrivals, Standing};
 use super::handle::ConnectionHandle;
 use super::pending::{Claim, Pending, gone};
 use crate::connection::Connection;
-use crate::request::RequestId;
+use crate::id::RequestId;
 use zerolane_lane::SharedRegion;
 
 /// # Partial arrival

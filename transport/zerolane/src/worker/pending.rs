@@ -3,7 +3,7 @@
 use super::reply::{Receiver, Sender, channel};
 use crate::completion::Completion;
 use crate::error::{Error, Refused, Result};
-use crate::request::RequestId;
+use crate::id::RequestId;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;

@@ -274,11 +274,12 @@ fn fault__neighbours_in_flight_are_spared() {
         let receives = |b: &mut zerolane::Connection| {
             let mut posted = Vec::new();
             for index in 0..5 {
-                let region = match index {
-                    2 => Region::map_file(&target, 0, len, Access::Write).expect("mapped"),
-                    _ => Region::anonymous(len).expect("memory"),
-                };
-                posted.push(b.post_recv(region).expect("posted"));
+                let region = || Region::anonymous(len).expect("memory");
+                let mapped = || Region::map_file(&target, 0, len, Access::Write).expect("mapped");
+                posted.push(match index {
+                    2 => b.post_recv(mapped()).expect("posted"),
+                    _ => b.post_recv(region()).expect("posted"),
+                });
             }
             target.set_len(0).expect("truncated");
             for _ in 0..5 {

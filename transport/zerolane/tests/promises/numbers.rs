@@ -581,11 +581,19 @@ const DOCUMENTS: &[Document] = &[
                 "| {1024} small operations unconfirmed, in {256} datagrams",
                 &["MAX_UNCONFIRMED", "MAX_UNCONFIRMED_DATAGRAMS"],
             ),
-            Fact("more than {4096} pieces in one", &["MAX_POSTED"]),
+            Fact(
+                "A number below {2^24} (`export_numbered`)",
+                &["request::END"],
+            ),
             Fact("| {4096} requests queued", &["MAX_POSTED"]),
         ],
         checked: Some(("", "")),
-        without: &["an aligned 64-bit word"],
+        without: &[
+            "an aligned 64-bit word",
+            "an aligned 32-bit word",
+            "a word of 32 bits",
+            "64-bit word",
+        ],
     },
     Document {
         name: "docs/reference/lanes.md",

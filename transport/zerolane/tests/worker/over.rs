@@ -2,10 +2,12 @@
 
 use super::handles::spawned;
 use super::{PATIENCE, anywhere};
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use std::fs::File;
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use tempfile::NamedTempFile;
-use zerolane::memory::Access;
 use zerolane::request::{
     Fetch, Get, GetPieces, Message, OpenRegion, Put, PutPieces, ReceiveMessage,
 };
@@ -17,7 +19,11 @@ use zerolane::{
 const LEN: usize = 4096;
 
 /// Memory whose existence can be checked: each region maps the same file.
-pub(super) struct Mappings(NamedTempFile, usize);
+pub(super) struct Mappings {
+    file: File,
+    name: String,
+    len: usize,
+}
 
 impl Mappings {
     pub(super) fn new() -> Mappings {
@@ -26,19 +32,24 @@ impl Mappings {
 
     /// Of `len` bytes.
     pub(super) fn of(len: usize) -> Mappings {
-        let file = NamedTempFile::new().expect("a temporary file");
-        file.as_file().set_len(len as u64).expect("room");
-        Mappings(file, len)
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("mappings-{}", MADE.fetch_add(1, Ordering::Relaxed));
+        let file = memfd_create(name.as_str(), MFdFlags::MFD_ALLOW_SEALING).expect("memory");
+        let file = File::from(file);
+        file.set_len(len as u64).expect("room");
+        let seals = SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_SHRINK;
+        fcntl(&file, FcntlArg::F_ADD_SEALS(seals)).expect("a memfd");
+        Mappings { file, name, len }
     }
 
     pub(super) fn region(&self) -> Region {
-        Region::map_file(self.0.as_file(), 0, self.1, Access::Write).expect("mapped")
+        Region::map_sealed(&self.file, 0, self.len).expect("sealed")
     }
 
     pub(super) fn count(&self) -> usize {
         let maps = std::fs::read_to_string("/proc/self/maps").expect("Linux has it");
-        let name = self.0.path().to_str().expect("a plain name");
-        maps.lines().filter(|it| it.contains(name)).count()
+        let name = format!("/memfd:{} ", self.name);
+        maps.lines().filter(|it| it.contains(&name)).count()
     }
 }
 

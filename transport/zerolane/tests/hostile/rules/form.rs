@@ -117,7 +117,7 @@ fn form_ranges_of_fields(peer: &mut Peer) {
     // Invalid rights and kinds, an unaligned word.
     for (op, param, offset) in [
         (Op::RequestMemoryRegion, 8, 0),
-        (Op::FetchOp, 6, 0),
+        (Op::FetchOp, 11, 0),
         (Op::FetchOp, 0, 4),
     ] {
         let header = Header {
