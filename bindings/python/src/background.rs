@@ -94,8 +94,8 @@ impl WorkerThread {
 }
 
 /// The worker that all libraries of this process share, in a thread that starts with the first call and lives until the
-/// process ends: `stop`, `abort` and leaving a `with` block do nothing to it. A child of a fork gets another with its own
-/// first call. At the end of the process peers are not told: close connections first.
+/// process ends: `stop`, `abort` and leaving a `with` block do nothing to it. A child of a fork gets another with its
+/// own first call. At the end of the process peers are not told: close connections first.
 #[pyfunction]
 pub(crate) fn background(py: Python<'_>) -> PyResult<WorkerThread> {
     let handle = py.detach(zerolane::worker::background);
@@ -159,14 +159,14 @@ impl WorkerThread {
         let number = exported::number(number)?;
         let (region, rights) = (region.get().region(py)?, exported::rights(rights)?);
         let exporting = self.handle.export_numbered(number, &region, rights);
-        Ok(Pending::new(exporting, nothing))
+        Ok(Pending::new(exporting, nothing).that_goes_on())
     }
 
     /// Ends `export_numbered` on all connections of this worker. Returns a Pending: False if it exports nothing under
     /// `number`.
     fn revoke_number(&self, number: u32) -> PyResult<Pending> {
         let revoking = self.handle.revoke_number(exported::number(number)?);
-        Ok(Pending::new(revoking, plain))
+        Ok(Pending::new(revoking, plain).that_goes_on())
     }
 
     /// Completes posted sends, closes everything, and waits for the end. Gives up one to two idle timeouts after posted
@@ -466,7 +466,7 @@ impl ConnectionHandle {
         let number = exported::number(number)?;
         let (region, rights) = (region.get().region(py)?, exported::rights(rights)?);
         let exporting = self.handle(py)?.export_numbered(number, &region, rights);
-        Ok(Pending::new(exporting, key))
+        Ok(Pending::new(exporting, key).that_goes_on())
     }
 
     /// Ends an export to this peer. Returns a Pending: False if `key` names no export of this connection.

@@ -23,9 +23,8 @@ use zerolane::request::Transfer;
 ///
 /// It makes progress only inside its methods. A peer that makes no calls for the idle timeout counts as dead: a
 /// `Worker` can drive connections in the background. One that is dropped unclosed disconnects at once, with a
-/// ResourceWarning. Several threads may call methods; one at a time enters, and
-/// interrupts the wait of another to do so. After a fork it belongs to the parent: in the child methods raise Closed,
-/// and `abort` does nothing.
+/// ResourceWarning. Several threads may call methods; one at a time enters, and interrupts the wait of another to do
+/// so. After a fork it belongs to the parent: in the child methods raise Closed, and `abort` does nothing.
 #[pyclass(frozen, extends = Requests, module = "zerolane")]
 pub(crate) struct Connection {
     pub(crate) driven: Arc<Driven>,
@@ -69,8 +68,8 @@ impl Drop for Connection {
     fn drop(&mut self) {
         if self.driven.is_open() {
             dropped::warn(&format!(
-                "unclosed Connection to {}: it disconnects at once, and what was not received yet is lost. Close it, or \
-                 use it in a with statement",
+                "unclosed Connection to {}: it disconnects at once, and what was not received yet is lost. Close it, \
+                 or use it in a with statement",
                 self.peer
             ));
         }
@@ -113,7 +112,8 @@ impl Connection {
 
     /// Sends the bytes of `buffer`, or of a list or tuple of buffers, as one message; returns when the peer has
     /// received all of them. `delivery` sets how the receive is delivered to a peer that honours it: "interrupt" wakes
-    /// a waiting peer, "polled" is found by a peer that polls, "silent" comes with the next completion that is not silent.
+    /// a waiting peer, "polled" is found by a peer that polls, "silent" comes with the next completion that is not
+    /// silent.
     #[pyo3(signature = (buffer, *, delivery="interrupt"))]
     fn send(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, delivery: &str) -> PyResult<()> {
         let delivery = read_delivery(delivery)?;

@@ -21,8 +21,8 @@ pub(crate) struct EthernetDevice(pub(crate) Arc<options::EthernetDevice>);
 impl EthernetDevice {
     #[new]
     // The signature that Python shows must say 0, not a Rust expression.
-    #[pyo3(signature = (interface, *, queue=Some(0), max_connections=None, exclusive=false, zero_copy=false, fall_back=false,
-                        busy_poll=None),
+    #[pyo3(signature = (interface, *, queue=Some(0), max_connections=None, exclusive=false, zero_copy=false,
+                        fall_back=false, busy_poll=None),
            text_signature = "(interface, *, queue=0, max_connections=None, exclusive=False, zero_copy=False, \
                              fall_back=False, busy_poll=None)")]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]

@@ -1,9 +1,9 @@
 //! Exports Python's buffers, which peers may read and write.
 
 use crate::errors::{self, exception};
-use crate::fetch::{AnyFetchOp, FetchOp};
+use crate::fetch::{AnyFetchOp, FetchOp, Word};
 use crate::pinned::{Pinned, Use, pin_for_release};
-use pyo3::exceptions::{PyIndexError, PyOverflowError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,24 +27,6 @@ pub(crate) fn rights(bits: u8) -> PyResult<Rights> {
         write: bits & 2 != 0,
         atomic: bits & 4 != 0,
     })
-}
-
-/// A word of 8 bytes: any number that fits, signed or unsigned.
-pub(crate) struct Word(pub(crate) u64);
-
-impl<'py> FromPyObject<'_, 'py> for Word {
-    type Error = PyErr;
-
-    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Word> {
-        let number: i128 = object.extract()?;
-        if number < i128::from(i64::MIN) || number > i128::from(u64::MAX) {
-            return Err(PyOverflowError::new_err(
-                "the number does not fit in 64 bits",
-            ));
-        }
-        // Two's complement, as fetch_add of a negative number needs.
-        Ok(Word(number as u64))
-    }
 }
 
 /// Names exported memory on one connection. Give `bytes(key)` to the peer by any means; `Key.from_bytes` makes it a key
@@ -73,8 +55,9 @@ impl Key {
         Ok(Key(RegionKey::numbered(self::number(number)?, offset)))
     }
 
-    /// The key as an int of 64 bits: its number times 2**40 plus its offset. ValueError unless it is the key of numbered
-    /// memory with an offset below 2**40. Length and rights are not part of it.
+    /// The key as an int of 64 bits: its number times 2**40 plus its offset. ValueError unless it is the key of
+    /// numbered memory with an offset below 2**40. Length and rights are not part of it.
+    #[expect(clippy::wrong_self_convention, reason = "a method of Python's")]
     fn to_int(&self) -> PyResult<u64> {
         self.0.to_u64().ok_or_else(|| {
             PyValueError::new_err("not the key of numbered memory, or its offset is 2**40 or more")
@@ -282,13 +265,15 @@ impl ExportedRegion {
 
     /// Sets the word at `offset` bytes, a multiple of 8.
     fn store(&self, py: Python<'_>, offset: usize, value: Word) -> PyResult<()> {
-        self.with_word(py, offset, |word| word.store(value.0, Ordering::SeqCst))
+        let value = value.u64()?;
+        self.with_word(py, offset, |word| word.store(value, Ordering::SeqCst))
     }
 
     /// Adds to the word at `offset` bytes, wrapping; returns its previous value.
     #[pyo3(signature = (offset, value=Word(1)))]
     fn fetch_add(&self, py: Python<'_>, offset: usize, value: Word) -> PyResult<u64> {
-        self.with_word(py, offset, |word| word.fetch_add(value.0, Ordering::SeqCst))
+        let value = value.u64()?;
+        self.with_word(py, offset, |word| word.fetch_add(value, Ordering::SeqCst))
     }
 
     /// Does an atomic operation on the word at `offset` bytes, as a peer does; returns its previous value. IndexError

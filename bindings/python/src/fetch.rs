@@ -30,20 +30,23 @@ impl AnyFetchOp {
     }
 }
 
-/// A number that a word of the given size must hold, signed or unsigned.
-struct Operand(i128);
+/// A number for a word of 8 or 4 bytes, signed or unsigned.
+pub(crate) struct Word(pub(crate) i128);
 
-impl<'py> FromPyObject<'_, 'py> for Operand {
+impl<'py> FromPyObject<'_, 'py> for Word {
     type Error = PyErr;
 
-    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Operand> {
-        Ok(Operand(object.extract()?))
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Word> {
+        Ok(Word(object.extract()?))
     }
 }
 
-impl Operand {
-    /// In two's complement.
-    fn u64(&self) -> PyResult<u64> {
+impl Word {
+    /// In two's complement, as the addition of a negative number needs.
+    ///
+    /// # Errors
+    /// OverflowError if it does not fit.
+    pub(crate) fn u64(&self) -> PyResult<u64> {
         match i128::from(i64::MIN) <= self.0 && self.0 <= i128::from(u64::MAX) {
             true => Ok(self.0 as u64),
             false => Err(too_long(64)),
@@ -76,7 +79,7 @@ fn of_bits(
 
 fn with_value(
     bits: u8,
-    value: &Operand,
+    value: &Word,
     wide: fn(u64) -> zerolane::FetchOp,
     narrow: fn(u32) -> zerolane::FetchOp<u32>,
 ) -> PyResult<FetchOp> {
@@ -94,7 +97,7 @@ impl FetchOp {
     /// Adds `value`, wrapping; it may be negative.
     #[staticmethod]
     #[pyo3(signature = (value, *, bits=64))]
-    fn add(value: Operand, bits: u8) -> PyResult<FetchOp> {
+    fn add(value: Word, bits: u8) -> PyResult<FetchOp> {
         with_value(bits, &value, zerolane::FetchOp::Add, zerolane::FetchOp::Add)
     }
 
@@ -134,7 +137,7 @@ impl FetchOp {
     /// Stores `value`.
     #[staticmethod]
     #[pyo3(signature = (value, *, bits=64))]
-    fn swap(value: Operand, bits: u8) -> PyResult<FetchOp> {
+    fn swap(value: Word, bits: u8) -> PyResult<FetchOp> {
         with_value(
             bits,
             &value,
@@ -146,7 +149,7 @@ impl FetchOp {
     /// Stores `value` if the word equals `expected`.
     #[staticmethod]
     #[pyo3(signature = (expected, value, *, bits=64))]
-    fn compare_and_swap(expected: Operand, value: Operand, bits: u8) -> PyResult<FetchOp> {
+    fn compare_and_swap(expected: Word, value: Word, bits: u8) -> PyResult<FetchOp> {
         of_bits(
             bits,
             || {
@@ -167,35 +170,35 @@ impl FetchOp {
     /// Clears the bits that `value` does not have.
     #[staticmethod]
     #[pyo3(name = "and_", signature = (value, *, bits=64))]
-    fn and(value: Operand, bits: u8) -> PyResult<FetchOp> {
+    fn and(value: Word, bits: u8) -> PyResult<FetchOp> {
         with_value(bits, &value, zerolane::FetchOp::And, zerolane::FetchOp::And)
     }
 
     /// Sets the bits of `value`.
     #[staticmethod]
     #[pyo3(name = "or_", signature = (value, *, bits=64))]
-    fn or(value: Operand, bits: u8) -> PyResult<FetchOp> {
+    fn or(value: Word, bits: u8) -> PyResult<FetchOp> {
         with_value(bits, &value, zerolane::FetchOp::Or, zerolane::FetchOp::Or)
     }
 
     /// Flips the bits of `value`.
     #[staticmethod]
     #[pyo3(signature = (value, *, bits=64))]
-    fn xor(value: Operand, bits: u8) -> PyResult<FetchOp> {
+    fn xor(value: Word, bits: u8) -> PyResult<FetchOp> {
         with_value(bits, &value, zerolane::FetchOp::Xor, zerolane::FetchOp::Xor)
     }
 
     /// Stores `value` if it is less, unsigned.
     #[staticmethod]
     #[pyo3(signature = (value, *, bits=64))]
-    fn min(value: Operand, bits: u8) -> PyResult<FetchOp> {
+    fn min(value: Word, bits: u8) -> PyResult<FetchOp> {
         with_value(bits, &value, zerolane::FetchOp::Min, zerolane::FetchOp::Min)
     }
 
     /// Stores `value` if it is greater, unsigned.
     #[staticmethod]
     #[pyo3(signature = (value, *, bits=64))]
-    fn max(value: Operand, bits: u8) -> PyResult<FetchOp> {
+    fn max(value: Word, bits: u8) -> PyResult<FetchOp> {
         with_value(bits, &value, zerolane::FetchOp::Max, zerolane::FetchOp::Max)
     }
 

@@ -1,9 +1,9 @@
 //! Implements the extension module of the Python package `zerolane`.
 //!
-//! Three rules hold everywhere. Every wait for the network or a lock first releases the interpreter: a thread that holds
-//! the interpreter never waits for one that needs it. Python's memory never becomes a Rust reference: the
-//! buffer protocol pins it (`pinned`) and it is posted by address, so Python code that writes a buffer in use corrupts
-//! only its content. A worker's thread never needs the interpreter: other threads release the buffers it drops
+//! Three rules hold everywhere. Every wait for the network or a lock first releases the interpreter: a thread that
+//! holds the interpreter never waits for one that needs it. Python's memory never becomes a Rust reference: the buffer
+//! protocol pins it (`pinned`) and it is posted by address, so Python code that writes a buffer in use corrupts only its
+//! content. A worker's thread never needs the interpreter: other threads release the buffers it drops
 //! (`release`).
 
 mod account;

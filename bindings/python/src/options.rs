@@ -36,9 +36,9 @@ use zerolane::security::PublicKey;
 /// or `lane` "ethernet". Over raw Ethernet a path over UDP names an address of the peer, whose endpoint must have
 /// `udp_paths`. `path_threads` gives each path but the first a thread at this end.
 ///
-/// `keep_alive` asks the peer ten times an `idle_timeout` whether it lives, also while no request depends on it, so that
-/// an idle connection over a network ends when its peer has died. A peer whose program makes no call for that time then
-/// counts as dead, unless a worker's thread or asyncio answers for it.
+/// `keep_alive` asks the peer ten times an `idle_timeout` whether it lives, also while no request depends on it, so
+/// that an idle connection over a network ends when its peer has died. A peer whose program makes no call for that time
+/// then counts as dead, unless a worker's thread or asyncio answers for it.
 ///
 /// `rendezvous` is the name by which both ends of shared memory find each other instead of the address: for containers
 /// of one kernel with separate networks and one rendezvous directory.
@@ -169,7 +169,7 @@ impl Options {
         }
         keep!(strict gso gro checksum receive_buffer max_in_flight spin connect_timeout idle_timeout
               plain authenticated identity trust lane paths links path_threads ethernet_paths
-              udp_paths rendezvous);
+              udp_paths rendezvous keep_alive);
         if let Some(device) = device {
             given.set_item("device", device)?;
         }

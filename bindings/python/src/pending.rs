@@ -273,8 +273,8 @@ impl Pending {
     }
 }
 
-/// Tells which of any number of Pending requests have their result, for an event loop of the program's own: `fileno()` is
-/// readable while the set has tokens. The set does not own the requests: keep them, and call `wait` of the one whose
+/// Tells which of any number of Pending requests have their result, for an event loop of the program's own: `fileno()`
+/// is readable while the set has tokens. The set does not own the requests: keep them, and call `wait` of the one whose
 /// token has come. After a fork it belongs to the parent.
 #[pyclass(frozen, weakref, module = "zerolane")]
 pub(crate) struct PendingSet(zerolane::worker::PendingSet);

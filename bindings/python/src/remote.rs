@@ -2,8 +2,8 @@
 
 use crate::connection::Connection;
 use crate::errors;
-use crate::exported::{self, Key, Word};
-use crate::fetch::{AnyFetchOp, FetchOp};
+use crate::exported::{self, Key};
+use crate::fetch::{AnyFetchOp, FetchOp, Word};
 use crate::pinned::{Use, pin, pin_source};
 use crate::view::view;
 use pyo3::prelude::*;
@@ -89,7 +89,7 @@ impl Connection {
         offset: u64,
         value: Word,
     ) -> PyResult<u64> {
-        let op = zerolane::FetchOp::Add(value.0);
+        let op = zerolane::FetchOp::Add(value.u64()?);
         self.fetch(py, key.get(), offset, AnyFetchOp::U64(op))
     }
 
@@ -107,7 +107,7 @@ impl Connection {
         offset: u64,
         value: Word,
     ) -> PyResult<u64> {
-        let op = zerolane::FetchOp::Swap(value.0);
+        let op = zerolane::FetchOp::Swap(value.u64()?);
         self.fetch(py, key.get(), offset, AnyFetchOp::U64(op))
     }
 
@@ -121,7 +121,7 @@ impl Connection {
         expected: Word,
         value: Word,
     ) -> PyResult<u64> {
-        let (expected, new) = (expected.0, value.0);
+        let (expected, new) = (expected.u64()?, value.u64()?);
         let op = zerolane::FetchOp::CompareAndSwap { expected, new };
         self.fetch(py, key.get(), offset, AnyFetchOp::U64(op))
     }

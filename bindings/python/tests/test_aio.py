@@ -102,6 +102,20 @@ def test_close__of_the_peer_ends_what_waits() -> None:
     run(body)
 
 
+def test_closed__returns_the_reason_whoever_ends_it() -> None:
+    async def body(ours: aio.Connection, peers: aio.Connection) -> None:
+        watching = [asyncio.create_task(it.closed()) for it in (ours, ours, peers)]
+        cancelled = asyncio.create_task(ours.closed())
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        assert not any(it.done() for it in watching)
+        await peers.close()
+        for end in [*await asyncio.gather(*watching), await ours.closed()]:
+            assert isinstance(end, zerolane.Closed)
+
+    run(body)
+
+
 def test_immediate__not_asked_for_has_its_sender_wait_and_nobody_else() -> None:
     async def body(ours: aio.Connection, peers: aio.Connection) -> None:
         puts, kept = 3 * 1024, 1024
@@ -380,6 +394,7 @@ def test_loop__another_one_is_refused_at_once() -> None:
             lambda: ours.recv_message(),
             lambda: ours.open_region("m", Rights.ALL),
             ours.immediate,
+            ours.closed,
             ours.close,
             endpoint.accept,
         ]
@@ -413,6 +428,7 @@ def without_waiting(endpoint: aio.Endpoint, ours: aio.Connection) -> list[Callab
         ours.finish,
         lambda: ours.export(region, Rights.ALL),
         lambda: ours.export_named("m", region, Rights.ALL),
+        lambda: ours.export_numbered(1, region, Rights.ALL),
         lambda: ours.revoke(key),
         lambda: ours.revoke_region(region),
         lambda: endpoint.export("m", region, Rights.ALL),

@@ -105,6 +105,7 @@ BY_TYPE: dict[str, Extremes] = {
     "_Source": SOURCE,
     "_Address": Extremes(ADDRESSES, NO_ADDRESSES),
     "_Delivery": CHOICE,
+    "_Bits": Extremes([64, 32], [0, -1, 33, 255, 256, 2**64, 10**30]),
     "_LaneChoice": CHOICE,
     "_Slow": CHOICE,
     "str | PathLike[str]": FILE,
@@ -118,7 +119,7 @@ BY_TYPE: dict[str, Extremes] = {
         ["bool", "Connection", "Endpoint", "EthernetDevice", "ExportedRegion", "FetchOp", "Key"],
         NONE,
     ),
-    **dict.fromkeys(["CompletionQueue", "Notices", "Options", "Pending[Completion]"], NONE),
+    **dict.fromkeys(["CompletionQueue", "Options", "Pending[Completion]", "Pending[Any]"], NONE),
 }
 BY_NAME: dict[str, Extremes] = {
     # Words, which may be negative.
@@ -129,6 +130,7 @@ OWN: dict[tuple[str, str], Extremes] = {
     # Smaller ones are allocated.
     ("ExportedRegion.memfd", "length"): Extremes([0], [*NO_INTEGERS, 1 << 60, 2**63 - 1, 2**63]),
     ("CompletionQueue.__new__", "capacity"): Extremes([0, 1], [*NO_INTEGERS, 2**60, 2**64 - 1]),
+    ("Key.from_int", "value"): Extremes(INTEGERS, NO_INTEGERS),
     # A host has the port of casts.
     ("CastReceiver.__new__", "address"): Extremes(
         [*ADDRESSES, "::", "127.0.0.1"],
@@ -180,11 +182,8 @@ def calls_of(file: str, prefix: str = "") -> Iterator[Call]:
             if not isinstance(it, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             decorators = " ".join(map(ast.unparse, it.decorator_list))
-            is_deprecated = "deprecated" in decorators or "Deprecated" in (
-                ast.get_docstring(it) or ""
-            )
             is_public = not it.name.startswith("_") or it.name in ("__new__", "__init__")
-            if is_deprecated or "property" in decorators or not is_public:
+            if "property" in decorators or not is_public:
                 continue
             arguments = [*it.args.posonlyargs, *it.args.args, *it.args.kwonlyargs]
             types = {arg.arg: ast.unparse(arg.annotation) for arg in arguments if arg.annotation}
@@ -216,6 +215,7 @@ class Place:
         self.handle = self.thread.connect(self.listening.local_addr).wait(20)
         self.accepted = self.listening.accept().wait(20)
         self.handle_key = self.accepted.export(self.region, Rights.ALL).wait(20)
+        self.over = zerolane.PendingSet()
         self.receiving = self.handle.recv(bytearray(8))
         stack.callback(self.receiving.cancel)
         self.executor = stack.enter_context(ThreadPoolExecutor(8))
@@ -247,6 +247,21 @@ class Place:
                             accepted.post_recv(bytearray(100_000))
                     elif event.kind in ("completed", "closed"):
                         return
+
+    def export_numbered(self, **keywords: Any) -> bool:
+        """Exports by number, and has the number free for the next call."""
+        return self.ours.revoke(self.ours.export_numbered(**keywords))
+
+    def export_of_worker(self, number: int, **keywords: Any) -> bool:
+        self.worker.export_numbered(number, **keywords)
+        return self.worker.revoke_number(number)
+
+    def export_of_thread(self, number: int, **keywords: Any) -> zerolane.Pending[bool]:
+        self.thread.export_numbered(number, **keywords).wait(20)
+        return self.thread.revoke_number(number)
+
+    def export_of_handle(self, **keywords: Any) -> zerolane.Pending[bool]:
+        return self.handle.revoke(self.handle.export_numbered(**keywords).wait(20))
 
     def post_message(self, **keywords: Any) -> bool:
         """Posts a message, and does not let later operations wait for its receive."""
@@ -285,6 +300,13 @@ def each(of: str, on: str, names: str) -> dict[str, Row]:
     return {f"{of}.{name}": named(f"{on}.{name}") for name in names.split()}
 
 
+def of_class(owner: type, names: str) -> dict[str, Row]:
+    def row(name: str) -> Row:
+        return lambda _: getattr(owner, name)
+
+    return {f"{owner.__name__}.{name}": row(name) for name in names.split()}
+
+
 def of_connection(names: str) -> dict[str, Callable[[aio.Connection], Callable[..., Any]]]:
     return {f"aio.Connection.{name}": operator.attrgetter(name) for name in names.split()}
 
@@ -296,17 +318,20 @@ ROWS: dict[str, Row] = {
     "CompletionQueue.poll_batch": lambda _: zerolane.CompletionQueue(4).poll_batch,
     "CompletionQueue.wait": lambda _: zerolane.CompletionQueue(4).wait,
     "Key.from_bytes": lambda _: zerolane.Key.from_bytes,
+    "Key.from_int": lambda _: zerolane.Key.from_int,
+    "Key.numbered": lambda _: zerolane.Key.numbered,
     "ExportedRegion.__new__": lambda _: zerolane.ExportedRegion,
     "ExportedRegion.memfd": lambda _: zerolane.ExportedRegion.memfd,
-    **each("ExportedRegion", "region", "read write load store fetch_add"),
-    "FetchOp.add": lambda _: FetchOp.add,
-    "FetchOp.swap": lambda _: FetchOp.swap,
-    "FetchOp.compare_and_swap": lambda _: FetchOp.compare_and_swap,
+    **each("ExportedRegion", "region", "read write load store fetch_add fetch_op"),
+    **of_class(FetchOp, "add increment decrement clear swap compare_and_swap"),
+    **of_class(FetchOp, "and_ or_ xor min max"),
     "Pieces.__new__": named("put_pieces"),
     "Endpoint.__new__": lambda _: zerolane.Endpoint,
     "Endpoint.accept": lambda _: accept_of_none,
     **each("Requests", "ours", "post_send post_recv post_message_recv notify"),
     "Requests.post_message": named("post_message"),
+    "Requests.export_numbered": named("export_numbered"),
+    "Requests.honour_delivery": named("ours.honour_delivery"),
     **each("Requests", "ours", "arrived cancel add_path remove_path export export_named revoke"),
     **each("Requests", "ours", "revoke_region post_open_region post_put post_put_vectored"),
     **each("Requests", "ours", "post_get post_get_vectored post_fetch_op"),
@@ -315,13 +340,18 @@ ROWS: dict[str, Row] = {
     **each("Connection", "ours", "fetch_clear swap compare_and_swap send_message recv_message"),
     **each("Connection", "ours", "set_completion_queue"),
     **each("Worker", "worker", "set_spin listen listen_on connect adopt release connection"),
-    **each("Worker", "worker", "endpoint export close_endpoint close wait events"),
+    **each("Worker", "worker", "endpoint connection_handle endpoint_handle export revoke_number"),
+    **each("Worker", "worker", "close_endpoint close wait events"),
+    "Worker.export_numbered": named("export_of_worker"),
     "Pending.wait": named("receiving.wait"),
-    **each("WorkerThread", "thread", "listen connect adopt"),
+    **each("PendingSet", "over", "add signal poll_batch wait"),
+    **each("WorkerThread", "thread", "listen connect adopt revoke_number"),
+    "WorkerThread.export_numbered": named("export_of_thread"),
     **each("EndpointHandle", "listening", "export"),
     **each("ConnectionHandle", "handle", "send recv send_message recv_message put get"),
     **each("ConnectionHandle", "handle", "put_vectored get_vectored fetch_op open_region export"),
     **each("ConnectionHandle", "handle", "export_named revoke revoke_region arrived wait_arrived"),
+    "ConnectionHandle.export_numbered": named("export_of_handle"),
     "CastReceiver.__new__": named("receiver"),
     "CastReceiver.receive": named("receive"),
     "cast": named("cast"),
@@ -332,6 +362,7 @@ ROWS: dict[str, Row] = {
 AIO_ROWS: dict[str, Callable[[aio.Connection], Callable[..., Any]]] = {
     **of_connection("send recv_into put get fetch_op fetch_add compare_and_swap open_region"),
     **of_connection("send_message recv_message export export_named revoke revoke_region"),
+    "aio.Connection.export_numbered": lambda it: export_of(it),
     "aio.Connection.__init__": lambda _: aio.Connection,
     "aio.Endpoint.__init__": lambda _: aio.Endpoint,
     "aio.Endpoint.export": lambda _: export_of_an_endpoint,
@@ -342,6 +373,10 @@ AIO_ROWS: dict[str, Callable[[aio.Connection], Callable[..., Any]]] = {
 def accept_of_none(timeout: float) -> zerolane.Connection:
     with zerolane.Endpoint("127.0.0.1:0") as endpoint:
         return endpoint.accept(timeout)
+
+
+def export_of(connection: aio.Connection) -> Callable[..., bool]:
+    return lambda **keywords: connection.revoke(connection.export_numbered(**keywords))
 
 
 def export_of_an_endpoint(name: str, region: zerolane.ExportedRegion, rights: int) -> None:
@@ -369,8 +404,10 @@ def good(place: Place, call: Call) -> dict[str, Any]:
         "link": "127.0.0.1=127.0.0.1",
         "local": [0],
         "name": "name",
+        "number": 7,
         "offset": 0,
         "op": FetchOp.increment(),
+        "pending": place.receiving,
         "pieces": [(0, bytearray(8))],
         "queue": zerolane.CompletionQueue(4),
         "region": place.region,
@@ -379,6 +416,7 @@ def good(place: Place, call: Call) -> dict[str, Any]:
         "rights": 7,
         "spin": 0.0,
         "timeout": 0.01,
+        "token": 7,
         "value": 1,
     }
     needed = {

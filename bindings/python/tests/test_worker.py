@@ -346,13 +346,13 @@ def test_export_numbered__reaches_every_peer(handles: Handles) -> None:
 
 def test_worker__exports_by_number_on_its_connections() -> None:
     region = zerolane.ExportedRegion(bytearray(64))
-    worker = Worker()
-    worker.export_numbered(1, region, Rights.ALL)
-    with pytest.raises(ValueError, match="already"):
+    with Worker() as worker:
         worker.export_numbered(1, region, Rights.ALL)
-    with pytest.raises(ValueError, match="24"):
-        worker.revoke_number(2**24)
-    assert worker.revoke_number(1) and not worker.revoke_number(1)
+        with pytest.raises(ValueError, match="already"):
+            worker.export_numbered(1, region, Rights.ALL)
+        with pytest.raises(ValueError, match="24"):
+            worker.revoke_number(2**24)
+        assert worker.revoke_number(1) and not worker.revoke_number(1)
 
 
 def test_release__a_connection_goes_to_another_worker(handles: Handles) -> None:
@@ -445,7 +445,7 @@ def test_pending__timed_out_goes_on_and_cancelled_loses_nothing(handles: Handles
 
 
 def test_pending__dropped_where_nothing_is_received_goes_on(handles: Handles) -> None:
-    _, ours, peers = handles
+    worker, ours, peers = handles
     region = zerolane.ExportedRegion(bytearray(64))
     key = peers.export(region, Rights.ALL).wait(20)
     with warnings.catch_warnings(record=True) as caught:
@@ -487,6 +487,17 @@ def test_pending__dropped_where_nothing_is_received_goes_on(handles: Handles) ->
         peers.revoke(key)
     with pytest.raises(zerolane.RequestFailed):
         ours.fetch_op(key, 0, FetchOp.increment()).wait(20)
+    with pytest.warns(ResourceWarning, match="the request continues"):
+        peers.export_numbered(5, region, Rights.ALL)
+    ours.put(zerolane.Key.numbered(5), 32, b"numbered").wait(20)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        worker.export_numbered(6, region, Rights.ALL)
+        worker.revoke_number(6)
+    texts = [str(it.message) for it in caught]
+    assert len(texts) == 2 and all("the request continues" in it for it in texts), texts
+    with pytest.raises(zerolane.UnknownRegion):
+        ours.put(zerolane.Key.numbered(6), 0, b"x").wait(20)
     with pytest.warns(ResourceWarning, match="the request is cancelled"):
         ours.announced()
     # An exception that is on its way is no other.
@@ -536,7 +547,7 @@ def test_background__is_the_workers_of_the_process() -> None:
     accepting = endpoint.accept()
     ours = again.connect(endpoint.local_addr).wait(20)
     peers = accepting.wait(20)
-    ours.send(b"hello")
+    ours.send(b"hello").detach()
     assert peers.recv(bytearray(5)).wait(20).memory == b"hello"
 
 
@@ -560,7 +571,7 @@ def test_worker__handles_of_before_its_thread(handles: Handles) -> None:
     assert worker.connection_handle(4711) is None and worker.endpoint_handle(4711) is None
     with worker.spawn():
         theirs = connecting.wait(20)
-        theirs.send(b"early")
+        theirs.send(b"early").detach()
         assert ours.recv(bytearray(5)).wait(20).memory == b"early"
         others.connect(address).wait(20).send(b"late").detach()
         assert endpoint.accept().wait(20).recv(bytearray(4)).wait(20).memory == b"late"
@@ -577,7 +588,7 @@ def test_set__has_the_tokens_of_requests_that_are_over(handles: Handles) -> None
     assert over.poll_batch() == [] and over.wait(0) is None and over.wait(0.01) is None
     assert select.select([over], [], [], 0)[0] == []
     for n in range(100):
-        ours.send(bytes([n]))
+        ours.send(bytes([n])).detach()
     came: set[int] = set()
     while len(came) < 100:
         assert select.select([over], [], [], 20)[0] == [over]

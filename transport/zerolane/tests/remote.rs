@@ -3,7 +3,8 @@
 
 use std::cell::Cell;
 use std::os::fd::AsFd;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::TryRecvError;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -285,6 +286,88 @@ fn every_kind(options: &Options) {
     let sevens = u64::from_ne_bytes([7u32, 7].map(u32::to_ne_bytes).concat().try_into().unwrap());
     assert_eq!(memory.word(32).load(Ordering::SeqCst), sevens);
     assert_eq!(memory.word(40).load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn fetch_op__of_32_bits_at_the_end_of_a_region_needs_the_8_bytes() {
+    [Options::default(), plain(), shared()]
+        .iter()
+        .for_each(at_the_end);
+    mapped(at_the_end);
+}
+
+fn at_the_end(options: &Options) {
+    let (mut connection, owner, key) = pair(44, Rights::ALL, options);
+    connection.put(&key, 0, &[1; 44]).unwrap();
+    let mut bytes = key.to_bytes();
+    bytes[16] = 1;
+    // It claims a longer region.
+    let forged = RegionKey::from_bytes(bytes).unwrap();
+    let clear =
+        |connection: &mut Connection, key, at| connection.fetch_op_u32(key, at, FetchOp::Clear);
+    assert_eq!(clear(&mut connection, &key, 36).unwrap(), 0x0101_0101);
+    // In the region, but half of its 8 bytes are not.
+    assert_eq!(
+        refused(clear(&mut connection, &key, 40)),
+        Reason::OutOfBounds
+    );
+    for at in [40, 44, 48, 4096, 1 << 40] {
+        let outside = clear(&mut connection, &forged, at);
+        assert_eq!(refused(outside), Reason::OutOfBounds, "{at}");
+    }
+    for at in [44, u64::MAX - 3] {
+        let outside = clear(&mut connection, &key, at);
+        let outside = matches!(outside, Err(Error::Post(PostError::OutOfBounds)));
+        assert!(outside, "{at}");
+    }
+    let mut there = [0; 44];
+    connection.get(&key, 0, &mut there).unwrap();
+    assert!(there[..36] == [1; 36] && there[36..40] == [0; 4] && there[40..] == [1; 4]);
+    owner.done(connection);
+}
+
+#[test]
+fn compare_and_swap__of_32_bits_leaves_the_half_that_others_write() {
+    [Options::default(), shared()]
+        .iter()
+        .for_each(beside_a_writer);
+    mapped(beside_a_writer);
+}
+
+fn beside_a_writer(options: &Options) {
+    const SWAPS: u32 = 300;
+    let (mut connection, owner, key) = pair(64, Rights::ALL, options);
+    let over = Arc::new(AtomicBool::new(false));
+    let (memory, ended) = (owner.memory.clone(), Arc::clone(&over));
+    let writing = std::thread::spawn(move || {
+        let mut count = 0u32;
+        while !ended.load(Ordering::Relaxed) {
+            count = count.wrapping_add(1);
+            memory.write(8, &count.to_ne_bytes());
+            let mut back = [0; 4];
+            memory.read(8, &mut back);
+            assert_eq!(
+                u32::from_ne_bytes(back),
+                count,
+                "a swap of the other half undid it"
+            );
+        }
+        count
+    });
+    for n in 0..SWAPS {
+        let swap = |expected| FetchOp::CompareAndSwap {
+            expected,
+            new: n + 1,
+        };
+        assert_eq!(connection.fetch_op_u32(&key, 12, swap(n + 7)).unwrap(), n);
+        assert_eq!(connection.fetch_op_u32(&key, 12, swap(n)).unwrap(), n);
+    }
+    over.store(true, Ordering::Relaxed);
+    let count = writing.join().unwrap();
+    let memory = owner.done(connection);
+    let mut halves = [0; 8];
+    memory.read(8, &mut halves);
+    assert!(halves[..4] == count.to_ne_bytes() && halves[4..] == SWAPS.to_ne_bytes());
 }
 
 #[test]

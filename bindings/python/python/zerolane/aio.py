@@ -294,6 +294,7 @@ class Connection:
         self, number: int, region: zerolane.ExportedRegion, rights: int
     ) -> zerolane.Key:
         """Like ``export``, under ``number``: the peer makes the key, by ``Key.numbered``."""
+        self._driver.check_no_other_loop()
         return self._requests.export_numbered(number, region, rights)
 
     def revoke(self, key: zerolane.Key) -> bool:
@@ -314,16 +315,23 @@ class Connection:
         self._requests.finish()
         self._driver.turn_soon()
 
+    async def closed(self) -> Exception:
+        """Returns the reason when the connection is over, whoever ends it. An idle connection over
+        a network notices a dead peer only with ``Options(keep_alive=True)``."""
+        self._driver.check_loop()
+        while self._end is None:
+            await self._news_comes()
+        return self._end
+
     async def close(self) -> None:
         """Waits until the peer has received all that was sent, then disconnects."""
         self._driver.check_loop()
         if self._end is not None or not self._driver.worker.close(self._number):
             return
         self._driver.turn_soon()
-        while self._end is None:
-            await self._news_comes()
-        if not isinstance(self._end, zerolane.Closed):
-            raise self._end
+        end = await self.closed()
+        if not isinstance(end, zerolane.Closed):
+            raise end
 
     def abort(self) -> None:
         """Disconnects at once."""

@@ -152,7 +152,7 @@ impl DatagramLane {
 
     /// Takes this end's part of the key exchange.
     pub(crate) fn begin(&mut self, exchange: Exchange) {
-        self.receiver.begin(exchange);
+        self.receiver.unsealer.exchange = Some(exchange);
     }
 
     /// Completes the peer's key exchange. False if the cryptography refuses the keys.
@@ -239,7 +239,7 @@ impl Lane for DatagramLane {
     fn receive(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
         let received = self.socket.receive(&mut self.receiver, turn, self.strict);
         let received = self.without_first(received, turn);
-        if let Some(session) = self.receiver.take_session() {
+        if let Some(session) = self.receiver.unsealer.session.take() {
             self.protect(*session);
         }
         let received = received?;
@@ -259,7 +259,7 @@ impl Lane for DatagramLane {
 
     #[inline]
     fn transmit(&mut self, turn: &mut Turn<'_>) -> Result<bool, LaneError> {
-        let exchange = self.receiver.exchange();
+        let exchange = self.receiver.unsealer.exchange.as_mut();
         let sent = self.socket.transmit(&mut self.sender, exchange, turn);
         let sent = self.without_first(sent, turn)?;
         let Some(links) = &mut self.links else {
@@ -293,7 +293,7 @@ impl Lane for DatagramLane {
         account.lane = self.socket.kind();
         account.receive_buffer = socket::receive_buffer(self.socket.socket());
         account.gso = self.sender.gso;
-        account.gro = self.receiver.gro;
+        account.gro = self.receiver.has_gro();
         account.cipher = self.sender.cipher();
         account.zerocopy = self.sender.zerocopy();
         self.socket.describe(account);

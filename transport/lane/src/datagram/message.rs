@@ -5,7 +5,7 @@ use crate::socket::system;
 use socket2::Socket;
 use std::io;
 use std::os::fd::AsRawFd;
-use zerolane_wire::HEADER_LEN;
+use zerolane_wire::{HEADER_LEN, Train};
 
 /// Bytes around the payload of a sealed datagram.
 pub(super) const AROUND: usize = HEADER_LEN + TRAILER_LEN;
@@ -43,6 +43,22 @@ pub(super) fn cut_after(
             .cast::<u16>()
             .write_unaligned(segment as u16);
     }
+}
+
+/// Writes the end of a train after its payload: padding, header, and the `check` of both, which is the seal's trailer or
+/// a digest. Returns its length.
+pub(super) fn emit_train_end(
+    place: &mut [u8],
+    train: Train,
+    head: &[u8; HEADER_LEN],
+    check: &[u8],
+) -> usize {
+    let padding = usize::from(train.padding);
+    let (behind, end) = (padding + HEADER_LEN, padding + HEADER_LEN + check.len());
+    place[..padding].fill(0);
+    place[padding..behind].copy_from_slice(head);
+    place[behind..end].copy_from_slice(check);
+    end
 }
 
 /// Sends `bytes`. The kernel segments them every `segment` bytes, if that is not 0.

@@ -198,7 +198,7 @@ fn is_peers(
         return false;
     }
     // A sender without the connection's keys is not asked for proof either.
-    let Some(opened) = receiver.unseal(bytes, turn) else {
+    let Some(opened) = receiver.unsealer.unseal(bytes, turn) else {
         return false;
     };
     let mut nonce = [0; 4];

@@ -19,7 +19,7 @@ pub(crate) fn protect(sender: &mut Sender, receiver: &mut Receiver, session: Ses
     match (sealer, opener) {
         (Some(sealer), Some(opener)) => {
             sender.protect(sealer);
-            receiver.protect(opener);
+            receiver.unsealer.protect(opener);
             true
         }
         _ => false,

@@ -4,12 +4,12 @@ use super::lane::{DatagramLane, DatagramSocket, Ends, Framing};
 use super::links::{FirstPath, FirstPeer};
 use super::migration::{LONGEST_SLEEP, PeerMigration};
 use super::receive::Envelope;
-use super::send::{self, SealBuffer};
+use super::send;
 use crate::account::LaneKind;
 use crate::driver::{Driver, initiate};
 use crate::lane::{Lane, Turn};
 use crate::options::Options;
-use crate::seal::Sealer;
+use crate::seal::{Sealer, TRAILER_LEN};
 use crate::socket;
 use socket2::{SockAddr, Socket};
 use std::io;
@@ -172,12 +172,11 @@ pub(crate) fn config(
 
 /// A datagram for an unauthenticated peer, sealed with the keys of `session`. `None` if the cryptography refuses them.
 pub(crate) fn sealed(session: Session, packet: &Packet) -> Option<Vec<u8>> {
-    let sealer = Sealer::new(session.cipher, session.send)?;
-    let mut stage = SealBuffer::new(sealer);
-    stage.lend();
-    let bytes = stage.packet(packet).map(<[u8]>::to_vec).ok();
-    stage.give_back();
-    bytes
+    let mut keys = Sealer::new(session.cipher, session.send).map(Box::new);
+    let (bytes, len) = packet.emit();
+    let mut room = vec![0; len + TRAILER_LEN];
+    send::seal_operation(&mut keys, &bytes[..len], 0, &mut room).ok()?;
+    Some(room)
 }
 
 #[cfg(test)]

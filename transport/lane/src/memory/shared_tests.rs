@@ -2,6 +2,7 @@
 #![allow(non_snake_case)]
 use super::*;
 use proptest::prelude::*;
+use std::sync::Barrier;
 
 proptest! {
     #[test]
@@ -67,8 +68,9 @@ proptest! {
 
 #[test]
 fn fetch_op__on_both_halves_and_the_whole_by_many_threads_loses_none() {
-    const EACH: u64 = 20_000;
-    let memory = AtomicU64::new(0);
+    // So many that threads of one core interrupt each other, too.
+    const EACH: u64 = 300_000;
+    let (memory, ready) = (AtomicU64::new(0), Barrier::new(5));
     let add = |word, operand| Atomic {
         kind: FetchOpKind::Add,
         word,
@@ -78,8 +80,9 @@ fn fetch_op__on_both_halves_and_the_whole_by_many_threads_loses_none() {
     std::thread::scope(|scope| {
         for skip in [0, 4] {
             for _ in 0..2 {
-                let memory = &memory;
+                let (memory, ready) = (&memory, &ready);
                 scope.spawn(move || {
+                    ready.wait();
                     for _ in 0..EACH {
                         fetch_op(memory, skip, add(Word::U32, 1));
                     }
@@ -87,6 +90,7 @@ fn fetch_op__on_both_halves_and_the_whole_by_many_threads_loses_none() {
             }
         }
         scope.spawn(|| {
+            ready.wait();
             for _ in 0..EACH {
                 // One on each half.
                 fetch_op(&memory, 0, add(Word::U64, 1 << 32 | 1));

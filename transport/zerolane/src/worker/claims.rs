@@ -444,3 +444,7 @@ pub(super) fn attempt<R: Request + Send + 'static>(request: R) -> Post {
         }
     })
 }
+
+#[cfg(test)]
+#[path = "claims_tests.rs"]
+mod tests;

@@ -4,7 +4,6 @@ use super::link::{Link, Stage};
 use super::others::Others;
 use super::{ConnectionId, Key, Slot, Worker};
 use crate::error::{Error, Result};
-use std::io;
 use std::net::SocketAddr;
 use zerolane_lane::Options;
 
@@ -22,17 +21,18 @@ impl Worker {
     /// Goes on to the next address of a connection that is being made and failed. False if none is left.
     ///
     /// # Errors
-    /// It could not be begun.
-    pub(super) fn try_another(&mut self, key: Key) -> io::Result<bool> {
+    /// It could not be begun, or has no room for the worker's exports.
+    pub(super) fn try_another(&mut self, key: Key) -> Result<bool> {
         let Some(Slot::Connection(link)) = self.slots.get_mut(key) else {
             return Ok(false);
         };
         let (Stage::Connecting(_), Some(others)) = (link.stage, &mut link.others) else {
             return Ok(false);
         };
-        let Some(next) = others.begin()? else {
+        let Some(mut next) = others.begin()? else {
             return Ok(false);
         };
+        self.numbered.export_to(&mut next)?;
         self.poller.remove_lane(&link.connection);
         link.connection = next;
         (link.readable, link.writable) = (true, false);

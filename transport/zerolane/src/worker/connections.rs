@@ -53,8 +53,8 @@ impl Worker {
         let failed = error.is_some() || link.connection.driver.closed().is_some();
         let error = match failed.then(|| self.try_another(key)) {
             Some(Ok(true)) => return,
-            Some(Err(error)) => Some(error.into()),
-            Some(Ok(false)) | None => error,
+            Some(Err(error)) => Some(error),
+            Some(Ok(false)) | None => error.map(Error::from),
         };
         let Some(Slot::Connection(link)) = self.slots.get_mut(key) else {
             return;
@@ -78,8 +78,7 @@ impl Worker {
         link.claims.report_arrivals(&link.connection);
         let next = match error {
             // The lane failed.
-            Some(error) => {
-                let reason = Error::from(error);
+            Some(reason) => {
                 end(link, id, reason, &mut self.events);
                 Next::Ends
             }

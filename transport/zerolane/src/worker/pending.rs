@@ -166,11 +166,15 @@ impl<T> Future for Pending<T> {
 
 impl<T> Drop for Pending<T> {
     fn drop(&mut self) {
-        let Some(abandoned) = self.abandoned.take() else {
+        if !self.process.is_current() {
             return;
-        };
-        if self.process.is_current() && !self.receiver.is_taken() {
-            abandoned(self.receiver.abandon().and_then(Outcome::ok));
+        }
+        match self.abandoned.take() {
+            Some(abandoned) if !self.receiver.is_taken() => {
+                abandoned(self.receiver.abandon().and_then(Outcome::ok));
+            }
+            // It continues, and tells no task or set.
+            _ => self.receiver.unwatch(),
         }
     }
 }

@@ -134,6 +134,13 @@ impl<T> Receiver<T> {
         waker.wake();
     }
 
+    /// Calls no waker any more. The value is still taken from the sender.
+    pub(super) fn unwatch(&self) {
+        if let State::Empty(waiting) = &mut *self.shared.state() {
+            *waiting = None;
+        }
+    }
+
     /// The value if it is there, without waiting for the lock: after a fork its holder may be a thread of the parent.
     pub(super) fn try_take(&self) -> Option<T> {
         Self::take(&mut *self.shared.state.try_lock().ok()?)

@@ -64,7 +64,11 @@ impl Shared {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Does nothing in a child of fork: the descriptor is the parent's, too, and would be readable there without a token.
     fn push(&self, token: u64) {
+        if !self.process.is_current() {
+            return;
+        }
         let mut tokens = self.tokens();
         tokens.push_back(token);
         if tokens.len() == 1 {
@@ -116,7 +120,7 @@ impl PendingSet {
     /// Puts `token` into the set when the answer of `pending` is there; at once if it is there already, or was taken.
     ///
     /// A request is in one set, and is awaited by one task: adding it again, or awaiting it, replaces what was there.
-    /// If `pending` is dropped first, the token does not come; a token that has come stays. Tokens need not differ.
+    /// If `pending` is dropped or detached first, the token does not come; a token that has come stays. Tokens need not differ.
     ///
     /// # Errors
     /// [`Error::Forked`]: the set belongs to a parent of this process.
@@ -130,9 +134,7 @@ impl PendingSet {
     /// Puts `token` into the set now, without a request: it ends another thread's [`PendingSet::wait`]. Does nothing
     /// in a child of fork.
     pub fn signal(&self, token: u64) {
-        if self.check_process().is_ok() {
-            self.shared.push(token);
-        }
+        self.shared.push(token);
     }
 
     /// Removes up to `max` tokens, the oldest first, and appends them to `into`. Returns how many; 0 in a child of fork.

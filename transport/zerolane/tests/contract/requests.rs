@@ -124,6 +124,35 @@ fn unsignalled__sends_and_vectored_puts_report_failures_alone() {
 }
 
 #[test]
+fn immediate__of_pieces_comes_once_and_behind_them() {
+    let (mut here, mut there) = pair();
+    let (memory, key) = exported(&mut there);
+    let pieces = (0..3).map(|n| (n * 4096, small(n as u8 + 1).into()));
+    here.post(PutPieces::new(&key, pieces.collect()).immediate(7))
+        .expect("posted");
+    // Behind all that the pieces bring.
+    here.post(PutInline::new(&key, 8, &[0]).immediate(8))
+        .expect("posted");
+    let end = std::time::Instant::now() + PATIENCE;
+    let mut brought = vec![];
+    while brought.last() != Some(&8) {
+        assert!(std::time::Instant::now() < end, "in time");
+        let _ = here.poll().expect("connected");
+        let Some(completion) = there.poll().expect("connected") else {
+            continue;
+        };
+        assert_eq!(completion.kind, WorkKind::Immediate);
+        brought.push(completion.value);
+        let mut placed = [0; 3];
+        for n in 0..3 {
+            memory.read(4096 * n, &mut placed[n..=n]);
+        }
+        assert_eq!(placed, [1, 2, 3]);
+    }
+    assert_eq!(brought, [7, 8]);
+}
+
+#[test]
 fn poll__takes_what_is_there_before_it_reads_the_socket() {
     let (mut here, mut there) = pair();
     let (_memory, key) = exported(&mut there);

@@ -49,8 +49,12 @@ fn connect__goes_on_to_the_address_that_answers() {
         .expect("a port");
     let live = worker.endpoint(endpoint).expect("it listens").local_addr();
     let (refusing, silent, _socket) = dead();
+    // Of one link, without its interface: no host can begin to connect to it.
+    let six = SocketAddr::from(([0xfe80, 0, 0, 0, 0, 0, 0, 1], 9));
     for addresses in [
         vec![live, silent],
+        vec![six, live],
+        vec![silent, six, live],
         vec![refusing, live],
         vec![silent, live],
         vec![refusing, silent, refusing, live],
@@ -78,6 +82,17 @@ fn connect__where_no_address_answers_says_so_once() {
         }
         other => panic!("{other:?}"),
     }
+    assert_eq!(worker.connections(), 0);
+    let six = SocketAddr::from(([0xfe80, 0, 0, 0, 0, 0, 0, 1], 9));
+    let begun = worker.connect(vec![silent, six], &hasty());
+    let over = outcome(&mut worker, begun.expect("begun"));
+    // Says what is wrong with the last.
+    let Event::Closed { reason, .. } = over else {
+        panic!("{over:?}");
+    };
+    assert!(matches!(reason, Error::Io(_)), "{reason}");
+    let refused = worker.connect(six, &hasty());
+    assert!(matches!(refused, Err(Error::Io(_))), "{refused:?}");
     assert_eq!(worker.connections(), 0);
     let none = worker.connect(Vec::<SocketAddr>::new(), &hasty());
     assert!(matches!(none, Err(Error::NoAddress)), "{none:?}");

@@ -3,6 +3,7 @@
 use super::fork::in_a_child;
 use super::handles::pair;
 use super::{PATIENCE, anywhere, content, region};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use zerolane::worker::{
     ConnectionHandle, ConnectionId, EndpointId, Event, Worker, WorkerHandle, background,
@@ -211,6 +212,20 @@ fn background__is_one_of_each_process_and_starts_again() {
         works(&background().expect("its own"));
         in_a_child(|| works(&background().expect("its own")));
         works(&background().expect("its own still"));
+    });
+    // A lock that another thread holds now is never released in the child.
+    let end = Instant::now() + PATIENCE;
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) && Instant::now() < end {
+                let _ = background();
+            }
+        });
+        for _ in 0..10 {
+            in_a_child(|| drop(background().expect("its own")));
+        }
+        over.store(true, Ordering::Relaxed);
     });
     exchange(&client, &server, 5);
     drop((endpoint, client, server));

@@ -1,14 +1,16 @@
 //! Tests that a worker's numbered exports reach all of its connections.
 
 use super::{PATIENCE, anywhere, content, plain};
-use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use zerolane::failure::{PostError, Reason, TransferError};
 use zerolane::options::LaneChoice;
 use zerolane::request::Put;
 use zerolane::worker::{ConnectionHandle, EndpointHandle, Worker, WorkerThread};
 use zerolane::{
-    Connection, Error, ExportedRegion, Options, Region, RegionKey, RegionNumber, Rights,
+    Connection, Error, ExportedRegion, FetchOp, Options, Region, RegionKey, RegionNumber, Rights,
 };
 
 fn number(n: u32) -> RegionNumber {
@@ -145,10 +147,146 @@ fn export_numbered__holds_for_requests_posted_before_the_connection() {
     let mut placed = vec![0; 100];
     while placed != content(5, 100) {
         assert!(std::time::Instant::now() < end, "not in time");
-        std::thread::sleep(std::time::Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(1));
         memory.read(0, &mut placed);
     }
     drop((accepted, here));
+}
+
+#[test]
+fn export_numbered__holds_at_whichever_address_answers() {
+    let (_there, endpoint) = listening(Options::default());
+    let silent = UdpSocket::bind(anywhere()).expect("a port");
+    let addresses = vec![silent.local_addr().expect("bound"), endpoint.local_addr()];
+    let hasty = Options {
+        connect_timeout: Duration::from_millis(200),
+        ..Options::default()
+    };
+    let mut here = Worker::new().expect("descriptors");
+    let (before, meanwhile) = (memory(), memory());
+    here.export_numbered(number(2), &before, Rights::ALL)
+        .expect("a new number");
+    here.connect(addresses, &hasty).expect("begun");
+    here.export_numbered(number(3), &meanwhile, Rights::ALL)
+        .expect("a new number");
+    let here = here.spawn().expect("a thread");
+    let accepted = endpoint.accept().wait_for(PATIENCE).expect("in time");
+    let accepted = accepted.expect("accepted");
+    is_reached(&accepted, 2, &before);
+    is_reached(&accepted, 3, &meanwhile);
+    drop(here);
+}
+
+#[test]
+fn key__of_a_number_is_refused_at_any_offset_outside() {
+    let last = RegionNumber::new(RegionNumber::END - 1).expect("the last");
+    for (options, region) in [
+        (Options::default(), Region::memfd(4096)),
+        (plain(), Region::anonymous(4096)),
+    ] {
+        let (worker, endpoint) = listening(options.clone());
+        let memory = exported(region);
+        let done = worker.export_numbered(last, &memory, Rights::ALL).wait();
+        done.expect("a new number");
+        let mut peer = connect(endpoint.local_addr(), &options);
+        let most = (1 << RegionKey::OFFSET_BITS) - 1;
+        assert_eq!(
+            RegionKey::from_u64(u64::MAX),
+            RegionKey::numbered(last, most)
+        );
+        assert_eq!(RegionKey::numbered(last, most).to_u64(), Some(u64::MAX));
+        assert_eq!(RegionKey::numbered(last, most + 1).to_u64(), None);
+        for from in [0, 4096, most - 7, most + 1, 1 << 63, u64::MAX - 7, u64::MAX] {
+            let key = RegionKey::numbered(last, from);
+            for at in [0, 4096 - 7, 4096, most + 1, u64::MAX - 7] {
+                if from == 0 && at == 0 {
+                    continue;
+                }
+                let results = [
+                    peer.put(&key, at, &[1; 8]),
+                    peer.get(&key, at, &mut [0; 8]),
+                    peer.fetch_add(&key, at / 8 * 8, 1).map(drop),
+                    peer.fetch_op_u32(&key, at / 8 * 8 + 4, FetchOp::Increment)
+                        .map(drop),
+                ];
+                for (n, result) in results.into_iter().enumerate() {
+                    let within = n > 1 && from == 0 && at == 4096 - 7;
+                    let is_outside = matches!(
+                        result,
+                        Err(Error::Post(PostError::OutOfBounds | PostError::Misaligned)
+                            | Error::Transfer(TransferError::Refused(Reason::OutOfBounds)))
+                    );
+                    assert!(is_outside || within, "{n} at {at} from {from}: {result:?}");
+                }
+            }
+        }
+        peer.put(&RegionKey::numbered(last, 4088), 0, &[9; 8])
+            .expect("the connection goes on");
+        let mut there = vec![0; 4096];
+        memory.read(0, &mut there);
+        assert!(there[..4088] == [0; 4088] && there[4088..] == [9; 8]);
+    }
+}
+
+#[test]
+fn revoke_number__and_its_reuse_under_load_leave_the_region_before_alone() {
+    const TURNS: usize = 24;
+    let udp = Options {
+        lane: LaneChoice::Udp,
+        ..Options::default()
+    };
+    let (mapped, not): (fn() -> _, fn() -> _) =
+        (|| Region::memfd(1 << 20), || Region::anonymous(1 << 20));
+    for (options, region) in [
+        (Options::default(), mapped),
+        (Options::default(), not),
+        (udp, not),
+    ] {
+        let (worker, endpoint) = listening(options.clone());
+        let regions = [(); 2].map(|()| exported(region()));
+        let address = endpoint.local_addr();
+        let over = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&over);
+        let putting = std::thread::spawn(move || {
+            let mut peer = connect(address, &options);
+            let (mut n, mut placed, mut refused) = (0, 0, 0);
+            while !ended.load(Ordering::Relaxed) {
+                n += 1;
+                for len in [8, 5000, 600_000] {
+                    match peer.put(&key(5), 1000, &content(n, len)) {
+                        Ok(()) => placed += 1,
+                        Err(Error::Transfer(TransferError::Refused(
+                            Reason::Unknown | Reason::Revoked,
+                        ))) => refused += 1,
+                        Err(other) => panic!("{other}"),
+                    }
+                }
+            }
+            (placed, refused)
+        });
+        let mut before: Option<Vec<u8>> = None;
+        for turn in 0..TURNS {
+            let (now, last) = (&regions[turn % 2], &regions[(turn + 1) % 2]);
+            let done = worker.export_numbered(number(5), now, Rights::ALL).wait();
+            done.expect("free");
+            std::thread::sleep(Duration::from_millis(4));
+            assert!(worker.revoke_number(number(5)).wait().expect("running"));
+            let read = |memory: &ExportedRegion| {
+                let mut there = vec![0; 1 << 20];
+                memory.read(0, &mut there);
+                there
+            };
+            if let Some(before) = before.replace(read(now)) {
+                assert!(
+                    read(last) == before,
+                    "turn {turn}: a revoked region changed"
+                );
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+        let (placed, _) = putting.join().expect("each put is placed or refused");
+        assert!(placed > 0);
+    }
 }
 
 #[test]

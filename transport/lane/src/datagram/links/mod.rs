@@ -379,7 +379,7 @@ impl Links {
         let Some(at) = self.place(path, first.socket, from.address()) else {
             return;
         };
-        let Some(opened) = self.list[at].receiver.unseal(&mut bytes, turn) else {
+        let Some(opened) = self.list[at].receiver.unsealer.unseal(&mut bytes, turn) else {
             return;
         };
         if turn.core.joins(opened) != Some(path) {

@@ -1,12 +1,11 @@
 //! Seals a burst in the path's thread and sends it.
 
-use crate::datagram::message::{AROUND, is_full, send_bytes};
+use crate::datagram::message::{AROUND, emit_train_end, is_full, send_bytes};
 use crate::memory::delegated::DelegatedAccess;
 use crate::seal::{SealNumbers, TRAILER_LEN};
 use socket2::Socket;
 use std::io;
 use zerolane_core::DataBurst;
-use zerolane_wire::HEADER_LEN;
 
 /// Bytes of the largest burst, with headers and seals.
 const STAGE: usize = 65_536;
@@ -91,12 +90,8 @@ fn fill(
         let head = burst.train_header(train).emit();
         let (sealed, rest) = place.split_at_mut_checked(payload.len())?;
         let trailer = numbers.seal_from(&head, payload, sealed)?;
-        let padding = usize::from(train.padding);
-        let rest = rest.get_mut(..padding + AROUND)?;
-        rest[..padding].fill(0);
-        rest[padding..padding + HEADER_LEN].copy_from_slice(&head);
-        rest[padding + HEADER_LEN..].copy_from_slice(&trailer);
-        return Some(payload.len() + padding + AROUND);
+        let rest = rest.get_mut(..usize::from(train.padding) + AROUND)?;
+        return Some(payload.len() + emit_train_end(rest, train, &head, &trailer));
     }
     let mut filled = 0;
     for (index, part) in (0..burst.segments).zip(payload.chunks(burst.stu.max(1) as usize)) {

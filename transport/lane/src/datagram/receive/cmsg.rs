@@ -1,11 +1,14 @@
 //! Reads the control messages (cmsg) that the kernel adds to a received message.
 
-use super::Receiver;
-use crate::account::Account;
+use crate::lane::Turn;
+use crate::socket;
+use socket2::Socket;
 use std::time::{Duration, SystemTime};
 
 /// The ECN field of an IP header; all ones: congestion experienced.
 pub(super) const ECN_MASK: u8 = 0b11;
+/// Bytes of control messages per message: UDP_GRO, SO_RXQ_OVFL, the ECN field, and SCM_TIMESTAMPNS.
+pub(super) const CONTROL: usize = 128;
 
 /// What the kernel reports about a message.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,6 +19,8 @@ pub(super) struct Ancillary {
     pub(super) ecn: u8,
     /// How long the first datagram has waited, if the kernel reports when it arrived.
     pub(super) waited: Option<Duration>,
+    /// Datagrams that the kernel dropped since the last report.
+    pub(super) dropped: u32,
 }
 
 /// The time from `arrived` until `taken` by the system's clock: zero if the clock was set back meanwhile.
@@ -27,10 +32,38 @@ fn waited(arrived: libc::timespec, taken: SystemTime) -> Duration {
     since_epoch.unwrap_or_default().saturating_sub(arrived)
 }
 
-impl Receiver {
-    /// Reads what the kernel reports about a message, and counts the datagrams that it dropped.
-    pub(super) fn read_ancillary(&mut self, index: usize, account: &mut Account) -> Ancillary {
-        let message = &self.buffers.messages[index].msg_hdr;
+/// The reports of a socket.
+#[derive(Debug, Default)]
+pub(super) struct Reports {
+    /// Datagrams that the kernel had dropped by the last report.
+    overflow: u32,
+    /// The kernel reports when datagrams arrived.
+    pub(super) timed: bool,
+    /// When the batch was taken, by the clock of those reports.
+    taken: Option<SystemTime>,
+}
+
+impl Reports {
+    /// Asks the kernel to report arrival times, once the core wants them.
+    pub(super) fn ask_for_times(&mut self, socket: &Socket, turn: &Turn<'_>) {
+        // The reports are by the system's clock.
+        #[cfg(test)]
+        if turn.clock.is_of_thread() {
+            return;
+        }
+        if !self.timed && turn.core.wants_arrival_times() {
+            self.timed = true;
+            socket::show_arrival_times(socket);
+        }
+    }
+
+    /// Records that a batch was taken now.
+    pub(super) fn note_taken(&mut self) {
+        self.taken = self.timed.then(SystemTime::now);
+    }
+
+    /// Reads what the kernel reports about a message.
+    pub(super) fn read(&mut self, message: &libc::msghdr) -> Ancillary {
         let mut ancillary = Ancillary::default();
         // SAFETY: the kernel wrote msg_controllen bytes of well-formed control messages into our
         // buffer; the macros walk them within that length.
@@ -50,8 +83,7 @@ impl Receiver {
                     (libc::IPPROTO_IP, libc::IP_TOS) => ancillary.ecn = data.read() & ECN_MASK,
                     (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
                         let overflow = data.cast::<u32>().read_unaligned();
-                        account.dropped_socket_buffer +=
-                            u64::from(overflow.wrapping_sub(self.overflow));
+                        ancillary.dropped = overflow.wrapping_sub(self.overflow);
                         self.overflow = overflow;
                     }
                     (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {

@@ -1,8 +1,7 @@
 //! Removes the envelope of a datagram that does not come by UDP, before the message is read as a datagram.
 
+use super::batch::Batch;
 use super::layout::Message;
-use super::{Buffers, Receiver, SPILL};
-use crate::datagram::message::iovec;
 use crate::ethernet::IncomingFrames;
 use crate::ip118::IPV4_HEADER;
 use crate::lane::Turn;
@@ -12,9 +11,10 @@ use zerolane_core::DropReason;
 use zerolane_wire::encapsulation::{PADDED_CODE, PADDED_FRAME, padded};
 
 /// The envelope of a socket's datagrams. Only UDP's may hold several datagrams.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) enum Envelope {
     /// UDP's, which is not shown. The kernel may merge datagrams.
+    #[default]
     Udp,
     /// An IPv4 header without options in front: of a raw socket.
     Ipv4,
@@ -41,11 +41,18 @@ impl Envelope {
     }
 
     /// Adds those pieces to the next message.
-    pub(super) fn push_front(&self, buffers: &mut Buffers) {
+    pub(super) fn push_front(&self, batch: &mut Batch) {
         if let Envelope::Ipv4 = self {
-            // The filter and the kernel have checked the header, so all messages share one place for it.
-            let place = buffers.ip_header.as_mut_ptr();
-            buffers.iovs.push(iovec(place, IPV4_HEADER));
+            batch.push_ip_header();
+        }
+    }
+
+    /// Makes the kernel report the sender of each message, if it is checked.
+    pub(super) fn ask_names(&mut self, batch: &mut Batch) {
+        if let Envelope::Frame(frames) = self {
+            for (index, message) in batch.messages.iter_mut().enumerate() {
+                frames.ask_name(index, &mut message.msg_hdr);
+            }
         }
     }
 
@@ -56,67 +63,63 @@ impl Envelope {
             Envelope::Udp | Envelope::Ipv4 | Envelope::Ipv6 => None,
         }
     }
+
+    /// The message without its envelope. `None`: it is dropped, and counted.
+    pub(super) fn unwrap(
+        &self,
+        message: Message,
+        batch: &mut Batch,
+        turn: &mut Turn<'_>,
+    ) -> Option<Message> {
+        match self {
+            Envelope::Udp | Envelope::Ipv6 => Some(message),
+            Envelope::Ipv4 => behind_ip_header(message, turn),
+            Envelope::Frame(frames) => unframe(frames, message, batch, turn),
+        }
+    }
 }
 
-impl Receiver {
-    /// The message without its envelope. `None`: it is dropped, and counted.
-    pub(super) fn unwrap(&mut self, message: Message, turn: &mut Turn<'_>) -> Option<Message> {
-        match &self.envelope {
-            Envelope::Udp | Envelope::Ipv6 => Some(message),
-            Envelope::Ipv4 => self.behind_ip_header(message, turn),
-            Envelope::Frame(_) => self.unframe(message, turn),
-        }
-    }
+/// The message after the piece that took the IP header.
+fn behind_ip_header(message: Message, turn: &mut Turn<'_>) -> Option<Message> {
+    let Some(total) = message.total.checked_sub(IPV4_HEADER) else {
+        turn.core.on_dropped(DropReason::Malformed);
+        return None;
+    };
+    Some(Message {
+        total,
+        segment: total.max(1),
+        ..message
+    })
+}
 
-    /// The message after the piece that took the IP header.
-    fn behind_ip_header(&self, message: Message, turn: &mut Turn<'_>) -> Option<Message> {
-        let Some(total) = message.total.checked_sub(IPV4_HEADER) else {
-            turn.core.on_dropped(DropReason::Malformed);
-            return None;
-        };
-        Some(Message {
-            total,
-            segment: total.max(1),
-            ..message
-        })
+/// The message without the padding that the frame added.
+fn unframe(
+    frames: &IncomingFrames,
+    message: Message,
+    batch: &mut Batch,
+    turn: &mut Turn<'_>,
+) -> Option<Message> {
+    if !frames.is_peers(message.index) {
+        turn.account.dropped_foreign += 1;
+        return None;
     }
-
-    /// The message without the padding that the frame added.
-    fn unframe(&mut self, message: Message, turn: &mut Turn<'_>) -> Option<Message> {
-        let Envelope::Frame(frames) = &self.envelope else {
-            return Some(message);
-        };
-        if !frames.is_peers(message.index) {
-            turn.account.dropped_foreign += 1;
-            return None;
-        }
-        let layout = &self.buffers.layouts[message.index];
-        let first = match layout.pairs {
-            0 => &mut self.buffers.spill[message.index * SPILL],
-            _ => &mut self.buffers.slots[layout.slot].header[0],
-        };
-        if *first >> 3 != PADDED_CODE {
-            return Some(message);
-        }
-        let mut frame = [0; PADDED_FRAME];
-        let whole = message.total == frame.len();
-        // Otherwise the page of its place is gone: treated as lost.
-        if whole && !self.linearize(message, turn.memory, &mut frame) {
-            return None;
-        }
-        let Some((original, total)) = padded(&frame).ok().flatten().filter(|_| whole) else {
-            turn.core.on_dropped(DropReason::Malformed);
-            return None;
-        };
-        let layout = &self.buffers.layouts[message.index];
-        match layout.pairs {
-            0 => self.buffers.spill[message.index * SPILL] = original,
-            _ => self.buffers.slots[layout.slot].header[0] = original,
-        }
-        Some(Message {
-            total,
-            segment: total,
-            ..message
-        })
+    if *batch.first_byte(message) >> 3 != PADDED_CODE {
+        return Some(message);
     }
+    let mut frame = [0; PADDED_FRAME];
+    let whole = message.total == frame.len();
+    // Otherwise the page of its place is gone: treated as lost.
+    if whole && !batch.linearize(message, turn.memory, &mut frame) {
+        return None;
+    }
+    let Some((original, total)) = padded(&frame).ok().flatten().filter(|_| whole) else {
+        turn.core.on_dropped(DropReason::Malformed);
+        return None;
+    };
+    *batch.first_byte(message) = original;
+    Some(Message {
+        total,
+        segment: total,
+        ..message
+    })
 }

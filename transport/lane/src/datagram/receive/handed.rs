@@ -1,10 +1,12 @@
 //! Delivers messages that the path's thread received, in order. The thread opens whole trains into their places; all
 //! other messages are read from its buffers.
 
+use super::Receiver;
+use super::batch::SPILL;
+use super::dispatch::note_placed;
 use super::layout::Message;
-use super::train_buffer::Expected;
-use super::unseal::Incoming;
-use super::{Receiver, SPILL};
+use super::trains::Expected;
+use super::unseal::Unsealer;
 use crate::datagram::path_thread::{Arrived, Channel, OpenOrder, Order};
 use crate::error::LaneError;
 use crate::lane::Turn;
@@ -14,7 +16,7 @@ use crate::seal::{Opening, TRAILER_LEN, Trailer};
 use socket2::Socket;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use zerolane_core::{Claim, DropReason, Span};
 use zerolane_wire::{HEADER_LEN, Header, Train};
 
@@ -92,13 +94,14 @@ impl Receiver {
         let Some(opened) = opened.filter(|_| is_there) else {
             return;
         };
-        if let Err(reason) = self.incoming.opened(train.number, opened) {
+        let opener = self.unsealer.opener();
+        if let Err(reason) = opener.and_then(|it| it.opened(train.number, opened)) {
             turn.core.on_dropped(reason);
             return turn.core.on_spoiled_train();
         }
         let (header, claim) = (&train.header, train.claim);
         let noted = turn.core.on_train(turn.now, header, claim, train.datagram);
-        self.note_placed(noted, claim, turn);
+        note_placed(noted, claim.span(), turn);
     }
 
     /// Delivers messages that the thread received, up to the first that must wait for a train in progress.
@@ -111,19 +114,15 @@ impl Receiver {
         turn: &mut Turn<'_>,
         strict: bool,
     ) -> Result<(), LaneError> {
-        self.ask_for_times(socket, turn);
-        self.with_buffers(|it| {
-            it.trains
-                .begin(turn.core.expects_trains(), &mut it.buffers.train);
+        self.reports.ask_for_times(socket, turn);
+        self.with_buffers(turn, |it, turn| {
             while let Some((train, opened)) = it.next_opened() {
                 it.take_opened(&train, opened, turn);
             }
-            let opened = it.clean_up(strict);
             let delivered = it.deliver_waiting(turn, strict);
             turn.core.on_waited(Duration::ZERO);
-            it.offer_trains(strict, turn);
-            it.trains.end(&mut it.buffers.train);
-            opened.and(delivered)
+            it.predictor.offer_trains(&it.unsealer, strict, turn.core);
+            delivered
         })
     }
 
@@ -131,7 +130,7 @@ impl Receiver {
     /// The first. Later messages are delivered nonetheless, because nothing else announces them.
     fn deliver_waiting(&mut self, turn: &mut Turn<'_>, strict: bool) -> Result<(), LaneError> {
         let mut outcome = Ok(());
-        self.taken = self.timed.then(SystemTime::now);
+        self.reports.note_taken();
         while let Some((arrived, noted)) = self.inbox.as_mut().and_then(|it| it.waiting.pop_front())
         {
             let message = noted.or_else(|| self.note_arrived(&arrived, turn));
@@ -148,14 +147,11 @@ impl Receiver {
                 inbox.waiting.push_front((arrived, Some(message)));
                 break;
             }
-            let before = self.payload_taken(turn.core);
             self.deliver_copied(&arrived, message, turn);
-            match self.payload_taken(turn.core) == before {
-                true => turn.account.rx_control_syscalls += 1,
-                false => turn.account.rx_data_syscalls += 1,
-            }
+            let dispatcher = &mut self.buffers.dispatcher;
+            dispatcher.count_call(turn.account);
             // At once, because the next message uses the same memory.
-            outcome = outcome.and(self.clean_up(strict));
+            outcome = outcome.and(dispatcher.finish(strict));
             self.free(arrived);
         }
         outcome
@@ -169,15 +165,13 @@ impl Receiver {
 
     /// Records a message as if it had been received here.
     fn note_arrived(&mut self, arrived: &Arrived, turn: &mut Turn<'_>) -> Option<Message> {
-        self.buffers.iovs.clear();
-        self.buffers.messages.clear();
-        self.buffers.layouts[0].clear();
-        let place = self.buffers.spill.as_mut_ptr();
-        self.buffers.iovs.push(super::iovec(place, SPILL));
-        self.point_messages(1);
+        let batch = &mut self.buffers.batch;
+        batch.clear();
+        batch.push_spill(0);
+        batch.point(1, false, 0);
         let (control, control_len, flags) = arrived.control_and_flags();
-        self.buffers.controls[0] = *control;
-        let message = &mut self.buffers.messages[0];
+        batch.controls[0] = *control;
+        let message = &mut batch.messages[0];
         message.msg_len = arrived.bytes().len() as u32;
         (message.msg_hdr.msg_controllen, message.msg_hdr.msg_flags) = (control_len, flags);
         self.note(0, turn)
@@ -185,17 +179,17 @@ impl Receiver {
 
     /// Delivers a message from a copy, placed where a message received here would lie.
     fn deliver_copied(&mut self, arrived: &Arrived, message: Message, turn: &mut Turn<'_>) {
-        self.buffers.layouts[0].clear();
+        self.buffers.batch.layouts[0].clear();
         self.trains.expected = Expected::Collected;
         let place = match self.trains.is_lent() {
             true => self.trains.place(),
-            false => &mut self.buffers.spill[..SPILL],
+            false => &mut self.buffers.batch.spill[..SPILL],
         };
         let bytes = arrived.bytes();
         // There is always room for one datagram.
         if let Some(place) = place.get_mut(..bytes.len()) {
             place.copy_from_slice(bytes);
-            self.deliver_noted(message, turn);
+            self.deliver(message, turn);
         }
     }
 
@@ -207,8 +201,8 @@ impl Receiver {
         message: Message,
         turn: &mut Turn<'_>,
     ) -> Result<(), Box<Arrived>> {
-        let started = !self.trains.is_lent() || self.trains.started() != [0, 0];
-        if started || !self.incoming.opens_trains() {
+        let takes = self.trains.is_lent() && self.trains.is_empty();
+        if !takes || !self.unsealer.opens_trains() {
             return Err(from);
         }
         let Some((head, header, trailer)) = whole_train(from.bytes()) else {
@@ -218,7 +212,7 @@ impl Receiver {
             return Err(from);
         };
         let place = claim.span();
-        let (opening, to) = match hand_out(&mut self.incoming, turn.memory, place, &trailer) {
+        let (opening, to) = match hand_out(&mut self.unsealer, turn.memory, place, &trailer) {
             Ok(Some(handed)) => handed,
             Ok(None) => return Err(from),
             Err(reason) => {
@@ -230,7 +224,7 @@ impl Receiver {
         let Some(inbox) = &mut self.inbox else {
             return Err(from);
         };
-        self.trains.expect_headers(false);
+        self.trains.headers = false;
         turn.account.rx_data_syscalls += 1;
         let (access, writing) = turn.memory.delegate_write(place);
         inbox.pending.push_back(PendingTrain {
@@ -258,12 +252,12 @@ impl Receiver {
 /// # Errors
 /// It is a duplicate, or no key fits it.
 fn hand_out(
-    incoming: &mut Incoming,
+    unsealer: &mut Unsealer,
     memory: &Registry,
     place: Span,
     trailer: &Trailer,
 ) -> Result<Option<(Opening, *mut u8)>, DropReason> {
-    let opening = incoming.hand_out(trailer)?;
+    let opening = unsealer.opener()?.hand_out(trailer)?;
     let exclusive = memory.is_exclusive(place.region);
     let to = memory.prediction(place).filter(|_| exclusive);
     Ok(to.map(|to| (opening, to)))

@@ -3,6 +3,7 @@
 use super::*;
 use crate::memory::Region;
 use crate::memory::registry::EntryFlags;
+use crate::options::Options;
 use crate::seal::{Opener, Sealer};
 use zeroize::Zeroizing;
 use zerolane_handshake::Cipher;
@@ -25,21 +26,22 @@ fn hand_out__of_a_train_that_came_before_calls_nothing_off() {
     let place = unsafe { memory.open(start, len, flags) };
     let key = || Zeroizing::new(SECRET);
     let mut sealer = Sealer::new(Cipher::Aegis128X2, key()).expect("a key");
-    let opener = Box::new(Opener::new(Cipher::Aegis128X2, key()).expect("a key"));
-    let mut incoming = Incoming::Sealed { opener, outside: 0 };
+    let mut unsealer = Unsealer::new(&Options::default());
+    unsealer.protect(Opener::new(Cipher::Aegis128X2, key()).expect("a key"));
     let mut sealed = || sealer.seal(&[3; HEADER_LEN], &mut [1; 64]).expect("sealed");
     let (first, second) = (sealed(), sealed());
-    let handed = hand_out(&mut incoming, &memory, place, &first);
+    let handed = hand_out(&mut unsealer, &memory, place, &first);
     let (opening, _) = handed.expect("new").expect("room");
     let (access, writing) = memory.delegate_write(place);
     for trailer in [&first, &second] {
-        let again = hand_out(&mut incoming, &memory, place, trailer);
+        let again = hand_out(&mut unsealer, &memory, place, trailer);
         assert!(again.expect("new").is_none(), "it waits for the first");
     }
     assert!(access.begin(), "it goes on");
     drop(access);
     assert!(memory.take_written(writing));
-    incoming.opened(opening.number(), true).expect("the peer's");
-    let again = hand_out(&mut incoming, &memory, place, &first);
+    let opener = unsealer.opener().expect("a key");
+    opener.opened(opening.number(), true).expect("the peer's");
+    let again = hand_out(&mut unsealer, &memory, place, &first);
     assert_eq!(again.map(|_| ()), Err(DropReason::Replayed));
 }

@@ -1,33 +1,74 @@
-//! Turns the core's forecast into iovecs.
+//! Predicts where the next datagrams belong: turns the core's forecast into the pieces of a batch.
 
-use super::train_buffer::Expected;
-use super::{BATCH, CONTROL, Envelope, MAX_SEGMENTS, Receiver, SINGLES, SPILL};
-use crate::datagram::message::{empty_message, iovec};
+use super::batch::{Batch, MAX_SEGMENTS};
+use super::envelope::Envelope;
+use super::layout::Message;
+use super::unseal::Unsealer;
+use crate::lane::Turn;
 use crate::memory::Registry;
-use crate::socket::MAX_MESSAGES;
+use crate::options::Options;
+use crate::socket::{self, MAX_MESSAGES};
+use socket2::Socket;
 use std::ops::Range;
-use zerolane_core::{Connection, Forecast, Run};
+use zerolane_core::{Connection, Forecast, Run, limits};
+use zerolane_wire::OPTIONS_LEN;
 
-impl Receiver {
-    /// Builds iovecs from the forecast. Returns the number of messages.
-    pub(super) fn predict(&mut self, core: &Connection, memory: &Registry, strict: bool) -> usize {
-        self.buffers.iovs.clear();
-        self.buffers.messages.clear();
-        self.buffers.layouts[0].clear();
-        if self.trains.is_lent() {
-            let forecast = match self.is_collecting() {
-                true => Forecast::default(),
-                false => forecast(core),
-            };
-            self.trains.expected = self.expect(&forecast, memory);
-            match self.trains.expected {
-                Expected::Collected => self.predict_collected(),
-                Expected::Landing => {}
-                Expected::Headers => self.predict_super_packet(&forecast, memory),
-            }
-            self.point_messages(1);
-            return 1;
+/// Target bytes of payload for one recvmmsg. [`MAX_MESSAGES`] gives the reason. Large datagrams come one per call.
+const BATCH: u32 = 96 << 10;
+/// Consecutive single datagrams after which no super-packet is expected: the interface merges nothing. Each stream has
+/// a few, at the ends of Blocks and as repairs.
+const SINGLES: u32 = 16;
+/// Bytes of a datagram that is as good as several merged ones.
+const LARGE_DATAGRAM: usize = limits::LARGE_TRAIN as usize;
+
+/// Predicts by what a socket can do, and by how its datagrams came so far.
+#[derive(Debug, Default)]
+pub(super) struct Predictor {
+    pub(super) envelope: Envelope,
+    /// The kernel was asked to merge datagrams.
+    pub(super) gro: bool,
+    /// Single datagrams since the last super-packet.
+    singles: u32,
+    /// Small single datagrams since the last large one.
+    small_singles: u32,
+    /// The kernel merges datagrams, or they are large.
+    merges: bool,
+    /// Whether trains may be accepted at all.
+    wants_trains: bool,
+    /// Whether the core was told that trains are accepted.
+    takes_trains: bool,
+}
+
+impl Predictor {
+    /// Predicts for another socket from now on, in such envelopes.
+    pub(super) fn begin_at(&mut self, socket: &Socket, envelope: Envelope, options: &Options) {
+        let merges = envelope.merges();
+        if envelope.has_marks() {
+            socket::show_ecn(socket);
         }
+        self.gro = merges && options.gro && socket::enable_gro(socket);
+        self.wants_trains = merges && options.trains;
+        // The other paths decide whether they have trains merged.
+        self.takes_trains &= merges;
+        self.merges &= merges;
+        self.envelope = envelope;
+    }
+
+    /// Whether the peer may send trains here: it sends none over a path that does not merge them, even if another path
+    /// of the connection does.
+    pub(super) fn expects_trains(&self, core: &Connection) -> bool {
+        self.envelope.merges() && core.expects_trains()
+    }
+
+    /// Predicts a batch by the forecast. Returns the number of messages.
+    pub(super) fn predict(
+        &self,
+        batch: &mut Batch,
+        unsealer: &Unsealer,
+        turn: &Turn<'_>,
+        strict: bool,
+    ) -> usize {
+        let core = &*turn.core;
         let one_by_one = !self.gro || self.singles >= SINGLES;
         // A control operation among several messages would shift all that follow, which `strict` does not permit.
         let messages = if one_by_one && !strict {
@@ -37,146 +78,135 @@ impl Receiver {
         };
         if core.expected_payload() == 0 {
             // The common case between small operations, whose completion waits for this step.
-            self.leave_unpredicted(0..messages);
+            self.leave_unpredicted(batch, 0..messages);
         } else if one_by_one {
-            self.predict_datagrams(&forecast(core), messages, memory);
+            self.predict_datagrams(batch, messages, unsealer, turn);
         } else {
-            self.predict_super_packet(&forecast(core), memory);
+            predict_super_packet(batch, &forecast(core), unsealer, turn.memory);
         }
-        self.point_messages(messages);
         messages
     }
 
-    /// Appends all arrivals to the part of a train in the buffer.
-    fn predict_collected(&mut self) {
-        let place = self.trains.place();
-        self.buffers
-            .iovs
-            .push(iovec(place.as_mut_ptr(), place.len()));
-    }
-
     /// Predicts one pair for each of `messages`.
-    fn predict_datagrams(&mut self, forecast: &Forecast, messages: usize, memory: &Registry) {
-        let sealed = self.incoming.is_protected();
+    fn predict_datagrams(
+        &self,
+        batch: &mut Batch,
+        messages: usize,
+        unsealer: &Unsealer,
+        turn: &Turn<'_>,
+    ) {
         let mut message = 0;
-        'runs: for run in forecast.runs() {
-            if self.incoming.opens_out_of_place(memory, run.span.region) {
+        'runs: for run in forecast(turn.core).runs() {
+            if unsealer.opens_out_of_place(turn.memory, run.span.region) {
                 break;
             }
             let mut at = 0;
             while at < run.span.len && message < messages {
                 let len = u64::from(run.stu).min(run.span.len - at);
                 let span = run.span.part(at, len);
-                let Some(place) = memory.prediction(span) else {
+                let Some(place) = turn.memory.prediction(span) else {
                     break 'runs;
                 };
-                let layout = &mut self.buffers.layouts[message];
+                let layout = &mut batch.layouts[message];
                 layout.runs.clear();
                 layout.runs.push(Run { span, ..run });
                 layout.pairs = 1;
                 layout.slot = message;
-                self.envelope.push_front(&mut self.buffers);
-                self.buffers
-                    .iovs
-                    .push(self.buffers.slots[message].iovec(false));
-                self.buffers.iovs.push(iovec(place, len as usize));
-                if sealed {
-                    self.buffers
-                        .iovs
-                        .push(self.buffers.slots[message + 1].iovec_of_trailer());
+                self.envelope.push_front(batch);
+                batch.push_slot(message, false);
+                batch.push(place, len as usize);
+                if unsealer.sealed {
+                    batch.push_trailer(message + 1);
                 }
-                self.buffers
-                    .iovs
-                    .push(iovec(spill(&mut self.buffers.spill, message), SPILL));
+                batch.push_spill(message);
                 at += len;
                 message += 1;
             }
         }
-        self.leave_unpredicted(message..messages);
+        self.leave_unpredicted(batch, message..messages);
     }
 
     /// Leaves these messages without a prediction.
     #[inline]
-    fn leave_unpredicted(&mut self, messages: Range<usize>) {
+    fn leave_unpredicted(&self, batch: &mut Batch, messages: Range<usize>) {
         for message in messages {
-            self.buffers.layouts[message].clear();
-            self.envelope.push_front(&mut self.buffers);
-            self.buffers
-                .iovs
-                .push(iovec(spill(&mut self.buffers.spill, message), SPILL));
+            batch.layouts[message].clear();
+            self.envelope.push_front(batch);
+            batch.push_spill(message);
         }
     }
 
-    /// Predicts all pairs in one message, up to the first short STU, after which the kernel merges nothing.
-    fn predict_super_packet(&mut self, forecast: &Forecast, memory: &Registry) {
-        let sealed = self.incoming.is_protected();
-        let layout = &mut self.buffers.layouts[0];
-        layout.slot = 0;
-        'runs: for run in forecast.runs() {
-            if self.incoming.opens_out_of_place(memory, run.span.region) {
-                break;
-            }
-            let Some(start) = memory.prediction(run.span) else {
-                break;
-            };
-            let mut at = 0;
-            while at < run.span.len {
-                if layout.pairs == MAX_SEGMENTS {
-                    break 'runs;
-                }
-                let len = u64::from(run.stu).min(run.span.len - at);
-                self.buffers
-                    .iovs
-                    .push(self.buffers.slots[layout.pairs].iovec(sealed && layout.pairs > 0));
-                // SAFETY: at + len <= span.len, and all of span is writable at `start`.
-                self.buffers
-                    .iovs
-                    .push(iovec(unsafe { start.add(at as usize) }, len as usize));
-                layout.pairs += 1;
-                at += len;
-            }
-            layout.runs.push(run);
-            if !run.span.len.is_multiple_of(u64::from(run.stu)) {
-                break;
+    /// Records whether the datagrams of a message, which have `around` bytes around their payload, were merged.
+    pub(super) fn note(&mut self, message: Message, predicted: bool, around: usize) {
+        if message.segments() > 1 {
+            (self.singles, self.small_singles, self.merges) = (0, 0, true);
+        } else if predicted && message.total > around + OPTIONS_LEN {
+            // An unpredicted datagram says nothing about predicted ones: small puts come singly.
+            self.singles = self.singles.saturating_add(1);
+            if message.total >= LARGE_DATAGRAM {
+                (self.small_singles, self.merges) = (0, true);
+            } else {
+                self.small_singles = self.small_singles.saturating_add(1);
+                self.merges &= self.small_singles < SINGLES;
             }
         }
-        let pairs = self.buffers.layouts[0].pairs;
-        if sealed && pairs > 0 {
-            self.buffers
-                .iovs
-                .push(self.buffers.slots[pairs].iovec_of_trailer());
-        }
-        self.buffers
-            .iovs
-            .push(iovec(spill(&mut self.buffers.spill, 0), SPILL));
     }
 
-    pub(super) fn point_messages(&mut self, count: usize) {
-        let (sealed, front) = (self.incoming.is_protected(), self.envelope.pieces());
-        let mut next = 0;
-        for index in 0..count {
-            let pairs = self.buffers.layouts[index].pairs;
-            let iovs = match count {
-                1 => self.buffers.iovs.len(),
-                _ => front + 2 * pairs + 1 + usize::from(sealed && pairs > 0),
-            };
-            let mut message = empty_message();
-            // A pointer into the whole vector, not to one element: the kernel and the reader of the message access
-            // `iovs` pieces there.
-            message.msg_iov = self.buffers.iovs.as_mut_ptr().wrapping_add(next);
-            message.msg_iovlen = iovs;
-            message.msg_control = self.buffers.controls[index].as_mut_ptr().cast();
-            message.msg_controllen = CONTROL;
-            if let Envelope::Frame(frames) = &mut self.envelope {
-                frames.ask_name(index, &mut message);
-            }
-            self.buffers.messages.push(libc::mmsghdr {
-                msg_hdr: message,
-                msg_len: 0,
-            });
-            next += iovs;
+    /// Tells the core whether trains are accepted, when that has changed.
+    pub(super) fn offer_trains(
+        &mut self,
+        unsealer: &Unsealer,
+        strict: bool,
+        core: &mut Connection,
+    ) {
+        // A broken train is copied, which strict mode forbids.
+        let lands = unsealer.lands_trains() && !strict;
+        let takes = self.wants_trains && self.merges && (lands || unsealer.opens_trains());
+        if takes != self.takes_trains {
+            self.takes_trains = takes;
+            core.set_takes_trains(takes);
         }
     }
+}
+
+/// Predicts all pairs in one message, up to the first short STU, after which the kernel merges nothing.
+pub(super) fn predict_super_packet(
+    batch: &mut Batch,
+    forecast: &Forecast,
+    unsealer: &Unsealer,
+    memory: &Registry,
+) {
+    let sealed = unsealer.sealed;
+    let mut pairs = 0;
+    'runs: for run in forecast.runs() {
+        if unsealer.opens_out_of_place(memory, run.span.region) {
+            break;
+        }
+        let Some(start) = memory.prediction(run.span) else {
+            break;
+        };
+        let mut at = 0;
+        while at < run.span.len {
+            if pairs == MAX_SEGMENTS {
+                break 'runs;
+            }
+            let len = u64::from(run.stu).min(run.span.len - at);
+            batch.push_slot(pairs, sealed && pairs > 0);
+            // SAFETY: at + len <= span.len, and all of span is writable at `start`.
+            batch.push(unsafe { start.add(at as usize) }, len as usize);
+            pairs += 1;
+            at += len;
+        }
+        batch.layouts[0].runs.push(run);
+        if !run.span.len.is_multiple_of(u64::from(run.stu)) {
+            break;
+        }
+    }
+    (batch.layouts[0].pairs, batch.layouts[0].slot) = (pairs, 0);
+    if sealed && pairs > 0 {
+        batch.push_trailer(pairs);
+    }
+    batch.push_spill(0);
 }
 
 /// The next STUs, as many as fit in a message.
@@ -184,8 +214,4 @@ pub(super) fn forecast(core: &Connection) -> Forecast {
     let mut forecast = Forecast::default();
     core.forecast(MAX_SEGMENTS as u32, &mut forecast);
     forecast
-}
-
-fn spill(spill: &mut [u8], message: usize) -> *mut u8 {
-    spill[message * SPILL..][..SPILL].as_mut_ptr()
 }

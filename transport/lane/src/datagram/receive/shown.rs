@@ -23,36 +23,29 @@ impl Receiver {
         turn: &mut Turn<'_>,
         strict: bool,
     ) -> Result<bool, LaneError> {
-        self.with_buffers(|it| it.receive_shown(queues, turn, strict))
-    }
-
-    fn receive_shown(
-        &mut self,
-        queues: &mut Queues,
-        turn: &mut Turn<'_>,
-        strict: bool,
-    ) -> Result<bool, LaneError> {
-        // An answer to a datagram just sent is later than the start of this turn.
-        turn.refresh();
-        let (mut frames, mut bytes) = (0, 0);
-        while let Some(incoming) = queues.next_frame() {
-            match incoming {
-                Incoming::Frame(frame) => {
-                    bytes += frame.len();
-                    self.deliver_frame(frame, turn);
+        self.with_buffers(turn, |it, turn| {
+            // An answer to a datagram just sent is later than the start of this turn.
+            turn.refresh();
+            let (mut frames, mut bytes) = (0, 0);
+            while let Some(incoming) = queues.next_frame() {
+                match incoming {
+                    Incoming::Frame(frame) => {
+                        bytes += frame.len();
+                        it.deliver_frame(frame, turn);
+                    }
+                    Incoming::Broken => turn.account.dropped_truncated += 1,
                 }
-                Incoming::Broken => turn.account.dropped_truncated += 1,
+                frames += 1;
+                turn.more = frames == FRAMES_PER_TURN || bytes >= BYTES_PER_TURN;
+                if turn.more {
+                    break;
+                }
             }
-            frames += 1;
-            turn.more = frames == FRAMES_PER_TURN || bytes >= BYTES_PER_TURN;
-            if turn.more {
-                break;
-            }
-        }
-        let cleaned = self.clean_up(strict);
-        // Frames may be released only now: the last copy read from them.
-        queues.release();
-        cleaned.map(|()| frames > 0)
+            let cleaned = it.buffers.dispatcher.finish(strict);
+            // Frames may be released only now: the last copy read from them.
+            queues.release();
+            cleaned.map(|()| frames > 0)
+        })
     }
 
     fn deliver_frame(&mut self, frame: &mut [u8], turn: &mut Turn<'_>) {
@@ -60,7 +53,7 @@ impl Receiver {
             turn.account.dropped_foreign += 1;
             return;
         };
-        if !matches!(&self.envelope, Envelope::Frame(it) if it.is_of_peer(head)) {
+        if !matches!(&self.predictor.envelope, Envelope::Frame(it) if it.is_of_peer(head)) {
             turn.account.dropped_foreign += 1;
             return;
         }
@@ -73,6 +66,7 @@ impl Receiver {
             Err(_) => return turn.core.on_dropped(DropReason::Malformed),
         };
         turn.account.datagrams_received += 1;
-        self.deliver_whole(datagram, None, turn);
+        let dispatcher = &mut self.buffers.dispatcher;
+        dispatcher.deliver_whole(datagram, None, &mut self.unsealer, turn);
     }
 }

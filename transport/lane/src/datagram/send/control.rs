@@ -1,5 +1,6 @@
 //! Sends datagrams without payload: control operations, messages of the key exchange, path probes.
 
+use super::sealing::{STAGE, seal_operation};
 use super::{Protection, Sender};
 use crate::account::Account;
 use crate::datagram::message::{iovec, is_full};
@@ -96,17 +97,17 @@ impl Sender {
                     .extend(bytes.map(|it| iovec(it.as_ptr(), it.len())));
                 len
             }
-            Protection::Waiting => return Ok(()),
-            Protection::Sealed(stage) => {
+            Protection::Sealed(keys) => {
                 let mut end = 0;
                 for it in all {
-                    match stage.append(end, it.bytes(), None, turn.memory) {
-                        Ok(at) => end = at,
+                    let place = &mut self.buffers.stage[end..];
+                    match seal_operation(keys, it.bytes(), 0, place) {
+                        Ok(len) => end += len,
                         Err(_) => return Ok(()),
                     }
                 }
-                let bytes = stage.staged(end);
-                self.buffers.iovs.push(iovec(bytes.as_ptr(), end));
+                let start = self.buffers.stage.as_ptr();
+                self.buffers.iovs.push(iovec(start, end));
                 end / all.len()
             }
         };
@@ -124,11 +125,13 @@ impl Sender {
         self.buffers.iovs.clear();
         match &mut self.protection {
             Protection::Plain => return self.bare_control(socket, datagram, account),
-            Protection::Waiting => return Ok(()),
-            Protection::Sealed(stage) => match stage.control(datagram) {
-                Ok(bytes) => self.buffers.iovs.push(iovec(bytes.as_ptr(), bytes.len())),
-                Err(_) => return Ok(()),
-            },
+            Protection::Sealed(keys) => {
+                let stage = &mut self.buffers.stage;
+                match seal_operation(keys, datagram.bytes(), datagram.pad_to, stage) {
+                    Ok(len) => self.buffers.iovs.push(iovec(stage.as_ptr(), len)),
+                    Err(_) => return Ok(()),
+                }
+            }
         }
         self.send_alone(socket, account)
     }
@@ -144,13 +147,10 @@ impl Sender {
         // If it cannot be sent, it counts as lost.
         let _ = match &mut self.protection {
             Protection::Plain => socket.send_to(datagram.bytes(), &to),
-            Protection::Waiting => return,
-            Protection::Sealed(stage) => {
-                stage.lend();
-                let sealed = stage.control(datagram);
-                let sent = sealed.map(|bytes| socket.send_to(bytes, &to));
-                stage.give_back();
-                sent.unwrap_or(Ok(0))
+            Protection::Sealed(keys) => {
+                let mut room = vec![0; STAGE];
+                let sealed = seal_operation(keys, datagram.bytes(), datagram.pad_to, &mut room);
+                sealed.map_or(Ok(0), |len| socket.send_to(&room[..len], &to))
             }
         };
     }

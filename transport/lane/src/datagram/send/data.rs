@@ -1,7 +1,7 @@
 //! Sends payload: a burst of STUs, plain or sealed, copied by the kernel or lent to it.
 
-use super::seal_buffer::SealError;
-use super::{Protection, Sender};
+use super::sealing::{SealError, seal_burst};
+use super::{Buffers, Protection, Sender};
 use crate::account::Account;
 use crate::datagram::message::iovec;
 use crate::datagram::zerocopy::Headers;
@@ -36,13 +36,13 @@ impl Sender {
                 Some(payload) => self.gather(burst, payload),
                 None => self.gather_pieces(burst, turn)?,
             },
-            Protection::Waiting => return Ok(Ok(())),
-            Protection::Sealed(stage) => {
-                match stage.data(burst, &self.buffers.headers[..], turn.memory) {
-                    Ok(bytes) => {
-                        let (start, len) = (bytes.as_ptr(), bytes.len());
+            Protection::Sealed(keys) => {
+                let Buffers { headers, stage, .. } = &mut *self.buffers;
+                match seal_burst(keys, burst, headers, stage, turn.memory) {
+                    Ok(len) => {
+                        let sealed = iovec(stage.as_ptr(), len);
                         self.buffers.iovs.clear();
-                        self.buffers.iovs.push(iovec(start, len));
+                        self.buffers.iovs.push(sealed);
                     }
                     Err(SealError::Gone) => return Err(gone),
                     Err(SealError::Refused) => return Ok(Ok(())),

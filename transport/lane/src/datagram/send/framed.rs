@@ -1,6 +1,6 @@
 //! Sends past the socket: assembles each datagram in the outgoing frame, in one pass over its payload.
 
-use super::seal_buffer::{self, SealError};
+use super::sealing::{SealError, seal_datagram, seal_operation};
 use super::{Protection, Sender};
 use crate::error::LaneError;
 use crate::ethernet::Queues;
@@ -63,10 +63,7 @@ impl Sender {
                     len
                 })
             }
-            Protection::Waiting => None,
-            Protection::Sealed(stage) => {
-                seal_buffer::seal_operation(stage.sealer_mut(), content, it.pad_to, place).ok()
-            }
+            Protection::Sealed(keys) => seal_operation(keys, content, it.pad_to, place).ok(),
         };
         // A path probe longer than any frame counts as lost.
         if let Some(len) = put {
@@ -81,9 +78,6 @@ impl Sender {
         burst: &DataBurst,
         turn: &mut Turn<'_>,
     ) -> Result<(), LaneError> {
-        if matches!(self.protection, Protection::Waiting) {
-            return Ok(());
-        }
         self.headers(burst, turn.core.uses_checksums(), turn.memory)?;
         self.count_payload(burst, turn);
         let mut at = 0;
@@ -126,10 +120,7 @@ fn put(
     };
     let put = match protection {
         Protection::Plain => copy(head, payload, place, memory),
-        Protection::Waiting => return Ok(()),
-        Protection::Sealed(stage) => {
-            seal_buffer::seal_datagram(stage.sealer_mut(), (head, payload), place, memory)
-        }
+        Protection::Sealed(keys) => seal_datagram(keys, (head, payload), place, memory),
     };
     match (put, payload) {
         (Ok(len), _) => queues.push(len),

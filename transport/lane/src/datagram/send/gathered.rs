@@ -27,7 +27,7 @@ impl Sender {
         let around = match self.protection {
             _ if burst.train.is_some() => 0,
             Protection::Sealed(_) => AROUND,
-            Protection::Plain | Protection::Waiting => HEADER_LEN,
+            Protection::Plain => HEADER_LEN,
         };
         self.send_cut(socket, burst.stu as usize + around, account)
     }
@@ -61,14 +61,14 @@ impl Sender {
     ) -> io::Result<()> {
         if segment == 0 {
             self.giver.leave_whole(socket, &self.buffers.iovs);
-            if let ([piece], 0, None) = (&self.buffers.iovs[..], flags, &self.frames) {
+            if let ([piece], 0, None) = (&self.buffers.iovs[..], flags, self.output.frames()) {
                 // SAFETY: as below.
                 twice_on_fault(|| unsafe { system::send(socket.as_raw_fd(), piece) })?;
                 return Ok(());
             }
         }
         let mut control = [0u64; CONTROL_LEN / 8];
-        let mut message = message_of(&mut self.buffers.iovs, self.frames.as_deref_mut());
+        let mut message = message_of(&mut self.buffers.iovs, self.output.frames());
         if segment > 0 {
             cut_after(segment, &mut message, &mut control);
         }
@@ -95,7 +95,7 @@ impl Sender {
             let count = rest.iter().take_while(fits).count();
             let (pieces, behind) = rest.split_at_mut(count);
             self.buffers.messages.push(libc::mmsghdr {
-                msg_hdr: message_of(pieces, self.frames.as_deref_mut()),
+                msg_hdr: message_of(pieces, self.output.frames()),
                 msg_len: 0,
             });
             rest = behind;

@@ -1,6 +1,6 @@
 //! Hands bursts to the path's thread: the thread does the work for each byte, the driver decides.
 
-use super::{Protection, Sender};
+use super::{Output, Protection, Sender};
 use crate::datagram::path_thread::{Channel, Order, SendOrder};
 use crate::error::LaneError;
 use crate::lane::Turn;
@@ -24,15 +24,17 @@ pub(super) struct Outbox {
 impl Sender {
     /// Sends bursts by this thread of the path from now on, or by none.
     pub(crate) fn begin_thread(&mut self, channel: Option<Arc<Channel>>) {
-        self.outbox = channel.map(|channel| Outbox {
-            channel,
-            pending: 0,
+        self.output = channel.map_or(Output::Socket, |channel| {
+            Output::Thread(Outbox {
+                channel,
+                pending: 0,
+            })
         });
     }
 
     /// Whether the thread will announce room.
     pub(crate) fn waits_for_thread(&self) -> bool {
-        self.outbox.as_ref().is_some_and(|it| it.pending > 0)
+        matches!(&self.output, Output::Thread(it) if it.pending > 0)
     }
 
     /// Hands a burst to the path's thread, or reports that there is no room. `None`: the driver must send it.
@@ -45,13 +47,15 @@ impl Sender {
         burst: &DataBurst,
         turn: &mut Turn<'_>,
     ) -> Option<io::Result<()>> {
-        let outbox = self.outbox.as_mut()?;
+        let Output::Thread(outbox) = &mut self.output else {
+            return None;
+        };
         let no_room = || Some(Err(io::Error::from_raw_os_error(libc::EAGAIN)));
         if outbox.pending >= MOST {
             return no_room();
         }
         let order = match &mut self.protection {
-            Protection::Sealed(stage)
+            Protection::Sealed(Some(sealer))
                 if (self.gso || burst.segments == 1) && !turn.core.uses_checksums() =>
             {
                 let exclusive = turn.memory.is_exclusive(burst.span.region);
@@ -62,7 +66,7 @@ impl Sender {
                     burst.segments
                 };
                 payload
-                    .and_then(|payload| Some((payload, stage.sealer_mut().reserve(datagrams)?)))
+                    .and_then(|payload| Some((payload, sealer.reserve(datagrams)?)))
                     .map(|(payload, numbers)| SendOrder {
                         access: turn.memory.delegate_read(burst.span),
                         burst: *burst,
@@ -93,7 +97,7 @@ impl Sender {
         (socket, peer): (&Socket, SocketAddr),
         turn: &mut Turn<'_>,
     ) -> Result<(), LaneError> {
-        if let Some(outbox) = &mut self.outbox {
+        if let Output::Thread(outbox) = &mut self.output {
             outbox.pending = outbox.pending.saturating_sub(1);
         }
         let Err(error) = &outcome else { return Ok(()) };

@@ -7,11 +7,11 @@ mod gathered;
 mod give;
 mod hand_over;
 mod method;
-mod seal_buffer;
+mod sealing;
 mod small;
 mod trains;
 
-pub(super) use seal_buffer::SealBuffer;
+pub(super) use sealing::seal_operation;
 
 use super::zerocopy::ZerocopyTracker;
 use crate::account::Zerocopy;
@@ -27,6 +27,7 @@ use crate::socket::icmp::IcmpReport;
 use give::Giver;
 use hand_over::Outbox;
 use method::Chooser;
+use sealing::{Keys, STAGE};
 use socket2::Socket;
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -68,6 +69,8 @@ struct Buffers {
     linear: Vec<u8>,
     /// Headers and short payloads of small operations.
     small: Vec<u8>,
+    /// A burst of sealed datagrams.
+    stage: Box<[u8]>,
     messages: Vec<libc::mmsghdr>,
     /// Control datagrams that leave together.
     controls: Vec<ControlDatagram>,
@@ -80,6 +83,7 @@ impl Buffers {
             iovs: Vec::with_capacity(2 * MAX_SEGMENTS),
             linear: Vec::new(),
             small: Vec::new(),
+            stage: vec![0; STAGE].into(),
             messages: Vec::with_capacity(MAX_SEGMENTS),
             controls: Vec::new(),
         })
@@ -91,8 +95,7 @@ pub(crate) struct Sender {
     pub(crate) gso: bool,
     /// The present datagrams are longer than the path's MTU: routers may fragment them.
     fragments: bool,
-    /// Datagrams leave in frames, one in each. Boxed, because most connections have none.
-    frames: Option<Box<OutgoingFrames>>,
+    output: Output,
     zerocopy_tracker: ZerocopyTracker,
     giver: Giver,
     /// Chooses whether trains are given.
@@ -110,19 +113,40 @@ pub(crate) struct Sender {
     burst: u32,
     last: Instant,
     protection: Protection,
-    /// The queue to the path's own thread, if it has one.
-    outbox: Option<Outbox>,
 }
 
-/// How datagrams are protected before they leave.
+/// What datagrams leave by: fixed when the path opens.
+#[derive(Debug)]
+enum Output {
+    /// The socket, to which trains are given or copied, whichever costs less.
+    Socket,
+    /// The socket, in frames, one in each. Boxed, because most connections have none.
+    Frames(Box<OutgoingFrames>),
+    /// The path's own thread, and the socket for what the thread does not take.
+    Thread(Outbox),
+}
+
+impl Output {
+    fn of(frames: Option<OutgoingFrames>) -> Output {
+        frames.map_or(Output::Socket, |it| Output::Frames(Box::new(it)))
+    }
+
+    fn frames(&mut self) -> Option<&mut OutgoingFrames> {
+        match self {
+            Output::Frames(frames) => Some(frames),
+            Output::Socket | Output::Thread(_) => None,
+        }
+    }
+}
+
+/// How datagrams are protected before they leave: fixed when the connection opens. The trains of a plain one have
+/// digests.
 #[derive(Debug)]
 enum Protection {
     /// They are not sealed.
     Plain,
-    /// They must be sealed, and the keys are not there yet: none may leave.
-    Waiting,
-    /// They are sealed with these keys.
-    Sealed(Box<SealBuffer>),
+    /// They are sealed. None leaves before the keys are there.
+    Sealed(Keys),
 }
 
 // SAFETY: the raw pointers in iovs and messages are made anew before each system call, and are not used between two
@@ -140,7 +164,7 @@ impl Sender {
         Sender {
             gso: frames.is_none() && options.gso && socket::has_gso(socket),
             fragments: false,
-            frames: frames.map(Box::new),
+            output: Output::of(frames),
             // A sealed burst lies in the lane's own memory, which the next burst overwrites.
             zerocopy_tracker: ZerocopyTracker::new(socket, options.zerocopy && !copies),
             giver: Giver::default(),
@@ -154,15 +178,14 @@ impl Sender {
             last: Instant::ZERO,
             protection: match mode {
                 Mode::Plain => Protection::Plain,
-                Mode::Encrypted | Mode::Authenticated => Protection::Waiting,
+                Mode::Encrypted | Mode::Authenticated => Protection::Sealed(None),
             },
-            outbox: None,
         }
     }
 
     /// Seals all datagrams from now on.
     pub(crate) fn protect(&mut self, sealer: Sealer) {
-        self.protection = Protection::Sealed(Box::new(SealBuffer::new(sealer)));
+        self.protection = Protection::Sealed(Some(Box::new(sealer)));
     }
 
     /// Sends by another socket from now on, in frames or not. Datagrams that waited for room in the old one are lost.
@@ -173,7 +196,7 @@ impl Sender {
         options: &Options,
     ) {
         self.gso = frames.is_none() && options.gso && socket::has_gso(socket);
-        self.frames = frames.map(Box::new);
+        self.output = Output::of(frames);
         self.held.clear();
         (self.full, self.ect) = (false, false);
     }
@@ -181,8 +204,8 @@ impl Sender {
     /// The cipher that seals datagrams, if there is one by now.
     pub(crate) fn cipher(&self) -> Option<Cipher> {
         match &self.protection {
-            Protection::Sealed(stage) => Some(stage.sealer().cipher()),
-            Protection::Plain | Protection::Waiting => None,
+            Protection::Sealed(keys) => keys.as_ref().map(|it| it.cipher()),
+            Protection::Plain => None,
         }
     }
 
@@ -232,7 +255,7 @@ impl Sender {
         if turn.core.wants_marks() != self.ect {
             self.ect = !self.ect;
             // Frames have no ECN field: no marks come back, and the core detects that.
-            if self.frames.is_none() {
+            if self.output.frames().is_none() {
                 socket::send_ect(socket, peer, self.ect);
             }
         }
@@ -241,13 +264,7 @@ impl Sender {
         };
         let mut lent = SPARE.take().unwrap_or_else(Buffers::allocate);
         std::mem::swap(&mut self.buffers, &mut lent);
-        if let Protection::Sealed(stage) = &mut self.protection {
-            stage.lend();
-        }
         let sent = self.transmit_bursts(first, (socket, peer, queues), exchange, turn);
-        if let Protection::Sealed(stage) = &mut self.protection {
-            stage.give_back();
-        }
         std::mem::swap(&mut self.buffers, &mut lent);
         SPARE.set(Some(lent));
         sent
@@ -267,7 +284,7 @@ impl Sender {
         }
         let limit = self.limit(turn.now, turn.core.stu());
         let transmit = turn.core.poll_transmit(turn.now, limit)?;
-        if let Some(frames) = &mut self.frames {
+        if let Some(frames) = self.output.frames() {
             frames.note(&transmit, turn.core);
         }
         Some(transmit)
@@ -341,7 +358,7 @@ impl Sender {
     /// Permits routers to fragment the next datagrams if they are longer than the path's MTU: they were numbered, or
     /// requested, in one piece when the MTU was larger.
     fn permit_fragments(&mut self, socket: &Socket, longest: u32, turn: &Turn<'_>) {
-        self.fragments = self.frames.is_none() && turn.core.exceeds_path(longest);
+        self.fragments = self.output.frames().is_none() && turn.core.exceeds_path(longest);
         if self.fragments {
             socket::permit_fragmentation(socket, true);
         }
@@ -397,7 +414,7 @@ impl Sender {
         match (icmp::report(&error), error.raw_os_error()) {
             (Some(IcmpReport::Refused), _) => turn.core.unreachable(turn.now),
             (Some(IcmpReport::TooLong), _) | (None, Some(libc::EINVAL)) => {
-                let datagram = match &self.frames {
+                let datagram = match self.output.frames() {
                     None => socket::path_datagram(socket, peer),
                     Some(frames) => frames.path_datagram(socket),
                 };
@@ -418,7 +435,7 @@ impl Sender {
                     | libc::EIO,
                 ),
             ) => {
-                let gone = self.frames.as_ref().and_then(|it| it.gone(socket));
+                let gone = self.output.frames().and_then(|it| it.gone(socket));
                 if let Some(gone) = gone {
                     return Err(LaneError::Io(gone.into()));
                 }

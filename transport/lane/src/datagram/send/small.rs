@@ -1,7 +1,7 @@
 //! Sends many queued small operations as one burst.
 
 use super::gathered::is_lost_offload;
-use super::seal_buffer::SealError;
+use super::sealing::{SealError, seal_datagram};
 use super::{Protection, Sender};
 use crate::datagram::message::iovec;
 use crate::error::LaneError;
@@ -81,7 +81,7 @@ impl Sender {
     ) -> Result<(), LaneError> {
         match self.protection {
             Protection::Plain => self.gather_operations(datagrams, turn),
-            Protection::Waiting | Protection::Sealed(_) => self.seal_operations(datagrams, turn),
+            Protection::Sealed(_) => self.seal_operations(datagrams, turn),
         }
     }
 
@@ -94,22 +94,20 @@ impl Sender {
         self.buffers.iovs.clear();
         for datagram in datagrams {
             let payload = self.push_datagram(datagram, turn)?;
-            // The core sends no operations before there is a key.
-            let Protection::Sealed(stage) = &mut self.protection else {
+            let Protection::Sealed(keys) = &mut self.protection else {
                 return Ok(());
             };
-            end = match (
-                stage.append(end, &self.buffers.small, payload, turn.memory),
-                payload,
-            ) {
-                (Ok(end), _) => end,
+            let what = (&self.buffers.small[..], payload);
+            let place = &mut self.buffers.stage[end..];
+            match (seal_datagram(keys, what, place, turn.memory), payload) {
+                (Ok(len), _) => end += len,
                 (Err(SealError::Gone), Some(span)) => return Err(LaneError::Fault(span.region)),
                 (Err(_), _) => break,
-            };
+            }
         }
-        if let (Protection::Sealed(stage), true) = (&self.protection, end > 0) {
-            let staged = stage.staged(end);
-            self.buffers.iovs.push(iovec(staged.as_ptr(), staged.len()));
+        if end > 0 {
+            let start = self.buffers.stage.as_ptr();
+            self.buffers.iovs.push(iovec(start, end));
         }
         Ok(())
     }

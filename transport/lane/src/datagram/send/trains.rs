@@ -3,9 +3,9 @@
 
 use super::give::{SLOT, TRAIN_END};
 use super::method::Method;
-use super::seal_buffer::SealError;
-use super::{Protection, Sender};
-use crate::datagram::message::iovec;
+use super::sealing::{SealError, seal_train};
+use super::{Output, Protection, Sender};
+use crate::datagram::message::{emit_train_end, iovec};
 use crate::error::LaneError;
 use crate::lane::Turn;
 use crate::memory::Region;
@@ -14,7 +14,7 @@ use socket2::Socket;
 use std::io;
 use std::time::Duration;
 use zerolane_core::DataBurst;
-use zerolane_wire::{DIGEST_LEN, HEADER_LEN, MAX_TRAIN, Train};
+use zerolane_wire::{HEADER_LEN, MAX_TRAIN, Train};
 
 /// Most payload of a plain train, in bytes: with its end it spans at most 17 page fragments, wherever it begins, which
 /// is what one packet of the kernel can refer to.
@@ -27,7 +27,6 @@ impl Sender {
             _ if !self.gso => 0,
             Protection::Sealed(_) => MAX_TRAIN,
             Protection::Plain => MAX_PLAIN,
-            Protection::Waiting => 0,
         }
     }
 
@@ -41,15 +40,14 @@ impl Sender {
         // The next burst, probably another train, has full length and not that of a lent one.
         self.lendable = false;
         // The segment size of given data is a setting of the socket, which the path's thread uses as well.
-        let method = match self.outbox {
-            Some(_) => Method::Copied,
-            None => self.chooser.method(),
+        let method = match self.output {
+            Output::Thread(_) => Method::Copied,
+            Output::Socket | Output::Frames(_) => self.chooser.method(),
         };
         let started = self.chooser.is_timing().then(|| turn.clock.now());
         let outcome = match self.protection {
             Protection::Sealed(_) => self.sealed_train(socket, burst, (train, method), turn)?,
             Protection::Plain => self.plain_train(socket, burst, (train, method), turn)?,
-            Protection::Waiting => return Ok(Ok(())),
         };
         Ok(outcome.map(|method| {
             let took = started.map_or(Duration::ZERO, |started| turn.clock.now() - started);
@@ -65,14 +63,13 @@ impl Sender {
         (train, method): (Train, Method),
         turn: &mut Turn<'_>,
     ) -> Result<io::Result<Method>, LaneError> {
-        let Protection::Sealed(stage) = &mut self.protection else {
+        let Protection::Sealed(keys) = &mut self.protection else {
             return Ok(Ok(Method::Copied));
         };
         let mut slot = self.giver.slot_for(method);
-        let room = slot.as_deref_mut();
-        let sealed = stage.train(burst, train, room, turn.memory);
-        let (start, len) = match sealed {
-            Ok(bytes) => (bytes.as_ptr(), bytes.len()),
+        let room = slot.as_deref_mut().unwrap_or(&mut self.buffers.stage);
+        let bytes = match seal_train(keys, burst, train, room, turn.memory) {
+            Ok(len) => iovec(room.as_ptr(), len),
             Err(error) => {
                 slot.into_iter().for_each(|slot| self.giver.put_back(slot));
                 return match error {
@@ -82,7 +79,7 @@ impl Sender {
             }
         };
         self.count(burst, turn);
-        Ok(self.give(socket, burst, slot, iovec(start, len), turn))
+        Ok(self.give(socket, burst, slot, bytes, turn))
     }
 
     /// Sends a train with a digest: from where its payload lies, if that is one piece which only the lane and its user
@@ -105,7 +102,7 @@ impl Sender {
         let mut own = self.giver.end_for(method, socket);
         let mut copied = [0; TRAIN_END];
         let end = own.as_deref_mut().unwrap_or(&mut copied);
-        let len = emit_end(end, train, &head, digest);
+        let len = emit_train_end(end, train, &head, &digest);
         let pieces = [
             iovec(payload, burst.span.len as usize),
             iovec(end.as_ptr(), len),
@@ -154,7 +151,7 @@ impl Sender {
             return Err(LaneError::Fault(burst.span.region));
         }
         let digest = Digest::of(head, payload);
-        let end = payload.len() + emit_end(rest, train, head, digest);
+        let end = payload.len() + emit_train_end(rest, train, head, &digest);
         let bytes = iovec(room.as_ptr(), end);
         self.count(burst, turn);
         Ok(self.give(socket, burst, slot, bytes, turn))
@@ -191,19 +188,4 @@ impl Sender {
 fn note_given(burst: &DataBurst, turn: &mut Turn<'_>) {
     turn.account.bytes_sent_zerocopy += burst.span.len;
     turn.account.tx_data_syscalls += 1;
-}
-
-/// Writes the end of a plain train after its payload: padding, header, digest. Returns its length.
-fn emit_end(
-    place: &mut [u8],
-    train: Train,
-    head: &[u8; HEADER_LEN],
-    digest: [u8; DIGEST_LEN],
-) -> usize {
-    let padding = usize::from(train.padding);
-    let end = padding + HEADER_LEN + DIGEST_LEN;
-    place[..padding].fill(0);
-    place[padding..padding + HEADER_LEN].copy_from_slice(head);
-    place[padding + HEADER_LEN..end].copy_from_slice(&digest);
-    end
 }
