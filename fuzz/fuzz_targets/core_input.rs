@@ -11,8 +11,7 @@ use zerolane_core::{
     Transmit, WorkFlags, WorkRequest, listen,
 };
 use zerolane_wire::{
-    FetchOpKind, Flags, Frames, HEADER_LEN, Header, Op, Packet, Profile, Profiles, Rights, Train,
-    Word,
+    FetchOpKind, Flags, Frames, HEADER_LEN, Header, Op, Packet, Profile, Profiles, Rights, Word,
 };
 
 /// Bytes of every receive; sends are as long or longer.
@@ -244,7 +243,8 @@ impl Pair {
             mx,
             address,
         };
-        let (span, control) = (self.span(len % (ROOM + 2)), self.span(len % 130));
+        let (span, control) = (self.span(len % (ROOM + 2)), self.span(128));
+        let bytes = vec![7; (len % 130) as usize];
         let flags = WorkFlags {
             signalled: kind & 8 != 0,
             fence: len % 7 == 0,
@@ -267,6 +267,11 @@ impl Pair {
         let (request, memory) = match kind & 7 {
             it @ (0 | 1) => {
                 let immediate = (it == 1).then_some(7);
+                if bytes.len() as u64 == len {
+                    // As short as this, it is a copy.
+                    let id = self.ends[side].post_inline(now, place, &bytes, immediate, flags);
+                    return self.posted[side].extend(id.ok());
+                }
                 let put = WorkRequest::Put {
                     place,
                     immediate,
@@ -283,13 +288,12 @@ impl Pair {
                 };
                 (fetch, Span::EMPTY)
             }
-            4 => (WorkRequest::Message { control, flags }, Span::EMPTY),
-            5 => (WorkRequest::Message { control, flags }, span),
+            it @ (4 | 5) => {
+                let control = &bytes;
+                let payload = if it == 5 { span } else { Span::EMPTY };
+                (WorkRequest::Message { control, flags }, payload)
+            }
             it => {
-                let control = Span {
-                    len: 128,
-                    ..control
-                };
                 let payload = match it {
                     7 => bounded(span, ROOM),
                     _ => Span::EMPTY,

@@ -1,4 +1,4 @@
-//! Holds the state that the four parts of a connection share.
+//! Holds the state that the parts of a connection share.
 //!
 //! This is the time of the entry, the negotiated capabilities, timers, control operations owed, events, counters, and
 //! the debts that are settled at the end of the entry.

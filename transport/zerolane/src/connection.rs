@@ -11,6 +11,8 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use zerolane_lane::AnyLane;
+#[cfg(doc)]
+use zerolane_lane::Region;
 use zerolane_lane::{
     Account, CloseReason, Delivery, Driver, Options, PathAddresses, PathState, PublicKey,
     TransferError, Waited, Waker, WorkRequest, limits,

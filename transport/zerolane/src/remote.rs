@@ -1,6 +1,8 @@
 //! Operates on the peer's memory and exchanges messages: exports, puts, gets, atomic operations.
 
 use crate::connection::Connection;
+#[cfg(doc)]
+use crate::error::Error;
 use crate::error::Result;
 use crate::fetch_op::FetchOp;
 use crate::key::{RegionKey, region_name};

@@ -37,12 +37,13 @@ impl Connection {
             cx,
             sending,
             receiving,
-            one_sided,
+            initiator,
+            responder,
             ..
         } = self;
         let transfer = sending.cancel(cx, id, reason) || receiving.cancel(cx, id, reason);
         // A message and its payload, which is a Transfer, share the identifier: cancels both.
-        let request = one_sided.cancel(id);
+        let request = responder.cancel(id) || initiator.cancel(id);
         if !transfer && !request {
             return false;
         }
@@ -60,7 +61,8 @@ impl Connection {
         self.sending
             .ids()
             .chain(self.receiving.ids())
-            .chain(self.one_sided.ids().filter(beside))
+            .chain(self.initiator.ids().filter(beside))
+            .chain(self.responder.ids())
             .collect()
     }
 }
@@ -114,7 +116,7 @@ impl Connection {
     /// The Transfers that arrived here, for the disconnecting peer.
     pub(super) fn delivered(&self) -> Delivered {
         let mut delivered = self.receiving.delivered();
-        delivered.executed = self.one_sided.expected();
+        delivered.executed = self.responder.expected();
         delivered
     }
 
@@ -198,7 +200,8 @@ impl Connection {
         }
         self.sending.clear();
         self.receiving.clear(&mut self.cx);
-        self.one_sided.clear();
+        self.initiator.clear();
+        self.responder.clear();
         self.cx.endings.clear();
         self.cx.forgive_debts();
     }

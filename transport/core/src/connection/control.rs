@@ -73,14 +73,15 @@ impl Connection {
             cx,
             sending,
             receiving,
-            one_sided,
+            initiator,
+            responder,
             ..
         } = self;
         match operation {
             Operation::RequestToSend(it) => return self.on_request_to_send(&it),
             Operation::RequestAnswer(it) => return self.on_request_answer(&it),
             Operation::ClearToSend(it) => {
-                return sending.on_clear_to_send(cx, &it, one_sided.next_number());
+                return sending.on_clear_to_send(cx, &it, initiator.next_number());
             }
             Operation::RequestToReceive(it) => return sending.on_request_to_receive(cx, &it),
             Operation::RequestState(it) => receiving.on_request_state(cx, &it),
@@ -88,14 +89,18 @@ impl Connection {
             Operation::End(it) => return self.on_end(&it),
             Operation::EndAck(it) => return self.on_end_ack(&it),
             Operation::Nop(it) => return self.on_nop(&it),
-            Operation::RequestMemoryRegion(it) => one_sided.on_request_region(cx, &it),
-            Operation::MemoryRegionAvailable(it) => return one_sided.on_region_available(cx, &it),
-            Operation::Get(it) => return one_sided.on_get(cx, sending, &it),
-            Operation::FetchOp(it) => return one_sided.on_fetch_op(cx, &it),
-            Operation::FetchOpComplete { sync, .. } => {
-                return one_sided.on_outcome_known(cx, sync);
+            Operation::RequestMemoryRegion(it) => responder.on_request_region(cx, &it),
+            Operation::MemoryRegionAvailable(it) => {
+                return initiator.on_region_available(cx, &it);
             }
-            Operation::MemoryState(it) => return one_sided.on_memory_state(cx, sending, &it),
+            Operation::Get(it) => return responder.on_get(cx, sending, &it),
+            Operation::FetchOp(it) => return responder.on_fetch_op(cx, &it),
+            Operation::FetchOpComplete { sync, .. } => {
+                return responder.on_outcome_known(cx, sync);
+            }
+            Operation::MemoryState(it) => {
+                return initiator.on_memory_state(cx, sending, &it);
+            }
             _ => return Err(DropReason::Unexpected),
         }
         Ok(())
@@ -132,17 +137,17 @@ impl Connection {
             cx,
             session,
             sending,
-            one_sided,
+            initiator,
             ..
         } = self;
         if let (true, Some(delivered)) = (session.is_established(), &it.delivered) {
             // The peer's last report of what it received from us.
             for id in sending.announced(|sequence| delivered.contains(sequence)) {
                 if let Some(ended) = sending.on_delivered(cx, id) {
-                    one_sided.on_transfer_ended(cx, ended);
+                    initiator.on_transfer_ended(cx, ended);
                 }
             }
-            one_sided.on_executed(cx, sending, delivered.executed);
+            initiator.on_executed(cx, sending, delivered.executed);
         }
         let why = match it.reason {
             // The peer sent what this path does not carry, and gave up.
@@ -164,17 +169,17 @@ impl Connection {
         let Connection {
             cx,
             receiving,
-            one_sided,
+            responder,
             ..
         } = self;
         match rts.target {
             Target::Receive => receiving.on_announced(cx, rts),
             Target::Read(reader) => receiving.on_read_announced(cx, reader, rts),
             Target::Region(place, immediate) => {
-                one_sided.on_put_announced(cx, receiving, place, immediate, rts);
+                responder.on_put_announced(cx, receiving, place, immediate, rts);
             }
             Target::Message(number) => {
-                one_sided.on_payload_announced(cx, receiving, number, rts);
+                responder.on_payload_announced(cx, receiving, number, rts);
             }
         }
     }
@@ -184,16 +189,16 @@ impl Connection {
             cx,
             sending,
             receiving,
-            one_sided,
+            initiator,
             ..
         } = self;
         let taken = receiving.on_read_answered(cx, it)
-            || one_sided.on_request_answered(cx, sending, receiving, it);
+            || initiator.on_request_answered(cx, sending, receiving, it);
         if taken {
             return Ok(());
         }
         if let Some(ended) = sending.on_announcement_answered(cx, it)? {
-            one_sided.on_transfer_ended(cx, ended);
+            initiator.on_transfer_ended(cx, ended);
         }
         Ok(())
     }
@@ -207,10 +212,10 @@ impl Connection {
             if let Some(number) = message {
                 // The peer has executed a message whose payload is complete.
                 let next = number.wrapping_add(1);
-                self.one_sided
+                self.initiator
                     .on_executed(&mut self.cx, &mut self.sending, next);
             }
-            self.one_sided.on_transfer_ended(&mut self.cx, ended);
+            self.initiator.on_transfer_ended(&mut self.cx, ended);
         }
         Ok(())
     }
@@ -220,16 +225,17 @@ impl Connection {
             cx,
             sending,
             receiving,
-            one_sided,
+            initiator,
+            responder,
             ..
         } = self;
         if it.from_source {
             receiving.on_end_of_source(cx, it)?;
-            one_sided.on_payload_ended(cx, receiving, it.s_id, it.reason);
+            responder.on_payload_ended(cx, receiving, it.s_id, it.reason);
         } else if it.d_id == 0 {
             sending.on_end_of_read(cx, it)?;
         } else if let Some(ended) = sending.on_end(cx, it) {
-            one_sided.on_transfer_ended(cx, ended);
+            initiator.on_transfer_ended(cx, ended);
         }
         // Confirms even an End without effect: the other end repeats it until then.
         cx.push_control(Operation::EndAck(End {

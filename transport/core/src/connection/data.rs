@@ -135,7 +135,7 @@ impl Connection {
     /// Takes the value for which [`Placement::Value`] was returned.
     pub fn on_value(&mut self, now: Instant, number: u32, id: TransferId, value: u64) {
         self.cx.enter(now);
-        self.one_sided
+        self.initiator
             .on_value(&mut self.cx, &mut self.sending, number, id, value);
         self.settle();
     }
@@ -172,7 +172,8 @@ impl Connection {
             cx,
             sending,
             receiving,
-            one_sided,
+            initiator,
+            responder,
             ..
         } = self;
         // Number of the message, if the payload is the message itself.
@@ -181,11 +182,11 @@ impl Connection {
             _ => None,
         };
         if bare.is_some() {
-            one_sided.on_piggyback(cx, sending, header.b_id);
+            initiator.on_piggyback(cx, sending, header.b_id);
         }
         if receiving.on_eager_announced(cx, rts)? {
             let awaited = header.flags.contains(Flags::AWAITED);
-            let execute = |number| one_sided.on_bare_message(cx, receiving, number, rts, awaited);
+            let execute = |number| responder.on_bare_message(cx, receiving, number, rts, awaited);
             if !bare.is_some_and(execute) {
                 self.match_target(rts);
             }
@@ -200,7 +201,8 @@ impl Connection {
             session,
             sending,
             receiving,
-            one_sided,
+            initiator,
+            responder,
         } = self;
         // A datagram of frames is no operation; its frames are. A train has its header at the end.
         let others = [Flags::FRAMES, Flags::TRAIN];
@@ -218,12 +220,14 @@ impl Connection {
         }
         if header.d_id & HANDLE != 0 {
             session.on_heard(cx);
-            return one_sided.on_put(cx, sending, receiving, header, len);
+            // Payload granted to a large put is identified by its Block, not by the handle.
+            initiator.on_piggyback(cx, sending, header.param);
+            return responder.on_put(cx, receiving, header, len);
         }
         let claim = receiving.claim(header, len);
         // Ungranted payload may answer a Get or a FetchOp.
         if claim == Err(DropReason::NoGrant)
-            && let Some(placement) = one_sided.on_answer(cx, sending, header, len)?
+            && let Some(placement) = initiator.on_answer(cx, sending, header, len)?
         {
             session.on_heard(cx);
             return Ok(placement);

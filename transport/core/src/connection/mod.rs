@@ -1,4 +1,4 @@
-//! Implements one virtual connection: its entries, and the order in which its four parts act.
+//! Implements one virtual connection: its entries, and the order in which its parts act.
 //!
 //! An entry sets the time, lets one part act, and settles the resulting debts ([`Debt`]).
 //!
@@ -33,7 +33,7 @@ use crate::context::{Context, Debt};
 use crate::counters::{Counters, DropReason, PathState};
 use crate::event::Event;
 use crate::limits;
-use crate::one_sided::OneSided;
+use crate::one_sided::{Initiator, Responder};
 use crate::receiving::{Claim, Forecast, HoldOrder, Receiving};
 use crate::sending::Sending;
 use crate::session::{Life, PathValidation, Protection, Session};
@@ -64,7 +64,8 @@ pub struct Connection {
     session: Session,
     sending: Sending,
     receiving: Receiving,
-    one_sided: OneSided,
+    initiator: Initiator,
+    responder: Responder,
 }
 
 impl fmt::Debug for Connection {
@@ -76,7 +77,8 @@ impl fmt::Debug for Connection {
             .field("timers", &self.cx.timers)
             .field("sending", &self.sending)
             .field("receiving", &self.receiving)
-            .field("one_sided", &self.one_sided)
+            .field("initiator", &self.initiator)
+            .field("responder", &self.responder)
             .field("counters", &self.cx.counters)
             .finish_non_exhaustive()
     }
@@ -121,7 +123,8 @@ impl Connection {
             session,
             sending: Sending::new(cx.config.max_rate),
             receiving: Receiving::new(&cx),
-            one_sided: OneSided::new(entropy.key ^ entropy.sync),
+            initiator: Initiator::default(),
+            responder: Responder::new(entropy.key ^ entropy.sync),
             cx,
         }
     }
@@ -131,7 +134,7 @@ impl Connection {
         self.cx.peer = Some(peer);
         self.cx.profile = profile;
         self.receiving.open(&self.cx);
-        self.one_sided.open(&self.cx);
+        self.initiator.open(&self.cx);
         match profile {
             Profile::Classic => self
                 .cx
@@ -153,7 +156,8 @@ impl Connection {
             session,
             sending,
             receiving,
-            one_sided,
+            initiator,
+            responder,
         } = self;
         if !session.is_established() {
             return;
@@ -165,23 +169,23 @@ impl Connection {
             cx.mark_dirty();
             match debt {
                 Debt::Progress => receiving.on_peer_progress(cx),
-                Debt::Ready => one_sided.ready_again(cx, receiving),
+                Debt::Ready => responder.ready_again(cx, receiving),
                 Debt::Match => receiving.match_announcements(cx),
                 Debt::Offer => sending.match_offers(cx),
-                Debt::Start => one_sided.start(cx, sending, receiving),
+                Debt::Start => initiator.start(cx, sending, receiving),
                 Debt::Announce => sending.announce(cx),
                 Debt::Finish => {
                     if sending.waits_to_finish()
-                        && let Some(number) = one_sided.number_behind_messages()
+                        && let Some(number) = initiator.number_behind_messages()
                     {
                         sending.finish(cx, number);
                     }
                     receiving.finish_receives(cx);
-                    one_sided.finish_receives(cx, receiving);
+                    responder.finish_receives(cx, receiving);
                 }
                 Debt::Read => receiving.ask_reads(cx),
-                Debt::Grant => receiving.grant(cx, one_sided.expected()),
-                Debt::Show => one_sided.show_immediates(cx, receiving),
+                Debt::Grant => receiving.grant(cx, responder.expected()),
+                Debt::Show => responder.show_immediates(cx, receiving),
                 Debt::Peer => {
                     session.expect_peer(cx);
                     cx.watch_links();
@@ -205,7 +209,7 @@ impl Connection {
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.cx.events.pop_front();
         // The event makes room for another.
-        if event.is_some() && self.one_sided.waits_for_room() {
+        if event.is_some() && self.responder.waits_for_room() {
             self.cx.owe(Debt::Ready);
             self.settle();
         }
@@ -418,7 +422,7 @@ impl Connection {
     /// Whether a posted send is pending, or the peer does not yet know that sending finished.
     pub fn is_sending(&self) -> bool {
         self.sending.len() > 0
-            || self.one_sided.is_working()
+            || self.initiator.is_working()
             || self.sending.is_finish_unconfirmed()
     }
 
@@ -428,7 +432,7 @@ impl Connection {
         SendingMark {
             left: self.sending.left(),
             unfinished: self.sending.len(),
-            operations: self.one_sided.unconfirmed(),
+            operations: self.initiator.unconfirmed(),
         }
     }
 
@@ -457,13 +461,13 @@ impl Connection {
 
     /// Whether anything that needs no grant waits to be sent: a small operation, or eager payload.
     pub fn is_eager(&self) -> bool {
-        self.one_sided.has_unsent() || self.session.is_established() && self.sending.has_eager()
+        self.initiator.has_unsent() || self.session.is_established() && self.sending.has_eager()
     }
 
     /// Whether anything depends on the peer: posted Transfers and requests, waiting receives, unconfirmed Ends.
     pub fn is_busy(&self) -> bool {
-        let receives = self.receiving.len() + self.one_sided.receives();
-        self.sending.posted() + receives + self.cx.endings.len() > 0 || self.one_sided.is_working()
+        let receives = self.receiving.len() + self.responder.receives();
+        self.sending.posted() + receives + self.cx.endings.len() > 0 || self.initiator.is_working()
     }
 
     /// Whether a silent peer must be asked for an answer.
@@ -502,7 +506,7 @@ impl Connection {
     /// Whether ungranted payload may come besides eager Data and puts: the answer to a single-datagram Get, or to a
     /// FetchOp. Its header has Bufx and Offset 0, or MEMORY.
     pub fn awaits_answers(&self) -> bool {
-        self.one_sided.awaits_answers()
+        self.initiator.awaits_answers()
     }
 
     /// Whether `header` has port and key of this connection.
@@ -550,7 +554,7 @@ impl Connection {
     /// Sets the number of events that the user has not read, beyond those not polled. While it is too high, the peer's
     /// messages and immediates are deferred.
     pub fn set_unread(&mut self, unread: usize) {
-        if self.one_sided.set_unread(&mut self.cx, unread) {
+        if self.responder.set_unread(&mut self.cx, unread) {
             self.settle();
         }
     }
@@ -561,8 +565,9 @@ impl Connection {
         self.cx.assert_bounded();
         self.sending.assert_bounded(self.cx.slots());
         self.receiving.assert_bounded(&self.cx);
-        self.receiving.assert_messages(self.one_sided.receives());
-        self.one_sided.assert_bounded();
+        self.receiving.assert_messages(self.responder.receives());
+        self.initiator.assert_bounded();
+        self.responder.assert_bounded();
     }
 }
 

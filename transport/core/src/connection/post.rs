@@ -74,21 +74,21 @@ impl Connection {
         flags: WorkFlags,
     ) -> Result<TransferId, PostError> {
         assert!(bytes.len() <= limits::MAX_INLINE, "{} bytes", bytes.len());
-        self.can_post(self.one_sided.waiting())?;
+        self.can_post(self.initiator.waiting())?;
         self.cx.enter(now);
         let kind = RequestKind::Put {
             place,
             content: Content::copy(bytes),
             immediate,
         };
-        let id = self.one_sided.post(&mut self.cx, kind, flags)?;
+        let id = self.initiator.post(&mut self.cx, kind, flags)?;
         self.settle();
         Ok(id)
     }
 
     /// The time of the last entry, if operations wait to be sent since: a request posted now leaves with them.
     pub fn unsent_since(&self) -> Option<Instant> {
-        self.one_sided.has_unsent().then_some(self.cx.now)
+        self.initiator.has_unsent().then_some(self.cx.now)
     }
 
     /// Finishes sending. Everything posted is delivered; further Transfers and messages are refused; the peer's
@@ -109,7 +109,7 @@ impl Connection {
 
     /// How many more puts, gets, atomic operations and messages may be posted now.
     pub fn room_for_operations(&self) -> usize {
-        limits::MAX_POSTED.saturating_sub(self.one_sided.waiting())
+        limits::MAX_POSTED.saturating_sub(self.initiator.waiting())
     }
 
     /// Posted requests that count with `request` towards [`limits::MAX_POSTED`].
@@ -118,12 +118,12 @@ impl Connection {
             WorkRequest::Send { .. } => self.sending.len(),
             WorkRequest::Offer { .. } => self.sending.posted(),
             WorkRequest::Receive | WorkRequest::Read => self.receiving.len(),
-            WorkRequest::ReceiveMessage { .. } => self.one_sided.receives(),
-            WorkRequest::OpenRegion { .. } => self.one_sided.requested(),
+            WorkRequest::ReceiveMessage { .. } => self.responder.receives(),
+            WorkRequest::OpenRegion { .. } => self.initiator.requested(),
             WorkRequest::Put { .. }
             | WorkRequest::Get { .. }
             | WorkRequest::FetchOp { .. }
-            | WorkRequest::Message { .. } => self.one_sided.waiting(),
+            | WorkRequest::Message { .. } => self.initiator.waiting(),
         }
     }
 
@@ -132,7 +132,8 @@ impl Connection {
             cx,
             sending,
             receiving,
-            one_sided,
+            initiator,
+            responder,
             ..
         } = self;
         let (kind, flags) = match request {
@@ -180,22 +181,22 @@ impl Connection {
             }
             WorkRequest::ReceiveMessage { control } => {
                 let payload = Some(memory).filter(|span| span.len > 0);
-                return Ok(one_sided.post_receive(cx, receiving, control, payload));
+                return Ok(responder.post_receive(cx, receiving, control, payload));
             }
             WorkRequest::OpenRegion { name, rights } => {
-                return Ok(one_sided.request_region(cx, name, rights));
+                return Ok(initiator.request_region(cx, name, rights));
             }
         };
-        one_sided.post(cx, kind, flags)
+        initiator.post(cx, kind, flags)
     }
 
     /// The pending work ahead of a request on the peer's memory, for a caller that could execute the request at once by
     /// other means.
     pub fn ahead(&self) -> Ahead {
         let transfers = self.sending.is_putting() || self.receiving.is_getting();
-        if !self.session.is_established() || transfers || self.one_sided.has_work() {
+        if !self.session.is_established() || transfers || self.initiator.has_work() {
             Ahead::Work
-        } else if self.one_sided.is_working() {
+        } else if self.initiator.is_working() {
             Ahead::Notices
         } else {
             Ahead::Nothing
@@ -206,7 +207,7 @@ impl Connection {
     /// have to wait for its end.
     pub fn puts_at_once(&mut self, place: RemotePlace, len: u64) -> bool {
         let (cx, sending) = (&self.cx, &self.sending);
-        self.session.is_established() && self.one_sided.puts_at_once(cx, sending, place, len)
+        self.session.is_established() && self.initiator.puts_at_once(cx, sending, place, len)
     }
 
     /// An identifier for a request that is executed by other means.
@@ -228,14 +229,14 @@ impl Connection {
         named: ExportAs,
     ) -> Result<(u32, u16), PostError> {
         self.can_post(0)?;
-        self.one_sided.export(span, rights, named)
+        self.responder.export(span, rights, named)
     }
 
     /// Ends an export at once: nothing is placed into the region or read from it any more. False if `handle` names
     /// none.
     pub fn revoke(&mut self, now: Instant, handle: u32) -> bool {
         self.cx.enter(now);
-        let revoked = self.one_sided.revoke(&mut self.cx, handle);
+        let revoked = self.responder.revoke(&mut self.cx, handle);
         if revoked {
             self.receiving.revoke(&mut self.cx, handle);
             self.settle();
@@ -246,12 +247,12 @@ impl Connection {
     /// The atomic operation that the lane must execute before it passes anything else in. The lane answers with
     /// [`Connection::on_atomic_done`].
     pub fn pending_atomic(&self) -> Option<AtomicRequest> {
-        self.one_sided.pending_atomic()
+        self.responder.pending_atomic()
     }
 
     /// Completes the pending atomic operation with the word's previous value, or `None` if the word was inaccessible.
     pub fn on_atomic_done(&mut self, now: Instant, before: Option<u64>) {
         self.cx.enter(now);
-        self.one_sided.on_atomic_done(&mut self.cx, before);
+        self.responder.on_atomic_done(&mut self.cx, before);
     }
 }

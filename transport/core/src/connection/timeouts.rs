@@ -35,21 +35,22 @@ impl Connection {
             session,
             sending,
             receiving,
-            one_sided,
+            initiator,
+            responder,
         } = self;
         match timer {
             Timer::Answers => self.on_answers_timeout(),
             Timer::Payload => receiving.on_payload_timeout(cx),
             Timer::LossDetection => receiving.on_loss_detection_timeout(cx),
-            Timer::Admission => receiving.grant(cx, one_sided.expected()),
+            Timer::Admission => receiving.grant(cx, responder.expected()),
             Timer::ProbeTimeout => {
                 let silent = cx.now - session.last_heard() >= cx.longest_data_timeout();
-                sending.on_probe_timeout(cx, silent, one_sided.is_answering());
+                sending.on_probe_timeout(cx, silent, responder.is_answering());
             }
             Timer::Peer => self.on_peer_timeout(),
             Timer::PathProbe => self.on_path_probe_timeout(),
-            Timer::Memory => one_sided.on_memory_timeout(cx),
-            Timer::DelayedAck => one_sided.confirm_now(),
+            Timer::Memory => initiator.on_memory_timeout(cx),
+            Timer::DelayedAck => responder.confirm_now(),
             Timer::Confirmations => receiving.on_confirmations_timeout(cx),
             Timer::Links => self.on_links_timeout(),
             // These only make the caller poll for transmissions again.
@@ -96,7 +97,7 @@ impl Connection {
     /// Whether payload longer than half a datagram was requested or sent repeatedly, and nothing of it arrived.
     fn is_stuck(&self) -> bool {
         let room = self.cx.room();
-        self.sending.is_stuck(room) || self.receiving.is_stuck() || self.one_sided.is_stuck(room)
+        self.sending.is_stuck(room) || self.receiving.is_stuck() || self.initiator.is_stuck(room)
     }
 
     /// Repeats unanswered announcements, Reads and Ends.
@@ -105,12 +106,12 @@ impl Connection {
             cx,
             sending,
             receiving,
-            one_sided,
+            initiator,
             ..
         } = self;
         let announced = sending.announcements_due(cx);
         let reads = receiving.reads_due(cx.now);
-        let executed = |number| one_sided.has_executed(number);
+        let executed = |number| initiator.has_executed(number);
         let resend_at = cx.now + cx.recovery.control_timeout();
         let (ends, ended) = cx.endings.take_due(cx.now, resend_at, executed);
         for end in ends {
@@ -142,7 +143,7 @@ impl Connection {
     /// carry the confirmation. Must be called before a lane sleeps.
     pub fn confirm_now(&mut self) {
         self.cx.mark_dirty();
-        self.one_sided.confirm_now();
+        self.responder.confirm_now();
         self.receiving.confirm_waiting(&mut self.cx);
     }
 }

@@ -52,7 +52,8 @@ impl Connection {
             cx,
             session,
             sending,
-            one_sided,
+            initiator,
+            responder,
             ..
         } = self;
         if cx.links.selected == 0
@@ -67,18 +68,18 @@ impl Connection {
         if !control {
             return self.next_payload(limit);
         }
-        if one_sided.has_unsent() {
-            if let Some(burst) = one_sided.next_bare_message(cx, sending, limit) {
+        if initiator.has_unsent() {
+            if let Some(burst) = initiator.next_bare_message(cx, responder, sending, limit) {
                 return Some(Transmit::Data(burst));
             }
-            if let Some(burst) = one_sided.next_operations(cx, limit) {
+            if let Some(burst) = initiator.next_operations(cx, responder, limit) {
                 return Some(Transmit::Operations(burst));
             }
         }
-        if let Some(value) = one_sided.next_value(cx) {
+        if let Some(value) = responder.next_value(cx) {
             return Some(Transmit::Control(value));
         }
-        if one_sided.next_confirmation(cx) {
+        if responder.next_confirmation(cx) {
             return self.next_control();
         }
         self.next_payload(limit)
@@ -89,22 +90,22 @@ impl Connection {
         let Connection {
             cx,
             sending,
-            one_sided,
+            responder,
             ..
         } = self;
-        if let Some(burst) = one_sided.next_answer(cx, sending, limit) {
+        if let Some(burst) = responder.next_answer(cx, sending, limit) {
             return Some(Transmit::Data(burst));
         }
         if !sending.has_data() {
-            if cx.links.is_several() && !one_sided.is_answering() {
+            if cx.links.is_several() && !responder.is_answering() {
                 sending.on_path_idle(cx);
             }
             return None;
         }
-        if !sending.may_carry(cx, |most| one_sided.unsent_answers(most)) {
+        if !sending.may_carry(cx, |most| responder.unsent_answers(most)) {
             return None;
         }
-        let burst = sending.next_burst(cx, limit, one_sided.is_answering())?;
+        let burst = sending.next_burst(cx, limit, responder.is_answering())?;
         Some(Transmit::Data(burst))
     }
 
@@ -112,7 +113,7 @@ impl Connection {
     /// called before any other entry.
     pub fn take_back(&mut self, burst: &OperationBurst) {
         self.cx.mark_dirty();
-        self.one_sided.take_back(burst);
+        self.initiator.take_back(burst);
     }
 
     fn next_control(&mut self) -> Option<Transmit> {

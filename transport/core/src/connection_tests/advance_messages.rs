@@ -547,8 +547,8 @@ fn random__messages_among_operations_over_bad_links_with_cancels() {
         let mut sim = Sim::new(link, seed, config.clone(), config);
         sim.connect();
         if dice.chance(50) {
-            sim.a.c().one_sided.age(u32::MAX - 20);
-            sim.b.c().one_sided.age(u32::MAX - 20);
+            sim.a.c().age_operations(u32::MAX - 20);
+            sim.b.c().age_operations(u32::MAX - 20);
         }
         let target = sim.b.words(&[0; 1024]);
         let place = export(&mut sim, target, Rights::ALL);

@@ -199,8 +199,8 @@ fn model__eager_puts_end_once_and_in_order() {
         let mut sim = Sim::new(link, seed, config.clone(), config);
         sim.connect();
         if seed.is_multiple_of(3) {
-            sim.a.c().one_sided.age(u32::MAX - 20);
-            sim.b.c().one_sided.age(u32::MAX - 20);
+            sim.a.c().age_operations(u32::MAX - 20);
+            sim.b.c().age_operations(u32::MAX - 20);
         }
         let mut puts = vec![];
         for n in 0..40 {

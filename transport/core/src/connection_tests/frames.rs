@@ -242,8 +242,8 @@ fn model__frames_over_links_that_lose_double_and_overtake() {
         let mut sim = Sim::new(link, seed, a, b);
         sim.connect();
         if seed.is_multiple_of(3) {
-            sim.a.c().one_sided.age(u32::MAX - 200);
-            sim.b.c().one_sided.age(u32::MAX - 200);
+            sim.a.c().age_operations(u32::MAX - 200);
+            sim.b.c().age_operations(u32::MAX - 200);
         }
         let words = sim.b.words(&[0]);
         let word = export(&mut sim, words, Rights::ALL);

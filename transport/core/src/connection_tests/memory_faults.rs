@@ -38,7 +38,7 @@ fn connected(link: LinkConfig, seed: u64) -> Sim {
     // Numbers wrap in the middle.
     if seed.is_multiple_of(3) {
         for host in [&mut sim.a, &mut sim.b] {
-            host.c().one_sided.age(u32::MAX - 20);
+            host.c().age_operations(u32::MAX - 20);
         }
     }
     sim

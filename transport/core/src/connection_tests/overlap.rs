@@ -325,8 +325,8 @@ fn model__immediates_come_in_order_behind_everything_before_them() {
         let mut sim = Sim::new(any_link(&mut dice), seed, config.clone(), config);
         sim.connect();
         if seed.is_multiple_of(3) {
-            sim.a.c().one_sided.age(u32::MAX - 20);
-            sim.b.c().one_sided.age(u32::MAX - 20);
+            sim.a.c().age_operations(u32::MAX - 20);
+            sim.b.c().age_operations(u32::MAX - 20);
         }
         let word = sim.b.words(&[0]);
         let word = export(&mut sim, word, Rights::ALL);

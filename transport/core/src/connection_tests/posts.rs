@@ -80,6 +80,12 @@ impl Connection {
         self.post(self.cx.now, request, payload.unwrap_or(Span::EMPTY))
     }
 
+    /// Continues as if `number` operations had been executed in both directions before.
+    pub(crate) fn age_operations(&mut self, number: u32) {
+        self.initiator.age(number);
+        self.responder.age(number);
+    }
+
     pub(crate) fn request_region(
         &mut self,
         now: Instant,

@@ -6,6 +6,8 @@ pub(crate) mod read;
 mod remote;
 mod transfer;
 
+#[cfg(doc)]
+use crate::completion::Completion;
 use crate::connection::Connection;
 use crate::error::{Error, Posted, Refused};
 use crate::id::RequestId;

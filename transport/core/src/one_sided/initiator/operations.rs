@@ -1,11 +1,11 @@
 //! Selects the numbered operations that leave next, and encodes them.
 
-use super::bare::is_bare;
-use super::exports::MESSAGES;
+use super::Initiator;
+use super::messages::is_bare;
+use super::post::max_put;
 use super::send_queue::Numbered;
-use super::start::max_put;
-use super::{IMMEDIATE, NOTHING, OneSided};
 use crate::context::Context;
+use crate::one_sided::responder::{IMMEDIATE, MESSAGES, NOTHING, Responder};
 use crate::request::{Content, RequestKind};
 use crate::timers::Timer;
 use crate::transmit::{BurstLimit, OperationBurst};
@@ -13,11 +13,12 @@ use zerolane_wire::{
     FetchOp, Flags, FrameFields, FrameHead, Header, MAX_FRAMES, Op, Operation, Packet, Profile,
 };
 
-impl OneSided {
-    /// The numbered operations that leave next.
+impl Initiator {
+    /// The numbered operations that leave next. They confirm those of the peer.
     pub(crate) fn next_operations(
         &mut self,
         cx: &mut Context,
+        responder: &mut Responder,
         limit: BurstLimit,
     ) -> Option<OperationBurst> {
         if !self.send_queue.has_unsent() {
@@ -27,7 +28,7 @@ impl OneSided {
         let first = self.send_queue.next_unsent();
         let bytes = limit.bytes.min(self.send_queue.bytes());
         let mut burst = OperationBurst::new(first, self.send_queue.unsent(), bytes);
-        self.pack(cx, &mut burst, limit)?;
+        self.pack(cx, responder.expected(), &mut burst, limit)?;
         // Must be confirmed at once if it is a repeat, which shows in its first operation, or if a caller waits.
         if burst.awaited || self.send_queue.is_repeat(first) {
             burst.ask();
@@ -37,16 +38,22 @@ impl OneSided {
             cx.recovery.time_operation(first, cx.now);
         }
         if carries {
-            self.on_confirmation_left(cx);
+            responder.on_confirmation_left(cx);
         }
         Some(burst)
     }
 
     /// Packs operations from the first of `burst` on into datagrams that leave together. `None` if there is no
     /// operation.
-    fn pack(&self, cx: &Context, burst: &mut OperationBurst, limit: BurstLimit) -> Option<()> {
+    fn pack(
+        &self,
+        cx: &Context,
+        confirmed: u32,
+        burst: &mut OperationBurst,
+        limit: BurstLimit,
+    ) -> Option<()> {
         let first = burst.first;
-        let segment = self.fill(cx, first, burst, u32::MAX)?;
+        let segment = self.fill(cx, confirmed, first, burst, u32::MAX)?;
         let most = limit.segments.min(limit.bytes / segment).max(1);
         let (mut segments, mut len, mut start) = (1, segment, 0);
         // The kernel cuts all datagrams at the same length. Datagrams of frames are padded to it if little is missing.
@@ -59,7 +66,7 @@ impl OneSided {
                 break;
             }
             burst.pad(segment - len);
-            let Some(filled) = self.fill(cx, next, burst, segment) else {
+            let Some(filled) = self.fill(cx, confirmed, next, burst, segment) else {
                 burst.pad(0);
                 break;
             };
@@ -76,17 +83,12 @@ impl OneSided {
         cx.timers.set_earlier(Timer::Memory, at);
     }
 
-    /// Data left, which carries the confirmation of the peer's operations.
-    pub(super) fn on_confirmation_left(&mut self, cx: &mut Context) {
-        self.responder.confirmed();
-        cx.timers.stop(Timer::DelayedAck);
-    }
-
     /// Adds a datagram of operations from `number` on: one, or as many frames as the peer accepts. Returns its length
     /// in bytes. `None` if there is no operation, or it exceeds `most` bytes.
     fn fill(
         &self,
         cx: &Context,
+        confirmed: u32,
         number: u32,
         burst: &mut OperationBurst,
         most: u32,
@@ -102,7 +104,7 @@ impl OneSided {
             burst.control(&self.fetch_op(cx, &first)?);
             return Some(alone);
         };
-        let header = self.header(cx, number, before);
+        let header = header(cx, confirmed, number, before);
         let most = match cx.sends_frames() {
             true => most.min(cx.overhead() + max_put(cx)),
             false => 0,
@@ -143,26 +145,6 @@ impl OneSided {
         next.is_some_and(|it| is_bare(it.request))
     }
 
-    /// The header of operation `number` in a datagram of its own.
-    fn header(&self, cx: &Context, number: u32, it: FrameFields) -> Header {
-        let asks = cx.profile == Profile::Classic;
-        Header {
-            flags: it.flags.with_if(Flags::SEND_STATE, asks),
-            param: self.responder.expected() as u16,
-            d_port: cx.route.d_port,
-            s_port: cx.route.s_port,
-            d_key: cx.route.d_key,
-            b_id: it.b_id,
-            bufx: it.bufx,
-            offset: it.offset,
-            sync: number,
-            b_num: it.b_num,
-            d_id: it.d_id,
-            s_id: it.s_id,
-            ..Header::new(Op::Data)
-        }
-    }
-
     fn fetch_op(&self, cx: &Context, it: &Numbered<'_>) -> Option<Packet> {
         let RequestKind::Fetch { place, atomic } = it.request.kind else {
             return None;
@@ -184,6 +166,26 @@ impl OneSided {
                 comparand: atomic.comparand,
             }),
         })
+    }
+}
+
+/// The header of operation `number` in a datagram of its own. Those of the peer below `confirmed` were executed.
+fn header(cx: &Context, confirmed: u32, number: u32, it: FrameFields) -> Header {
+    let asks = cx.profile == Profile::Classic;
+    Header {
+        flags: it.flags.with_if(Flags::SEND_STATE, asks),
+        param: confirmed as u16,
+        d_port: cx.route.d_port,
+        s_port: cx.route.s_port,
+        d_key: cx.route.d_key,
+        b_id: it.b_id,
+        bufx: it.bufx,
+        offset: it.offset,
+        sync: number,
+        b_num: it.b_num,
+        d_id: it.d_id,
+        s_id: it.s_id,
+        ..Header::new(Op::Data)
     }
 }
 

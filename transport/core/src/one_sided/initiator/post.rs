@@ -1,19 +1,63 @@
-//! Begins posted requests on the peer's memory when order and room permit.
+//! Queues requests on the peer's memory, and begins them when order and room permit.
 
-use super::OneSided;
 use super::send_queue::Part;
+use super::{Initiator, RegionRequest};
 use crate::context::{Context, Debt};
 use crate::limits::{BEHIND_RUN, MAX_EAGER_PUT, MAX_FETCHES, MAX_POSTED, MAX_RUN, MAX_SMALL};
 use crate::receiving::Receiving;
-use crate::request::{Content, RemotePlace, Request, RequestKind, WorkFlags};
+use crate::request::{
+    Content, PostError, RegionName, RemotePlace, Request, RequestKind, WorkFlags,
+};
 use crate::sending::Sending;
 use crate::span::Span;
 use crate::tiling::tiles;
 use crate::timers::Timer;
-use crate::transfer::Delivery;
-use zerolane_wire::{Immediate, Profile, Target};
+use crate::transfer::{Delivery, TransferId};
+use zerolane_wire::{Immediate, Profile, Rights, Target};
 
-impl OneSided {
+impl Initiator {
+    /// Sends a request for a region of the peer by name.
+    pub(crate) fn request_region(
+        &mut self,
+        cx: &mut Context,
+        name: RegionName,
+        rights: Rights,
+    ) -> TransferId {
+        let id = cx.new_id();
+        self.region_requests.push(RegionRequest {
+            id,
+            name,
+            rights,
+            ask_at: cx.now,
+        });
+        cx.timers.set_earlier(Timer::Memory, cx.now);
+        cx.owe(Debt::Peer);
+        id
+    }
+
+    /// Queues a request on the peer's memory. It begins when the debts are settled, if it may.
+    ///
+    /// # Errors
+    /// The place is outside the peer's address space, or the peer has no persistent memory.
+    pub(crate) fn post(
+        &mut self,
+        cx: &mut Context,
+        kind: RequestKind,
+        flags: WorkFlags,
+    ) -> Result<TransferId, PostError> {
+        check_bounds(cx, &kind)?;
+        if cx.peer.is_some_and(|peer| !peer.persistent) {
+            return Err(PostError::Unsupported);
+        }
+        let id = cx.new_id();
+        if !kind.is_notice() {
+            self.last_work = Some(id);
+        }
+        self.queued.push_back(Request { id, flags, kind });
+        cx.owe(Debt::Start);
+        Ok(id)
+    }
+
     /// Begins queued requests, as far as order and room permit.
     pub(crate) fn start(
         &mut self,
@@ -78,7 +122,7 @@ impl OneSided {
         let first = self.send_queue.next_number();
         match request.kind {
             RequestKind::Put { .. } => self.begin_put(cx, request, sending),
-            RequestKind::Get { span, .. } if span.len == 0 => super::get::got(cx, id, 0),
+            RequestKind::Get { span, .. } if span.len == 0 => super::gets::got(cx, id, 0),
             RequestKind::Get { place, span } if !is_short(cx, span.len) => {
                 receiving.begin_get(cx, id, span, place, self.send_queue.next_number());
             }
@@ -238,6 +282,24 @@ impl OneSided {
         };
         self.send_queue
             .push_part(cx.now, request, Some(part), continues);
+    }
+}
+
+/// Checks that the request's place lies in the peer's address space. The peer checks the region's bounds.
+fn check_bounds(cx: &Context, kind: &RequestKind) -> Result<(), PostError> {
+    let (place, len) = match kind {
+        RequestKind::Put { place, content, .. } => (place, content.len()),
+        RequestKind::Get { place, span } => (place, span.len),
+        RequestKind::Fetch { place, atomic } => (place, atomic.word.bytes().into()),
+        RequestKind::Message { .. } | RequestKind::Immediate { .. } | RequestKind::Nothing => {
+            return Ok(());
+        }
+    };
+    let log2 = cx.peer_buffer_log2();
+    let most = (u64::from(u32::MAX) << log2) | ((1 << log2) - 1);
+    match place.address.checked_add(len) {
+        Some(end) if end <= most => Ok(()),
+        _ => Err(PostError::OutOfBounds),
     }
 }
 

@@ -42,7 +42,7 @@ struct Fetched {
 
 /// Executed operations, and what the Initiator knows of them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Responder {
+pub(crate) struct Sequence {
     expected: u32,
     values: VecDeque<Fetched>,
     /// The refused operation, and the reason.
@@ -59,7 +59,7 @@ pub(crate) struct Responder {
     pub(crate) not_ready: Option<NotReady>,
 }
 
-impl Responder {
+impl Sequence {
     /// All operations below this number were executed.
     pub(crate) fn expected(&self) -> u32 {
         self.expected
@@ -196,5 +196,5 @@ impl Responder {
 }
 
 #[cfg(test)]
-#[path = "responder_tests.rs"]
+#[path = "sequence_tests.rs"]
 mod tests;

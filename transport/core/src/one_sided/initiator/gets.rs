@@ -1,19 +1,100 @@
-//! Sends the Initiator's single-datagram gets, and matches the datagrams that answer them.
+//! Sends single-datagram gets, and matches the datagrams that answer them.
+//!
+//! A Get is not numbered. It changes nothing, and an Initiator without an answer asks again (thesis, 4.3.2).
 
-use super::OneSided;
-use super::gets::PendingGet;
+use super::Initiator;
 use crate::context::{Context, Debt};
 use crate::counters::DropReason;
 use crate::event::Event;
+use crate::limits::{BLACK_HOLE_REPAIRS, MAX_GETS};
 use crate::receiving::Placement;
 use crate::request::RemotePlace;
 use crate::sending::Sending;
 use crate::span::Span;
+use crate::time::Instant;
 use crate::timers::Timer;
 use crate::transfer::{Delivery, TransferId};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::time::Duration;
 use zerolane_wire::{Flags, Get, Header, Operation};
 
-impl OneSided {
+/// An unanswered Get.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PendingGet {
+    pub(crate) id: TransferId,
+    pub(crate) place: RemotePlace,
+    pub(crate) span: Span,
+    /// It follows all numbered operations below this.
+    pub(crate) after: u32,
+    pub(crate) ask_at: Instant,
+    pub(crate) tries: u32,
+}
+
+/// All pending Gets, in the order they were sent.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PendingGets {
+    list: VecDeque<PendingGet>,
+}
+
+impl PendingGets {
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.list.len() < MAX_GETS
+    }
+
+    pub(crate) fn push(&mut self, question: PendingGet) {
+        self.list.push_back(question);
+    }
+
+    pub(crate) fn find(&self, id: TransferId) -> Option<&PendingGet> {
+        self.list.iter().find(|it| it.id == id)
+    }
+
+    pub(crate) fn remove(&mut self, id: TransferId) -> Option<PendingGet> {
+        let index = self.list.iter().position(|it| it.id == id)?;
+        self.list.remove(index)
+    }
+
+    /// The Gets that are due at `now`. Each waits longer the next time; the first wait is `wait`.
+    pub(crate) fn take_due(&mut self, now: Instant, wait: Duration) -> Vec<TransferId> {
+        let due = self.list.iter_mut().filter(|it| it.ask_at <= now);
+        due.map(|it| {
+            it.tries = it.tries.saturating_add(1);
+            it.ask_at = now + wait * (1 << it.tries.min(4));
+            it.id
+        })
+        .collect()
+    }
+
+    /// Whether a Get of more than half a datagram of `room` bytes was repeated in vain.
+    pub(crate) fn is_stuck(&self, room: u32) -> bool {
+        let long = |it: &PendingGet| it.span.len > u64::from(room / 2);
+        let repeated = |it: &PendingGet| it.tries >= BLACK_HOLE_REPAIRS;
+        self.list.iter().any(|it| long(it) && repeated(it))
+    }
+
+    pub(crate) fn ids(&self) -> impl Iterator<Item = TransferId> + '_ {
+        self.list.iter().map(|it| it.id)
+    }
+
+    pub(crate) fn next_repeat(&self) -> Option<Instant> {
+        self.list.iter().map(|it| it.ask_at).min()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.list.clear();
+    }
+}
+
+impl Initiator {
     /// Sends a Get that one datagram can answer.
     pub(super) fn ask(&mut self, cx: &mut Context, id: TransferId, place: RemotePlace, span: Span) {
         let ask_at = cx.now + cx.recovery.patience();

@@ -1,4 +1,4 @@
-//! Tests that the Responder executes each number once, and confirms in batches.
+//! Tests that the Sequence executes each number once, and confirms in batches.
 #![allow(non_snake_case)]
 use super::*;
 use std::time::Duration;
@@ -12,7 +12,7 @@ const DENIED: Refusal = Refusal {
 
 #[test]
 fn admit__in_order_once_across_the_wrap() {
-    let mut executor = Responder::default();
+    let mut executor = Sequence::default();
     executor.age(u32::MAX);
     assert_eq!(
         executor.admit(NOW, u32::MAX, false),
@@ -30,7 +30,7 @@ fn admit__in_order_once_across_the_wrap() {
 
 #[test]
 fn ask__once_a_gap_unless_pressed() {
-    let mut executor = Responder::default();
+    let mut executor = Sequence::default();
     let rtt = Duration::from_millis(1);
     assert!(executor.ask(NOW, false, rtt));
     assert!(!executor.ask(NOW + rtt, false, rtt));
@@ -51,7 +51,7 @@ fn ask__once_a_gap_unless_pressed() {
 
 #[test]
 fn refuse__keeps_the_number_until_it_is_known() {
-    let mut executor = Responder::default();
+    let mut executor = Sequence::default();
     executor.refuse(7, DENIED);
     assert_eq!(
         executor.admit(NOW, 0, false),
@@ -70,7 +70,7 @@ fn refuse__keeps_the_number_until_it_is_known() {
 
 #[test]
 fn values__kept_until_confirmed() {
-    let mut executor = Responder::default();
+    let mut executor = Sequence::default();
     for n in 0..MAX_FETCHES as u32 {
         assert!(executor.has_room(0));
         executor.fetched(NOW, 100 + n, u64::from(n));
@@ -91,7 +91,7 @@ fn values__kept_until_confirmed() {
 
 #[test]
 fn confirmation__batched_late_or_pressed() {
-    let mut executor = Responder::default();
+    let mut executor = Sequence::default();
     assert!(!executor.is_due(NOW) && executor.due().is_none());
     executor.executed(NOW);
     assert!(!executor.is_due(NOW));

@@ -1,21 +1,192 @@
-//! Sends the Responder's answers: payload for Gets, values for atomic operations.
+//! Answers the peer's Gets.
 
-use super::OneSided;
+use super::Responder;
 use super::exports::Named;
-use super::gets::{Enqueued, GetResponse, ResponseKey};
 use crate::context::{Context, Debt, Refusal};
 use crate::counters::DropReason;
-use crate::limits::{MAX_SMALL, MAX_VALUES};
-use crate::sending::without;
-use crate::sending::{Lost, Sending, shape};
-use crate::timers::Timer;
+use crate::limits::{MAX_REPLIES, MAX_SMALL};
+use crate::sending::{Cut, Lost, Sending, Shape, shape, without};
+use crate::span::Span;
 use crate::transfer::TransferId;
-use crate::transmit::{BurstLimit, ControlDatagram, DataBurst, join};
+use crate::transmit::{BurstLimit, DataBurst, join, split};
+use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 use zerolane_wire::{Flags, Get, Header, Op, Profile, Rights};
 
-impl OneSided {
+/// Bytes of an exported region on their way to the Initiator.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GetResponse {
+    pub(crate) handle: u32,
+    pub(crate) span: Span,
+    /// Destination: the Initiator's identifier, Mx and address.
+    pub(crate) d_id: TransferId,
+    pub(crate) mx: u16,
+    pub(crate) b_num: u32,
+    pub(crate) address: u64,
+    /// Its bursts are numbered, and under congestion control.
+    pub(crate) numbered: bool,
+    /// It is a repetition.
+    pub(crate) repeated: bool,
+    /// It may leave as trains.
+    pub(crate) trains: bool,
+}
+
+/// Identifies an answer's bursts among those in flight, in place of a Transfer's identifier, a Block's number, and the
+/// offset in the Block. No Transfer of this end has such an identifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ResponseKey {
+    pub(crate) id: u32,
+    pub(crate) b_num: u32,
+    pub(crate) start: u32,
+}
+
+impl ResponseKey {
+    /// For bytes with destination `address`, by the Initiator's identifier and Mx.
+    pub(crate) fn new(d_id: u32, mx: u16, address: u64) -> ResponseKey {
+        ResponseKey {
+            id: d_id | 1 << 31,
+            b_num: mx.into(),
+            // A Block is far shorter than the remaining range of the address.
+            start: (address & (u64::from(u32::MAX) >> 1)) as u32,
+        }
+    }
+}
+
+/// Result of queueing an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Enqueued {
+    /// It waits to be sent.
+    New,
+    /// It was already waiting.
+    Before,
+    /// The queue is full.
+    Full,
+}
+
+/// A burst of an answer.
+pub(crate) struct ReplyBurst {
+    pub(crate) burst: DataBurst,
+    /// Its bytes were sent before.
+    pub(crate) repeated: bool,
+}
+
+impl GetResponse {
+    /// Whether `self` covers all of `other`.
+    fn covers(&self, other: &GetResponse) -> bool {
+        (self.d_id, self.mx) == (other.d_id, other.mx)
+            && self.address <= other.address
+            && other.address + other.span.len <= self.address + self.span.len
+    }
+}
+
+/// All answers in flight.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GetResponses {
+    queue: VecDeque<GetResponse>,
+}
+
+impl GetResponses {
+    /// Whether the next answer is numbered; `None` if there is none.
+    pub(crate) fn is_next_numbered(&self) -> Option<bool> {
+        self.queue.front().map(|it| it.numbered)
+    }
+
+    /// Bytes that wait to be sent, counted up to `most`.
+    pub(crate) fn unsent(&self, most: u64) -> u64 {
+        let mut left = 0;
+        for it in &self.queue {
+            left += it.span.len;
+            if left >= most {
+                break;
+            }
+        }
+        left
+    }
+
+    /// Queues an answer.
+    pub(crate) fn push(&mut self, reply: GetResponse) -> Enqueued {
+        // Requested again while it waits: it is sent once.
+        if self.queue.iter().any(|it| it.covers(&reply)) {
+            return Enqueued::Before;
+        }
+        if self.queue.len() >= MAX_REPLIES {
+            return Enqueued::Full;
+        }
+        self.queue.push_back(reply);
+        Enqueued::New
+    }
+
+    /// Removes and returns an answer from region `handle`, if there is one.
+    pub(crate) fn take_of(&mut self, handle: u32) -> Option<GetResponse> {
+        let index = self.queue.iter().position(|it| it.handle == handle)?;
+        self.queue.remove(index)
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.queue.clear();
+    }
+
+    /// Bytes of the next answer.
+    pub(crate) fn next_len(&self) -> u32 {
+        let next = self.queue.front();
+        next.map_or(0, |it| u32::try_from(it.span.len).unwrap_or(u32::MAX))
+    }
+
+    /// The next burst of the next answer.
+    pub(crate) fn next_burst(&mut self, shape: &Shape) -> Option<ReplyBurst> {
+        let reply = self.queue.front_mut()?;
+        let Shape {
+            route, buffer_log2, ..
+        } = *shape;
+        let rest = u32::try_from(reply.span.len).unwrap_or(u32::MAX);
+        let Cut {
+            bytes,
+            stu,
+            segments,
+            train,
+        } = shape.cut(reply.address, rest, buffer_log2, reply.trains);
+        let address = reply.address;
+        let (bufx, offset) = split(address, buffer_log2);
+        let first = Header {
+            flags: Flags::SILENT,
+            d_port: route.d_port,
+            s_port: route.s_port,
+            d_key: route.d_key,
+            b_id: reply.mx,
+            bufx,
+            offset,
+            b_num: reply.b_num,
+            d_id: reply.d_id,
+            ..Header::new(Op::Data)
+        };
+        let len = u64::from(bytes);
+        let span = reply.span.part(0, len);
+        let ends = len == reply.span.len;
+        let repeated = reply.repeated;
+        if ends {
+            self.queue.pop_front();
+        } else {
+            reply.address += len;
+            reply.span = reply.span.part(len, reply.span.len - len);
+        }
+        let last_flags = if ends { Flags::NONE } else { Flags::SILENT };
+        let burst = DataBurst {
+            span,
+            stu,
+            segments,
+            announces: None,
+            train,
+            first,
+            address,
+            buffer_log2,
+            last_flags: last_flags.with_if(Flags::SEND_STATE, shape.ask),
+        };
+        Some(ReplyBurst { burst, repeated })
+    }
+}
+
+impl Responder {
     /// Takes a Get, and queues its answer.
     pub(crate) fn on_get(
         &mut self,
@@ -23,7 +194,7 @@ impl OneSided {
         sending: &mut Sending,
         it: &Get,
     ) -> Result<(), DropReason> {
-        let behind = self.responder.expected().wrapping_sub(it.after) > u32::MAX / 2;
+        let behind = self.sequence.expected().wrapping_sub(it.after) > u32::MAX / 2;
         if behind {
             // Handled like an operation that would be next in order.
             return self.let_through(cx, it.after, self.is_refusing());
@@ -125,30 +296,6 @@ impl OneSided {
     /// Bytes of waiting answers, counted up to `most`.
     pub(crate) fn unsent_answers(&self, most: u64) -> u64 {
         self.responses.unsent(most)
-    }
-
-    pub(super) fn answer_value(&mut self, number: u32, id: TransferId, value: u64) {
-        if self.values.len() < MAX_VALUES {
-            self.values.push_back((number, id, value));
-        }
-    }
-
-    /// The atomic operation's value that leaves next.
-    pub(crate) fn next_value(&mut self, cx: &mut Context) -> Option<ControlDatagram> {
-        let (number, id, value) = self.values.pop_front()?;
-        self.responder.confirmed();
-        cx.timers.stop(Timer::DelayedAck);
-        let header = Header {
-            flags: Flags::MEMORY,
-            param: self.responder.expected() as u16,
-            d_port: cx.route.d_port,
-            s_port: cx.route.s_port,
-            d_key: cx.route.d_key,
-            sync: number,
-            d_id: id,
-            ..Header::new(Op::Data)
-        };
-        Some(ControlDatagram::value(header, value, cx.uses_checksums()))
     }
 }
 

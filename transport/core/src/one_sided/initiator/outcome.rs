@@ -1,6 +1,6 @@
 //! Handles the peer's answers to requests, and reports completions to the user.
 
-use super::OneSided;
+use super::Initiator;
 use super::send_queue::{CompletedRequest, Outcome};
 use crate::context::{Context, Debt};
 use crate::counters::DropReason;
@@ -16,7 +16,7 @@ use zerolane_wire::{
     Answer, MemoryRegionAvailable, MemoryState, Operation, Profile, Reason, RequestAnswer,
 };
 
-impl OneSided {
+impl Initiator {
     /// Takes the value of an atomic operation.
     pub(crate) fn on_value(
         &mut self,

@@ -1,13 +1,13 @@
 //! Repeats one-sided operations that were neither confirmed nor answered in time.
 
-use super::OneSided;
+use super::Initiator;
 use crate::context::Context;
 use crate::timers::Timer;
 use alloc::vec::Vec;
 use core::time::Duration;
 use zerolane_wire::{Operation, RequestMemoryRegion};
 
-impl OneSided {
+impl Initiator {
     /// Repeats unconfirmed operations and unanswered Gets. They have their own back-off: expired waits of other kinds
     /// tell nothing about them.
     pub(crate) fn on_memory_timeout(&mut self, cx: &mut Context) {

@@ -1,0 +1,215 @@
+//! Lets the peer operate on exported memory: checks, executes and confirms its operations, and delivers its messages.
+
+mod atomics;
+mod exports;
+mod gets;
+mod immediates;
+mod messages;
+mod sequence;
+mod serve;
+
+pub(crate) use self::exports::MESSAGES;
+pub(crate) use self::serve::{IMMEDIATE, NOTHING};
+
+use self::atomics::PendingAtomic;
+use self::exports::{Exports, Named};
+use self::gets::GetResponses;
+use self::immediates::Immediates;
+use self::messages::{AwaitedPayload, MessageReceive};
+use self::sequence::{NotReady, Sequence};
+use crate::context::{Context, Debt, Refusal};
+use crate::limits::{self, MAX_UNREAD};
+use crate::receiving::Receiving;
+use crate::request::{ExportAs, PostError};
+use crate::span::Span;
+use crate::transfer::TransferId;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+use zerolane_wire::{MemoryRegionAvailable, Operation, Reason, RequestMemoryRegion, Rights};
+
+/// The peer's operations on memory of this end.
+#[derive(Debug)]
+pub(crate) struct Responder {
+    exports: Exports,
+    sequence: Sequence,
+    responses: GetResponses,
+    receives: VecDeque<MessageReceive>,
+    payloads: Vec<AwaitedPayload>,
+    immediates: Immediates,
+    /// An announced put waits for room to show its immediate.
+    puts_wait: bool,
+    pending_atomic: Option<PendingAtomic>,
+    /// Bytes that must follow, if the last executed operation was a put, or part of one with all parts before it
+    /// executed.
+    to_follow: Option<u32>,
+    /// Events polled but not read by the user.
+    unread: usize,
+    /// Values to send: number, the Initiator's identifier, value.
+    values: VecDeque<(u32, TransferId, u64)>,
+}
+
+impl Responder {
+    pub(crate) fn new(seed: u32) -> Responder {
+        Responder {
+            exports: Exports::new(seed),
+            sequence: Sequence::default(),
+            responses: GetResponses::default(),
+            receives: VecDeque::new(),
+            payloads: vec![],
+            immediates: Immediates::default(),
+            puts_wait: false,
+            pending_atomic: None,
+            to_follow: None,
+            unread: 0,
+            values: VecDeque::new(),
+        }
+    }
+
+    /// All pending receives of messages.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = TransferId> + '_ {
+        let receives = self.receives.iter().map(|receive| receive.id);
+        receives.chain(self.payloads.iter().map(|payload| payload.id))
+    }
+
+    /// Cancels a receive of a message. False if `id` is none.
+    pub(crate) fn cancel(&mut self, id: TransferId) -> bool {
+        let before = self.receives();
+        self.receives.retain(|receive| receive.id != id);
+        self.payloads.retain(|payload| payload.id != id);
+        before != self.receives()
+    }
+
+    /// Clears everything: the connection is over.
+    pub(crate) fn clear(&mut self) {
+        self.immediates.clear();
+        self.responses.clear();
+        self.values.clear();
+        self.receives.clear();
+        self.payloads.clear();
+    }
+
+    /// Pending receives of messages.
+    pub(crate) fn receives(&self) -> usize {
+        self.receives.len() + self.payloads.len()
+    }
+
+    /// Number of the peer's operation that is expected next.
+    pub(crate) fn expected(&self) -> u32 {
+        self.sequence.expected()
+    }
+
+    /// Whether answers to Gets that are under congestion control wait.
+    pub(crate) fn is_answering(&self) -> bool {
+        self.responses.is_next_numbered().is_some()
+    }
+
+    /// Continues as if `number` operations had been executed before.
+    #[cfg(test)]
+    pub(crate) fn age(&mut self, number: u32) {
+        self.sequence.age(number);
+    }
+
+    pub(crate) fn assert_bounded(&self) {
+        self.sequence.assert_bounded();
+        self.exports.assert_bounded();
+        assert!(self.values.len() <= limits::MAX_VALUES);
+        assert!(self.immediates.len() <= limits::MAX_UNREAD);
+        assert!(self.receives() <= 2 * limits::MAX_POSTED);
+    }
+}
+
+/// Exports.
+impl Responder {
+    /// Lets the peer use `span`. Returns handle and Mx.
+    pub(crate) fn export(
+        &mut self,
+        span: Span,
+        rights: Rights,
+        named: ExportAs,
+    ) -> Result<(u32, u16), PostError> {
+        self.exports.export(span, rights, named)
+    }
+
+    /// Ends an export, and refuses its waiting Gets. False if `handle` names none.
+    pub(crate) fn revoke(&mut self, cx: &mut Context, handle: u32) -> bool {
+        if self.exports.revoke(handle).is_none() {
+            return false;
+        }
+        while let Some(reply) = self.responses.take_of(handle) {
+            cx.refuse(reply.d_id, Refusal::because(Reason::Revoked));
+        }
+        true
+    }
+
+    /// The memory that the peer names, if it has the rights.
+    pub(super) fn check(
+        &self,
+        cx: &Context,
+        place: Named,
+        len: u64,
+        right: Rights,
+    ) -> Result<Span, Reason> {
+        self.exports.check(place, len, right, cx.buffer_log2())
+    }
+
+    pub(crate) fn on_request_region(&self, cx: &mut Context, it: &RequestMemoryRegion) {
+        let found = self.exports.open(&it.name, it.rights);
+        let (handle, mx, length) = match found {
+            Ok(found) if it.length <= found.2 => found,
+            Ok(_) => return cx.refuse(it.s_id, Refusal::because(Reason::OutOfBounds)),
+            Err(reason) => return cx.refuse(it.s_id, Refusal::because(reason)),
+        };
+        cx.push_control(Operation::MemoryRegionAvailable(MemoryRegionAvailable {
+            rights: it.rights,
+            mx,
+            bufx: 0,
+            offset: 0,
+            d_id: it.s_id,
+            handle,
+            length,
+        }));
+    }
+}
+
+/// Events that the user has not read.
+impl Responder {
+    /// Sets the number of events that the user has not read, beyond those not polled. True if an operation waits for
+    /// room.
+    pub(crate) fn set_unread(&mut self, cx: &mut Context, unread: usize) -> bool {
+        self.unread = unread;
+        // Called at every turn of a polling user: does nothing unless an operation waits.
+        let waits = self.waits_for_room();
+        if waits {
+            cx.owe(Debt::Ready);
+        }
+        waits
+    }
+
+    /// Whether an operation, or an announced put, found no room.
+    pub(crate) fn waits_for_room(&self) -> bool {
+        self.puts_wait || self.sequence.not_ready.is_some()
+    }
+
+    /// Whether too many events are unread.
+    fn is_unread(&self, cx: &Context) -> bool {
+        cx.events.len() + self.unread >= MAX_UNREAD
+    }
+
+    /// Requests the operation that found no room again, if there is room now.
+    pub(crate) fn ready_again(&mut self, cx: &mut Context, receiving: &mut Receiving) {
+        self.receive_waiting(cx, receiving);
+        let ready = match self.sequence.not_ready {
+            None => false,
+            Some(NotReady::Receive) => !self.receives.is_empty(),
+            Some(NotReady::Room) => cx.events.len() + self.unread < MAX_UNREAD / 2,
+        };
+        if ready {
+            self.sequence.not_ready = None;
+            match self.execute_held(cx, receiving) {
+                true => self.sequence.ask_ack(),
+                false => self.ask_from_expected(cx),
+            }
+        }
+    }
+}
