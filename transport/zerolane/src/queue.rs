@@ -79,7 +79,7 @@ struct List {
 }
 
 impl CompletionQueue {
-    /// Makes a queue of at most `capacity` completions, at least 1. It allocates memory for all of them now, about 300
+    /// Makes a queue of at most `capacity` completions, at least 1. It allocates memory for all of them now, about 250
     /// bytes each.
     ///
     /// # Errors
