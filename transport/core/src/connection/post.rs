@@ -81,7 +81,9 @@ impl Connection {
             content: Content::copy(bytes),
             immediate,
         };
-        let id = self.initiator.post(&mut self.cx, kind, flags)?;
+        let is_open = self.session.is_established();
+        let open = is_open.then_some((&mut self.sending, &mut self.receiving));
+        let id = self.initiator.post(&mut self.cx, kind, flags, open)?;
         self.settle();
         Ok(id)
     }
@@ -130,11 +132,11 @@ impl Connection {
     fn begin(&mut self, request: WorkRequest<'_>, memory: Span) -> Result<TransferId, PostError> {
         let Connection {
             cx,
+            session,
             sending,
             receiving,
             initiator,
             responder,
-            ..
         } = self;
         let (kind, flags) = match request {
             WorkRequest::Send { delivery } => {
@@ -187,7 +189,8 @@ impl Connection {
                 return Ok(initiator.request_region(cx, name, rights));
             }
         };
-        initiator.post(cx, kind, flags)
+        let open = session.is_established().then_some((sending, receiving));
+        initiator.post(cx, kind, flags, open)
     }
 
     /// The pending work ahead of a request on the peer's memory, for a caller that could execute the request at once by

@@ -35,7 +35,8 @@ impl Initiator {
         id
     }
 
-    /// Queues a request on the peer's memory. It begins when the debts are settled, if it may.
+    /// Begins a request on the peer's memory, or queues it until order and room permit. `open` is what it may have to
+    /// wait for, if the connection is open.
     ///
     /// # Errors
     /// The place is outside the peer's address space, or the peer has no persistent memory.
@@ -44,6 +45,7 @@ impl Initiator {
         cx: &mut Context,
         kind: RequestKind,
         flags: WorkFlags,
+        open: Option<(&mut Sending, &mut Receiving)>,
     ) -> Result<TransferId, PostError> {
         check_bounds(cx, &kind)?;
         if cx.peer.is_some_and(|peer| !peer.persistent) {
@@ -53,7 +55,18 @@ impl Initiator {
         if !kind.is_notice() {
             self.last_work = Some(id);
         }
-        self.queued.push_back(Request { id, flags, kind });
+        let request = Request { id, flags, kind };
+        if let Some((sending, receiving)) = open
+            && self.queued.is_empty()
+        {
+            // Its number may refer to Transfers posted before it, so they need theirs.
+            sending.announce(cx);
+            if self.may_start(cx, &request, sending, receiving) {
+                self.begin(cx, request, sending, receiving);
+                return Ok(id);
+            }
+        }
+        self.queued.push_back(request);
         cx.owe(Debt::Start);
         Ok(id)
     }
@@ -65,24 +78,26 @@ impl Initiator {
         sending: &mut Sending,
         receiving: &mut Receiving,
     ) {
-        while !self.queued.is_empty() {
+        while let Some(next) = self.queued.front() {
             // Its number may refer to Transfers posted before it, so they need theirs.
             sending.announce(cx);
-            if !self.may_start(cx, sending, receiving) {
+            if !self.may_start(cx, next, sending, receiving) {
                 return;
             }
-            self.begin(cx, sending, receiving);
-            if !cx.timers.runs(Timer::Peer) {
-                cx.owe(Debt::Peer);
+            if let Some(request) = self.queued.pop_front() {
+                self.begin(cx, request, sending, receiving);
             }
         }
     }
 
-    /// Whether the first queued request may begin.
-    fn may_start(&self, cx: &Context, sending: &Sending, receiving: &Receiving) -> bool {
-        let Some(request) = self.queued.front() else {
-            return false;
-        };
+    /// Whether the first request that has not begun may begin.
+    fn may_start(
+        &self,
+        cx: &Context,
+        request: &Request,
+        sending: &Sending,
+        receiving: &Receiving,
+    ) -> bool {
         let putting = sending.is_putting();
         if request.flags.fence && (putting || receiving.is_getting() || self.has_outstanding()) {
             return false;
@@ -112,11 +127,18 @@ impl Initiator {
         !self.send_queue.is_empty() || !self.gets.is_empty()
     }
 
-    /// Begins the first queued request.
-    fn begin(&mut self, cx: &mut Context, sending: &mut Sending, receiving: &mut Receiving) {
-        let Some(request) = self.queued.pop_front() else {
-            return;
-        };
+    /// Begins the first request that has not begun.
+    fn begin(
+        &mut self,
+        cx: &mut Context,
+        request: Request,
+        sending: &mut Sending,
+        receiving: &mut Receiving,
+    ) {
+        cx.mark_dirty();
+        if !cx.timers.runs(Timer::Peer) {
+            cx.owe(Debt::Peer);
+        }
         let id = request.id;
         let is_message = matches!(request.kind, RequestKind::Message { .. });
         let first = self.send_queue.next_number();
