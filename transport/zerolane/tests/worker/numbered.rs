@@ -237,10 +237,11 @@ fn revoke_number__and_its_reuse_under_load_leave_the_region_before_alone() {
     };
     let (mapped, not): (fn() -> _, fn() -> _) =
         (|| Region::memfd(1 << 20), || Region::anonymous(1 << 20));
-    for (options, region) in [
-        (Options::default(), mapped),
-        (Options::default(), not),
-        (udp, not),
+    // A peer that is stopped amid a put to memory that it maps may go on with it: lanes.md, "Weaker cases".
+    for (options, region, is_final) in [
+        (Options::default(), mapped, false),
+        (Options::default(), not, true),
+        (udp, not, true),
     ] {
         let (worker, endpoint) = listening(options.clone());
         let regions = [(); 2].map(|()| exported(region()));
@@ -278,7 +279,7 @@ fn revoke_number__and_its_reuse_under_load_leave_the_region_before_alone() {
             };
             if let Some(before) = before.replace(read(now)) {
                 assert!(
-                    read(last) == before,
+                    read(last) == before || !is_final,
                     "turn {turn}: a revoked region changed"
                 );
             }
