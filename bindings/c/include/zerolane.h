@@ -2180,8 +2180,8 @@ zl_status zl_handle_wait_arrived(const struct zl_handle *connection,
 zl_status zl_handle_peer_addr(const struct zl_handle *connection, char *buffer, size_t capacity);
 
 /**
- * Waits `timeout_ms` milliseconds (negative: no limit) until the connection is over, whoever
- * ends it; `reason` then gets why, such as ZL_ERROR_PEER_DEAD or ZL_ERROR_CLOSED. ZL_TIMEOUT
+ * Waits `timeout_ms` milliseconds (negative: no limit) until the connection is over, whichever
+ * end closed it; `reason` then gets why, such as ZL_ERROR_PEER_DEAD or ZL_ERROR_CLOSED. ZL_TIMEOUT
  * while it lives. An idle connection over a network notices a dead peer only with
  * ZL_OPTION_KEEP_ALIVE.
  *
@@ -2193,7 +2193,7 @@ zl_status zl_handle_closed(const struct zl_handle *connection,
 
 /**
  * Makes the worker's thread call `closed` with `context` once, when the connection is over,
- * whoever ends it and whether its handle is freed by then; soon if it is over already.
+ * whichever end closed it, even if its handle is freed by then; soon if it is over already.
  * `reason` says why, as in zl_handle_closed; ZL_ERROR_CLOSED if the worker ended or the
  * connection was released. The function must neither block, because all connections of the
  * worker would wait, nor unwind. It is never called in a child of fork.

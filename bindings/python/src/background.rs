@@ -544,8 +544,8 @@ impl ConnectionHandle {
     }
 
     /// Returns a Pending of the reason, an exception that is returned and not raised, when the connection is over,
-    /// whoever ends it: PeerDead, Closed and so on. An idle connection over a network notices a dead peer only with
-    /// `Options(keep_alive=True)`.
+    /// whichever end closed it: PeerDead, Closed and so on. An idle connection over a network notices a dead peer only
+    /// with `Options(keep_alive=True)`.
     fn closed(&self, py: Python<'_>) -> PyResult<Pending> {
         Ok(Pending::new(self.handle(py)?.closed(), |py, reason| {
             errors::of(py, reason).into_value(py).into_py_any(py)

@@ -316,8 +316,8 @@ class Connection:
         self._driver.turn_soon()
 
     async def closed(self) -> Exception:
-        """Returns the reason when the connection is over, whoever ends it. An idle connection over
-        a network notices a dead peer only with ``Options(keep_alive=True)``."""
+        """Returns the reason when the connection is over, whichever end closed it. An idle
+        connection over a network notices a dead peer only with ``Options(keep_alive=True)``."""
         self._driver.check_loop()
         while self._end is None:
             await self._news_comes()

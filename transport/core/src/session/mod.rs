@@ -324,8 +324,9 @@ impl Session {
         }
     }
 
-    /// Pings a peer that is `watched`, or that the network reported unreachable. Returns false if the peer left every keep-alive of an idle timeout unanswered. Counts silent intervals, not time: a machine that was
-    /// suspended has missed one interval, however long it slept.
+    /// Pings a peer that is `watched`, or that the network reported unreachable. Returns false if the peer left every
+    /// keep-alive of an idle timeout unanswered. Counts silent intervals, not time: a machine that was suspended has
+    /// missed one interval, however long it slept.
     pub(crate) fn on_peer_timeout(&mut self, cx: &mut Context, watched: bool) -> bool {
         let lately = cx.keepalive() * 2;
         if !watched && self.refused.is_none_or(|at| cx.now - at > lately) {

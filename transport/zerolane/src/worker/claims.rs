@@ -118,7 +118,7 @@ pub(super) struct Claims {
     unsent: Option<CloseReason>,
     /// Waits of closing handles.
     ended: Vec<Claim<()>>,
-    /// Waits for the end of the connection, whoever ends it.
+    /// Waits for the end of the connection, whichever end closed it.
     ends: Vec<Claim<Error>>,
     on_end: Vec<OnEnd>,
 }

@@ -435,7 +435,7 @@ impl ConnectionHandle {
         pending
     }
 
-    /// Answers with the reason when the connection is over, whoever ends it: [`Error::Closed`] with
+    /// Answers with the reason when the connection is over, whichever end closed it: [`Error::Closed`] with
     /// [`CloseReason::Peer`](crate::failure::CloseReason::Peer),
     /// [`CloseReason::PeerDead`](crate::failure::CloseReason::PeerDead) and so on, or the failure of a socket. At once if
     /// it is over already.
@@ -479,7 +479,7 @@ impl ConnectionHandle {
         pending
     }
 
-    /// Calls `on_closed` once, with the reason, when the connection is over, whoever ends it and whether it still has
+    /// Calls `on_closed` once, with the reason, when the connection is over, whichever end closed it, even without
     /// handles; soon if it is over already. See [`ConnectionHandle::closed`] for when that is noticed. If the worker ends
     /// first, or releases the connection, the reason is
     /// [`CloseReason::Local`](crate::failure::CloseReason::Local). Never called in a child of fork.
