@@ -27,6 +27,7 @@
 mod addresses;
 pub mod advanced;
 mod arrived;
+mod backlog;
 mod completion;
 mod connection;
 mod endpoint;

@@ -95,6 +95,8 @@ enum Holder {
     Expected,
     /// A handle.
     Handle,
+    /// None yet: it waits in the backlog of its endpoint. No events, and its completions stay with it.
+    Untaken,
     /// None: the last handle was dropped. Received data is not kept.
     None,
 }
@@ -141,6 +143,16 @@ impl Claims {
     /// Makes a handle the owner.
     pub(super) fn hold(&mut self) {
         self.holder = Holder::Handle;
+    }
+
+    /// Leaves the connection in the backlog of its endpoint.
+    pub(super) fn await_program(&mut self) {
+        self.holder = Holder::Untaken;
+    }
+
+    /// Whether it waits in the backlog of its endpoint.
+    pub(super) fn is_untaken(&self) -> bool {
+        self.holder == Holder::Untaken
     }
 
     /// Leaves the connection without an owner, because its last handle was dropped.

@@ -4,12 +4,12 @@ use super::accepting::Accepting;
 use super::claims::Peer;
 use super::handle::ConnectionHandle;
 use super::link::Link;
+use super::untaken::Untaken;
 use super::{EndpointId, Event, Key, Slot, Worker};
 use crate::connection::Connection;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{self, Endpoint};
 use crate::error::Error;
-use std::os::fd::AsFd;
-use zerolane_lane::Accept;
+use zerolane_lane::{Accept, Listener};
 
 /// Datagrams of unauthenticated peers processed at a time.
 const MAX_UNAUTHENTICATED: usize = 32;
@@ -21,6 +21,8 @@ pub(super) struct Listening {
     pub(super) queued: bool,
     /// The requests of its handles.
     pub(super) accepting: Accepting,
+    /// The connections that its program takes by itself: neither events nor handles.
+    pub(super) untaken: Option<Untaken>,
 }
 
 impl Listening {
@@ -29,6 +31,7 @@ impl Listening {
             endpoint,
             queued: false,
             accepting: Accepting::default(),
+            untaken: None,
         }
     }
 }
@@ -43,10 +46,21 @@ impl Worker {
         let mut accepted = Vec::new();
         let mut failed = None;
         let mut more = true;
+        let untaken = listening.untaken.as_ref();
+        let room = untaken.map_or(MAX_UNAUTHENTICATED, Untaken::room);
         for _ in 0..MAX_UNAUTHENTICATED {
-            match listening.endpoint.listener_mut().try_accept() {
-                Ok(Accept::Connection(driver)) => {
-                    accepted.push(listening.endpoint.accepted(*driver));
+            if accepted.len() >= room {
+                break;
+            }
+            let Some((listener, options)) = listening.endpoint.alone() else {
+                break;
+            };
+            match listener.try_accept() {
+                Ok(Accept::Connection(mut driver)) => {
+                    if listening.untaken.is_some() {
+                        driver.defer_operations();
+                    }
+                    accepted.push(endpoint::accepted(*driver, options));
                 }
                 Ok(Accept::Unauthenticated) => {}
                 Ok(Accept::Nothing) => {
@@ -59,22 +73,28 @@ impl Worker {
                 }
             }
         }
-        let moved = listening.endpoint.listener_mut().keys_at_new_addresses();
-        if failed.is_none() && more {
-            self.ready.push(key, &mut listening.queued);
-        }
+        let listener = listening.endpoint.listener();
+        let moved = listener.map(Listener::keys_at_new_addresses);
         for connection in accepted {
             self.take_in(key, connection);
+        }
+        let reads = self.stop_if_full(key);
+        if let Some(Slot::Endpoint(listening)) = self.slots.get_mut(key)
+            && failed.is_none()
+            && more
+            && reads
+        {
+            self.ready.push(key, &mut listening.queued);
         }
         if let Some(error) = failed {
             self.fail_endpoint(key, error.into());
         }
-        if !moved.is_empty() {
+        if let Some(moved) = moved.filter(|it| !it.is_empty()) {
             self.look_for_peers(&moved);
         }
     }
 
-    fn take_in(&mut self, key: Key, connection: Connection) {
+    pub(super) fn take_in(&mut self, key: Key, connection: Connection) {
         let Some(Slot::Endpoint(listening)) = self.slots.get_mut(key) else {
             return;
         };
@@ -84,6 +104,7 @@ impl Worker {
         match (handled, exported.is_ok()) {
             (true, true) => link.claims.hold(),
             (true, false) => link.claims.expect_handle(),
+            (false, _) if listening.untaken.is_some() => link.claims.await_program(),
             (false, _) => {}
         }
         let peer = Peer::of(&link.connection);
@@ -100,6 +121,8 @@ impl Worker {
             if listening.accepting.wants_purge() {
                 self.purge(key);
             }
+        } else if let Some(untaken) = &mut listening.untaken {
+            untaken.push(id.0);
         } else {
             self.events.push_back(Event::Accepted {
                 endpoint: EndpointId(key),
@@ -121,12 +144,7 @@ impl Worker {
     }
 
     fn fail_endpoint(&mut self, key: Key, error: Error) {
-        let Some(Slot::Endpoint(listening)) = self.slots.get(key) else {
-            return;
-        };
-        self.poller.remove(listening.endpoint.as_fd());
-        self.endpoints.retain(|&it| it != key);
-        let Some(Slot::Endpoint(mut listening)) = self.slots.remove(key) else {
+        let Some(mut listening) = self.remove_endpoint(key) else {
             return;
         };
         if listening.accepting.is_handled() {

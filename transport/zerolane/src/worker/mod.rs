@@ -83,11 +83,15 @@ mod thread;
 mod timers;
 #[cfg(feature = "tokio")]
 mod tokio;
+mod untaken;
 
 pub use handle::{ConnectionHandle, EndpointHandle, WorkerHandle};
 pub use pending::{Outcome, Pending};
 pub use set::PendingSet;
 pub use thread::{WorkerThread, background};
+
+pub(crate) use pending::again;
+pub(crate) use untaken::Bell;
 
 use crate::addresses::{ToAddresses, resolved};
 use crate::completion::Completion;
@@ -107,7 +111,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use timers::Timers;
 use zerolane_lane::Ports;
-use zerolane_lane::{CloseReason, ExportedRegion, Options, Process, Scheduler, Submissions, Waker};
+use zerolane_lane::{
+    CloseReason, ExportedRegion, Listener, Options, Process, Scheduler, Submissions, Waker,
+};
 use zerolane_wire::Rights;
 
 /// Most events kept for the user. Completions beyond it stay with their connections, whose peers must wait.
@@ -310,19 +316,26 @@ impl Worker {
     /// As for [`Endpoint::bind`].
     pub fn listen(&mut self, on: impl ToAddresses, options: Options) -> Result<EndpointId> {
         self.check_process()?;
-        let endpoint = Endpoint::bind(on, self.shared(options))?;
+        let mut options = self.shared(options);
+        // Its connections are this worker's at once.
+        options.backlog = 0;
+        let endpoint = Endpoint::bind(on, options)?;
         self.listen_on(endpoint)
     }
 
-    /// Takes over an endpoint.
+    /// Takes over an endpoint, and the connections in its backlog.
     ///
     /// # Errors
     /// The system refused to watch it.
     pub fn listen_on(&mut self, endpoint: Endpoint) -> Result<EndpointId> {
         endpoint.check_process()?;
+        let (endpoint, untaken) = endpoint.without_backlog()?;
         let listening = Box::new(Listening::new(endpoint));
         let key = self.insert(Slot::Endpoint(listening))?;
         self.endpoints.push(key);
+        for connection in untaken {
+            self.take_in(key, connection);
+        }
         Ok(EndpointId(key))
     }
 
@@ -388,6 +401,13 @@ impl Worker {
         }
     }
 
+    pub(crate) fn listener_mut(&mut self, endpoint: EndpointId) -> Option<&mut Listener> {
+        match self.slots.get_mut(endpoint.0)? {
+            Slot::Endpoint(listening) => listening.endpoint.alone().map(|it| it.0),
+            Slot::Connection(_) => None,
+        }
+    }
+
     /// Lets every client of `endpoint` that connects from now on use `region` with `rights`, by `name`: registered
     /// once, for any number of peers. [`ExportedRegion::revoke`](crate::ExportedRegion::revoke) ends the export for all
     /// peers, [`Connection::revoke_region`] for one. As on a connection, dropping the last handle of the region does
@@ -422,12 +442,19 @@ impl Worker {
         if self.check_process().is_err() {
             return false;
         }
-        match self.slots.get(endpoint.0) {
-            Some(Slot::Endpoint(listening)) => self.poller.remove(listening.endpoint.as_fd()),
-            _ => return false,
+        self.remove_endpoint(endpoint.0).is_some()
+    }
+
+    fn remove_endpoint(&mut self, key: Key) -> Option<Box<Listening>> {
+        match self.slots.get(key)? {
+            Slot::Endpoint(listening) => self.poller.remove(listening.endpoint.as_fd()),
+            Slot::Connection(_) => return None,
         }
-        self.endpoints.retain(|&it| it != endpoint.0);
-        self.slots.remove(endpoint.0).is_some()
+        self.endpoints.retain(|&it| it != key);
+        match self.slots.remove(key)? {
+            Slot::Endpoint(listening) => Some(listening),
+            Slot::Connection(_) => None,
+        }
     }
 
     /// Begins to close a connection: posted sends are completed, as by [`Connection::close`], then the peer is told.

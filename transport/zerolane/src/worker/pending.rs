@@ -34,7 +34,7 @@ pub(super) fn gone() -> Error {
 }
 
 /// A copy of the error, for another waiter.
-pub(super) fn again(error: &Error) -> Error {
+pub(crate) fn again(error: &Error) -> Error {
     match error {
         Error::Closed(reason) => Error::Closed(*reason),
         Error::ConnectTimeout(timeout) => Error::ConnectTimeout(*timeout),
