@@ -1,4 +1,7 @@
-"""Tests that the programs of docs/guide/python.md run: the tutorials as two processes, the others after each other."""
+"""Tests that the programs of docs/guide/python.md run.
+
+Each tutorial runs as two processes, the other programs after each other.
+"""
 
 import pathlib
 import re
@@ -21,7 +24,9 @@ def blocks() -> list[str]:
 
 def at_home(block: str) -> str:
     """The program with addresses of this host."""
-    return re.sub(r"(0\.0\.0\.0|192\.0\.2\.1):918(\d)", lambda it: f"127.0.0.1:{PORTS[it[2]]}", block)
+    return re.sub(
+        r"(0\.0\.0\.0|192\.0\.2\.1):918(\d)", lambda it: f"127.0.0.1:{PORTS[it[2]]}", block
+    )
 
 
 def free_ports() -> dict[str, int]:
@@ -43,12 +48,16 @@ def test_document__its_tutorials_run() -> None:
     clients = [block for block in blocks() if "192.0.2.1:918" in block]
     assert len(servers) == len(clients) == 3
     for server, client in zip(servers, clients, strict=True):
-        serving = subprocess.Popen([sys.executable, "-c", at_home(server)], stdout=subprocess.PIPE, text=True)
+        serving = subprocess.Popen(
+            [sys.executable, "-c", at_home(server)], stdout=subprocess.PIPE, text=True
+        )
         try:
             end = time.monotonic() + PATIENCE
             command = [sys.executable, "-c", at_home(client)]
             # The server may not listen, or export, yet.
-            while (ran := subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)).returncode:
+            while (
+                ran := subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+            ).returncode:
                 assert time.monotonic() < end, ran.stderr
             if not ran.stdout:
                 assert serving.communicate(timeout=PATIENCE)[0] == "8000000 bytes, sum 1000000\n"

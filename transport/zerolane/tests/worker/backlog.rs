@@ -55,7 +55,7 @@ fn connect(to: SocketAddr) -> Connection {
 /// A client in a thread of its own.
 fn connecting(to: SocketAddr) -> Receiver<Connection> {
     let (tell, connected) = channel();
-    thread::spawn(move || tell.send(connect(to)));
+    thread::spawn(move || drop(tell.send(connect(to))));
     connected
 }
 
