@@ -3,8 +3,8 @@
 use crate::exported::{ZL_KEY_LENGTH, zl_key};
 use crate::status::{of_transfer, zl_status};
 use crate::work::zl_delivery;
-use zerolane::Completion;
-use zerolane::request::WorkKind;
+use zerolane::request::Output;
+use zerolane::{Completion, Delivery};
 
 /// The kind of a completed request.
 #[repr(u32)]
@@ -86,35 +86,44 @@ impl zl_completion {
             Ok(length) => (zl_status::ZL_OK, length as u64),
             Err(error) => (of_transfer(error), 0),
         };
-        let mut control = [0; ZL_CONTROL_LENGTH];
-        control[..completion.control.len()].copy_from_slice(&completion.control);
-        zl_completion {
+        let mut flat = zl_completion {
             id: completion.id.to_u64(),
-            kind: kind(completion.kind) as u32,
             status,
-            delivery: zl_delivery::from(completion.delivery) as u32,
-            control_length: completion.control.len() as u32,
+            delivery: zl_delivery::from(Delivery::Interrupt) as u32,
             context: completion.context,
             tag,
             length,
-            value: completion.value,
-            region: completion.region.map_or(NO_KEY, zl_key::from),
-            control,
-        }
-    }
-}
-
-fn kind(kind: WorkKind) -> zl_kind {
-    match kind {
-        WorkKind::Send | WorkKind::Offer => zl_kind::ZL_KIND_SEND,
-        WorkKind::Receive | WorkKind::Read => zl_kind::ZL_KIND_RECEIVE,
-        WorkKind::Put => zl_kind::ZL_KIND_PUT,
-        WorkKind::Get => zl_kind::ZL_KIND_GET,
-        WorkKind::FetchOp => zl_kind::ZL_KIND_FETCH,
-        WorkKind::Message => zl_kind::ZL_KIND_MESSAGE,
-        WorkKind::MessageReceived => zl_kind::ZL_KIND_MESSAGE_RECEIVED,
-        WorkKind::Immediate => zl_kind::ZL_KIND_IMMEDIATE,
-        WorkKind::Open => zl_kind::ZL_KIND_OPEN,
-        _ => zl_kind::ZL_KIND_OTHER,
+            ..zl_completion::NONE
+        };
+        let kind = match completion.output {
+            Output::Send { .. } | Output::Offer { .. } => zl_kind::ZL_KIND_SEND,
+            Output::Receive { delivery, .. } | Output::Read { delivery, .. } => {
+                flat.delivery = zl_delivery::from(delivery) as u32;
+                zl_kind::ZL_KIND_RECEIVE
+            }
+            Output::Put { .. } => zl_kind::ZL_KIND_PUT,
+            Output::Get { .. } => zl_kind::ZL_KIND_GET,
+            Output::FetchOp { before } => {
+                flat.value = before.unwrap_or(0);
+                zl_kind::ZL_KIND_FETCH
+            }
+            Output::Message { .. } => zl_kind::ZL_KIND_MESSAGE,
+            Output::MessageReceived { control, .. } => {
+                flat.control[..control.len()].copy_from_slice(&control);
+                flat.control_length = control.len() as u32;
+                zl_kind::ZL_KIND_MESSAGE_RECEIVED
+            }
+            Output::Immediate { number } => {
+                flat.value = u64::from(number);
+                zl_kind::ZL_KIND_IMMEDIATE
+            }
+            Output::Open { key } => {
+                flat.region = key.map_or(NO_KEY, zl_key::from);
+                zl_kind::ZL_KIND_OPEN
+            }
+            _ => zl_kind::ZL_KIND_OTHER,
+        };
+        flat.kind = kind as u32;
+        flat
     }
 }

@@ -5,6 +5,7 @@ use crate::owned::Owned;
 use crate::pointer::{Output, free, give, handle, timeout};
 use crate::status::{Failure, guard, zl_status};
 use std::ptr;
+use zerolane::memory::Memory;
 use zerolane::worker::{Outcome, Pending, PendingSet};
 use zerolane::{Completion, Region, RequestId};
 
@@ -57,8 +58,11 @@ fn completed(ended: Completion, place: Option<Region>) -> zl_completion {
             ..zl_completion::new(0, ended)
         };
     }
-    let memory = ended.memory.as_ptr();
-    if memory != place.as_ptr() {
+    // C's memory always has a slice.
+    let memory = ended.memory().and_then(Memory::as_slice);
+    if let Some(memory) = memory.map(<[u8]>::as_ptr)
+        && memory != place.as_ptr()
+    {
         // SAFETY: the completion holds `length` received bytes, `place` at least as many. They may overlap.
         unsafe { ptr::copy(memory, place.as_mut_ptr(), length) };
     }

@@ -30,7 +30,7 @@ fn completed(py: Python<'_>, completion: zerolane::Completion) -> PyResult<Py<Py
 }
 
 fn opened(py: Python<'_>, completion: zerolane::Completion) -> PyResult<Py<PyAny>> {
-    let error = match (completion.result, completion.region) {
+    let error = match (completion.result, completion.key()) {
         (Ok(_), Some(key)) => return Key::new(key).into_py_any(py),
         (Ok(_), None) => TransferError::Refused(Reason::Unknown),
         (Err(error), _) => error,

@@ -51,7 +51,7 @@ pub(crate) fn close(py: Python<'_>, connection: zerolane::Connection) -> PyResul
 /// Why the peer did not receive everything, if `event` says so.
 fn failure(event: Event) -> Option<Error> {
     match event {
-        Event::Completed { completion, .. } if completion.kind.is_outgoing() => {
+        Event::Completed { completion, .. } if completion.kind().is_outgoing() => {
             match completion.result {
                 Err(TransferError::Closed(reason)) => Some(Error::Closed(reason)),
                 _ => None,

@@ -8,7 +8,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
 use zerolane::Delivery;
 use zerolane::failure::TransferError;
-use zerolane::request::WorkKind;
+use zerolane::memory::Memory;
+use zerolane::request::{Output, WorkKind};
 
 /// A finished request. Its buffer is free again.
 #[pyclass(frozen, weakref, module = "zerolane")]
@@ -37,25 +38,35 @@ pub(crate) struct Completion {
     region: Option<Key>,
     /// The objects of a request of several pieces.
     pieces: Vec<Py<PyAny>>,
-    control: zerolane::request::MessageControl,
+    control: Vec<u8>,
     result: Result<usize, TransferError>,
 }
 
 impl Completion {
     pub(crate) fn new(py: Python<'_>, completion: zerolane::Completion) -> Completion {
+        let (buffer, pieces) = match completion.memory() {
+            Some(Memory::Gathered(pieces)) => (None, pinned::objects(py, pieces)),
+            Some(memory) => (pinned::object(py, memory).map(Bound::unbind), Vec::new()),
+            None => (None, Vec::new()),
+        };
+        let sent = match completion.output {
+            Output::Receive { delivery, .. } | Output::Read { delivery, .. } => delivery,
+            _ => Delivery::Interrupt,
+        };
+        let number = completion.immediate().map(u64::from);
         Completion {
             id: completion.id.to_u64(),
-            kind: kind(completion.kind),
+            kind: kind(completion.kind()),
             context: completion.context,
-            region: completion.region.map(Key::new),
-            pieces: pinned::objects(py, &completion.pieces),
-            buffer: pinned::object(py, &completion.memory).map(Bound::unbind),
-            value: completion.value,
-            delivery: delivery(completion.delivery),
-            control: completion.control,
+            region: completion.key().map(Key::new),
+            pieces,
+            buffer,
+            value: completion.before().or(number).unwrap_or(0),
+            delivery: delivery(sent),
+            control: completion.control().unwrap_or_default().to_vec(),
             result: completion.result,
         }
-        // Releases the buffer here, together with completion.memory.
+        // Releases the buffer here, together with the completion's memory.
     }
 
     pub(crate) fn all(py: Python<'_>, completions: Vec<zerolane::Completion>) -> Vec<Completion> {

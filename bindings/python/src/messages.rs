@@ -38,6 +38,7 @@ impl Connection {
         })?;
         let length = completion.result.unwrap_or(0);
         let memory = payload.map(|it| view(it, length)).transpose()?;
-        Ok((PyBytes::new(py, &completion.control), memory))
+        let control = completion.control().unwrap_or_default();
+        Ok((PyBytes::new(py, control), memory))
     }
 }

@@ -17,7 +17,7 @@ impl Connection {
         let completion = self
             .driven
             .complete(py, |connection| connection.post(op.on(&key, offset)))?;
-        Ok(completion.value)
+        Ok(completion.before().unwrap_or(0))
     }
 }
 
@@ -31,7 +31,7 @@ impl Connection {
             connection.post(OpenRegion::new(name, rights))
         })?;
         let unknown = || errors::of_request(py, TransferError::Refused(Reason::Unknown));
-        completion.region.map(Key::new).ok_or_else(unknown)
+        completion.key().map(Key::new).ok_or_else(unknown)
     }
 
     /// Writes the bytes of `buffer`, or of a list or tuple of buffers one after another, to the peer's memory at

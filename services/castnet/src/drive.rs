@@ -324,11 +324,12 @@ impl Drive {
             return Ok(());
         };
         let id = link.id;
-        match completion.kind {
+        match completion.kind() {
             WorkKind::Receive => {
                 let (transfer, result) = (completion.id, completion.result);
-                let received = result.map(|len| (completion.into_region(), len));
-                link.messages.completed(transfer, received);
+                let region = completion.into_region()?;
+                link.messages
+                    .completed(transfer, result.map(|len| (region, len)));
                 self.take_messages(connection, id);
             }
             WorkKind::Send => {
@@ -340,7 +341,7 @@ impl Drive {
                 link.slots.retain(|it| *it != completion.id);
                 match completion.result {
                     Ok(len) => self.take_chunk(connection, id, completion, len)?,
-                    Err(_) => self.pool.give(completion.into_region()),
+                    Err(_) => self.pool.give(completion.into_region()?),
                 }
             }
             WorkKind::Message => {

@@ -109,7 +109,7 @@ pub(crate) fn say_last(worker: &mut Worker, connection: ConnectionId, word: &Wor
 
 /// Whether a completion is that of a last word.
 pub(crate) fn confirms_last(completion: &Completion) -> bool {
-    completion.kind == WorkKind::Send && completion.context == LAST
+    completion.kind() == WorkKind::Send && completion.context == LAST
 }
 
 fn post(worker: &mut Worker, connection: ConnectionId, word: &impl Serialize, context: u64) {

@@ -76,7 +76,7 @@ pub(crate) fn receive<T>(
     posted.map_err(zerolane::Error::from)?;
     let completion = complete(connection, stop, patience)?;
     let len = completion.result.as_ref().map_or(0, |&len| len);
-    read(&completion.into_region()[..len])
+    read(&completion.into_region()?[..len])
 }
 
 /// Waits for the completion of any Transfer in flight. The time limit is `patience`, plus the time that its bytes take

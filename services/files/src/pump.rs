@@ -295,7 +295,7 @@ impl<'a> Pump<'a> {
             Ok(len) => *len,
             Err(error) => return Err(zerolane::Error::Transfer(*error).into()),
         };
-        let mut buffer = completion.into_region();
+        let mut buffer = completion.into_region()?;
         if let Some(at) = self.sending.iter().position(|sending| sending.id == id) {
             self.moved = Instant::now();
             if let Some(Sending {

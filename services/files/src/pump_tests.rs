@@ -81,7 +81,13 @@ fn run_counted__ends_when_what_was_said_before_was_sent() {
     hears.post_recv(Region::from_vec(vec![0; SAID])).unwrap();
     let heard = hears.wait(Some(LONG)).unwrap().got().unwrap();
     assert_eq!(heard.result, Ok(SAID));
-    assert!(heard.into_region().iter().all(|&byte| byte == 7));
+    assert!(
+        heard
+            .into_region()
+            .expect("a region")
+            .iter()
+            .all(|&byte| byte == 7)
+    );
     pumping.join().unwrap().unwrap();
 }
 

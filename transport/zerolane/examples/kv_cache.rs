@@ -124,7 +124,7 @@ fn complete(connection: &mut Connection, id: RequestId) -> Outcome<Vec<zerolane:
     let completion = completion.filter(|it| it.id == id);
     let completion = completion.ok_or("not the request's end")?;
     completion.result?;
-    Ok(completion.pieces)
+    Ok(completion.into_pieces())
 }
 
 /// Fills the store, request by request.

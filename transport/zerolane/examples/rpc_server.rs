@@ -62,7 +62,9 @@ fn server(clients: usize, calls: usize) -> Outcome<()> {
                 Event::Completed {
                     connection,
                     completion,
-                } if completion.kind == WorkKind::MessageReceived && completion.result.is_ok() => {
+                } if completion.kind() == WorkKind::MessageReceived
+                    && completion.result.is_ok() =>
+                {
                     answer(&mut worker, connection, completion)?;
                     answered += 1;
                 }
@@ -88,9 +90,9 @@ fn await_message(worker: &mut Worker, id: ConnectionId, place: Region) -> Outcom
 
 fn answer(worker: &mut Worker, id: ConnectionId, call: Completion) -> Outcome<()> {
     let len = call.result?;
-    let control = call.control;
-    let place = call.into_region();
-    let result = match &control[..] {
+    let name = call.control().ok_or("not a call")?.to_vec();
+    let place = call.into_region()?;
+    let result = match &name[..] {
         b"sum" => Some(numbers(&place[..len]).sum::<f64>()),
         b"mean" => Some(numbers(&place[..len]).sum::<f64>() / (len / 8) as f64),
         _ => None,
@@ -171,14 +173,14 @@ fn all_clients(address: SocketAddr, clients: usize, calls: usize) -> Outcome<()>
                 Event::Completed {
                     connection,
                     completion,
-                } if completion.kind == WorkKind::MessageReceived => {
+                } if completion.kind() == WorkKind::MessageReceived => {
                     let client = all.get_mut(&connection).ok_or("an unknown connection")?;
-                    let name = completion.control;
                     completion.result?;
-                    let place = completion.into_region();
+                    let is_result = completion.control() == Some(b"result");
+                    let place = completion.into_region()?;
                     let result: f64 = numbers(&place).sum();
-                    if name[..] != *b"result" || result != client.arguments().iter().sum::<f64>() {
-                        return Err(format!("{name:?}: {result}").into());
+                    if !is_result || result != client.arguments().iter().sum::<f64>() {
+                        return Err(format!("client {}: {result}", client.number).into());
                     }
                     match client.made < calls {
                         true => client.call(&mut worker, connection, place)?,

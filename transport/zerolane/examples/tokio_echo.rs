@@ -70,7 +70,7 @@ async fn echo(connection: ConnectionHandle) -> Outcome<usize> {
             }
             result => result?,
         };
-        let mut bytes = received.into_region();
+        let mut bytes = received.into_region()?;
         drop(bytes.split_off(len));
         connection.send(bytes).await?.result?;
     }
@@ -89,7 +89,7 @@ async fn client(
         let back = connection.recv(Region::anonymous(message.len())?);
         let sent = connection.send(Region::from_vec(message.clone()));
         sent.await?.result?;
-        if back.await?.into_region()[..] != message {
+        if back.await?.into_region()?[..] != message {
             return Err(format!("client {number}, message {n}").into());
         }
     }

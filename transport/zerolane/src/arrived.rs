@@ -35,7 +35,7 @@ use zerolane_lane::{SharedRegion, Waited};
 ///     passed_on = arrived;
 /// }
 /// let done = connection.wait(None)?.got().expect("it is over");
-/// assert_eq!(done.arrived(), 1 << 20);
+/// assert_eq!(done.arrived(), Some(1 << 20));
 /// # source.join().unwrap()?;
 /// # Ok::<(), zerolane::Error>(())
 /// ```

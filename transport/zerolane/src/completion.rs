@@ -1,86 +1,293 @@
-//! Defines the completion of a request: its result, and the memory it gives back.
+//! Defines the completion of a request: its result, and what it gives back.
 
+use crate::error::{Error, Result};
 use crate::id::{Poster, RequestId};
 use crate::key::RegionKey;
 use zerolane_lane::{Delivery, Memory, MessageControl, Region, TransferError, WorkKind};
 
-/// A completed request and its memory, or an immediate from the peer.
+/// A completed request, or an immediate from the peer.
+///
+/// A program that knows which request it was takes what it gave back with one call; one that does not matches
+/// [`Completion::output`]:
+///
+/// ```
+/// use zerolane::Completion;
+/// use zerolane::request::Output;
+/// fn handle(completion: Completion) -> zerolane::Result<()> {
+///     let bytes = completion.result?;
+///     match completion.output {
+///         Output::Receive { memory, .. } => println!("{bytes} of {} bytes received", memory.len()),
+///         Output::MessageReceived { control, .. } => println!("a message: {:?}", &control[..]),
+///         Output::Immediate { number } => println!("number {number}"),
+///         _ => {}
+///     }
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Completion {
     /// The request's identifier; that of no request for an immediate from the peer.
     pub id: RequestId,
-    /// Kind of the request.
-    pub kind: WorkKind,
     /// The context that the request was posted with: see [`Put::context`](crate::request::Put::context).
     pub context: u64,
     /// Bytes moved, or why the request failed.
-    pub result: Result<usize, TransferError>,
-    /// The memory that was posted; empty if the request had several pieces, copied its data, or had no memory.
-    pub memory: Memory,
-    /// The pieces of a request posted in several pieces.
-    pub pieces: Vec<Memory>,
-    /// The delivery mode that the sender chose (receives of Transfers; `Interrupt` otherwise).
-    pub delivery: Delivery,
-    /// The word's value before an atomic operation; the number of an immediate.
-    pub value: u64,
-    /// The control of a received message.
-    pub control: MessageControl,
-    /// The peer's region, in reply to a request that named it.
-    pub region: Option<RegionKey>,
-    pub(crate) arrived: usize,
+    pub result: std::result::Result<usize, TransferError>,
+    /// What the request gives back, whether it succeeded or failed.
+    pub output: Output,
 }
 
-/// An empty memory.
-pub(crate) fn nothing() -> Memory {
-    Region::empty().into()
+/// What a request gives back when it completes, by its kind.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Output {
+    /// Of a [`Transfer`](crate::request::Transfer).
+    Send {
+        /// The memory sent.
+        memory: Memory,
+    },
+    /// Of a [`Receive`](crate::request::Receive).
+    Receive {
+        /// The memory to fill.
+        memory: Memory,
+        /// See [`Completion::arrived`].
+        arrived: usize,
+        /// The delivery mode that the sender chose.
+        delivery: Delivery,
+    },
+    /// Of an [`Offer`](crate::advanced::Offer).
+    Offer {
+        /// The memory offered.
+        memory: Memory,
+    },
+    /// Of a [`Read`](crate::advanced::Read).
+    Read {
+        /// The memory to fill.
+        memory: Memory,
+        /// See [`Completion::arrived`].
+        arrived: usize,
+        /// The delivery mode that the sender chose.
+        delivery: Delivery,
+    },
+    /// Of a [`Put`](crate::request::Put), [`PutPieces`](crate::request::PutPieces) or
+    /// [`PutInline`](crate::request::PutInline).
+    Put {
+        /// The memory written from; none for an inline put.
+        memory: Option<Memory>,
+    },
+    /// Of a [`Get`](crate::request::Get) or [`GetPieces`](crate::request::GetPieces).
+    Get {
+        /// The memory to fill.
+        memory: Memory,
+        /// See [`Completion::arrived`].
+        arrived: usize,
+    },
+    /// Of a [`Fetch`](crate::request::Fetch).
+    FetchOp {
+        /// The word's value before; none if the request failed.
+        before: Option<u64>,
+    },
+    /// Of a [`Message`](crate::request::Message).
+    Message {
+        /// The payload sent.
+        payload: Option<Memory>,
+    },
+    /// Of a [`ReceiveMessage`](crate::request::ReceiveMessage).
+    MessageReceived {
+        /// The message's control; empty if the request failed.
+        control: MessageControl,
+        /// The memory for the payload.
+        payload: Option<Memory>,
+        /// See [`Completion::arrived`].
+        arrived: usize,
+    },
+    /// Of a put of the peer with an immediate. Nothing was posted for it.
+    Immediate {
+        /// The peer's number.
+        number: u32,
+    },
+    /// Of an [`OpenRegion`](crate::request::OpenRegion).
+    Open {
+        /// The peer's region; none if the request failed.
+        key: Option<RegionKey>,
+    },
 }
 
 impl Completion {
+    /// The kind of the request.
+    pub fn kind(&self) -> WorkKind {
+        match self.output {
+            Output::Send { .. } => WorkKind::Send,
+            Output::Receive { .. } => WorkKind::Receive,
+            Output::Offer { .. } => WorkKind::Offer,
+            Output::Read { .. } => WorkKind::Read,
+            Output::Put { .. } => WorkKind::Put,
+            Output::Get { .. } => WorkKind::Get,
+            Output::FetchOp { .. } => WorkKind::FetchOp,
+            Output::Message { .. } => WorkKind::Message,
+            Output::MessageReceived { .. } => WorkKind::MessageReceived,
+            Output::Immediate { .. } => WorkKind::Immediate,
+            Output::Open { .. } => WorkKind::Open,
+        }
+    }
+
     /// Bytes at the start of the memory of a receive, get or message that are verified and in place: all of them, or,
     /// if the request failed or was cancelled, those that had arrived by then. The bytes after them are undefined.
-    pub fn arrived(&self) -> usize {
-        self.arrived
+    /// `None` for requests that fill no memory.
+    pub fn arrived(&self) -> Option<usize> {
+        match self.output {
+            Output::Receive { arrived, .. }
+            | Output::Read { arrived, .. }
+            | Output::Get { arrived, .. }
+            | Output::MessageReceived { arrived, .. } => Some(arrived),
+            _ => None,
+        }
     }
 
-    /// The region that was posted, exclusively owned. Memory that was shared is a region again once no other reference
-    /// is left ([`SharedRegion::try_unique`](crate::SharedRegion::try_unique)). Empty if another reference is left, or
-    /// if several pieces were posted.
-    pub fn into_region(self) -> Region {
-        self.memory.into_region().unwrap_or_else(Region::empty)
+    /// The memory that was posted. `None` if the request had none.
+    pub fn memory(&self) -> Option<&Memory> {
+        match &self.output {
+            Output::Send { memory }
+            | Output::Receive { memory, .. }
+            | Output::Offer { memory }
+            | Output::Read { memory, .. }
+            | Output::Get { memory, .. } => Some(memory),
+            Output::Put { memory } => memory.as_ref(),
+            Output::Message { payload } | Output::MessageReceived { payload, .. } => {
+                payload.as_ref()
+            }
+            Output::FetchOp { .. } | Output::Immediate { .. } | Output::Open { .. } => None,
+        }
     }
-}
 
-impl Completion {
+    /// Takes the memory that was posted. `None` if the request had none.
+    pub fn into_memory(self) -> Option<Memory> {
+        match self.output {
+            Output::Send { memory }
+            | Output::Receive { memory, .. }
+            | Output::Offer { memory }
+            | Output::Read { memory, .. }
+            | Output::Get { memory, .. } => Some(memory),
+            Output::Put { memory } => memory,
+            Output::Message { payload } | Output::MessageReceived { payload, .. } => payload,
+            Output::FetchOp { .. } | Output::Immediate { .. } | Output::Open { .. } => None,
+        }
+    }
+
+    /// Takes the region that was posted, exclusively owned. Memory that was shared is a region again once no other
+    /// reference is left ([`SharedRegion::try_unique`](crate::SharedRegion::try_unique)).
+    ///
+    /// # Errors
+    /// [`Error::NoRegion`]: another reference is left, or the request had a mapped file, several pieces or no memory.
+    /// [`Completion::into_memory`] takes any memory.
+    pub fn into_region(self) -> Result<Region> {
+        let region = self.into_memory().and_then(Memory::into_region);
+        region.ok_or(Error::NoRegion)
+    }
+
+    /// Takes the pieces of a request posted in several pieces, in the order of posting; a single piece if it was posted
+    /// in one. Empty if the request had no memory.
+    pub fn into_pieces(self) -> Vec<Memory> {
+        match self.into_memory() {
+            Some(Memory::Gathered(pieces)) => pieces,
+            memory => memory.into_iter().collect(),
+        }
+    }
+
+    /// The word's value before an atomic operation. `None` for other requests and if it failed.
+    pub fn before(&self) -> Option<u64> {
+        match self.output {
+            Output::FetchOp { before } => before,
+            _ => None,
+        }
+    }
+
+    /// The control of a received message. `None` for other requests.
+    pub fn control(&self) -> Option<&[u8]> {
+        match &self.output {
+            Output::MessageReceived { control, .. } => Some(control),
+            _ => None,
+        }
+    }
+
+    /// The number of an immediate from the peer. `None` for requests.
+    pub fn immediate(&self) -> Option<u32> {
+        match self.output {
+            Output::Immediate { number } => Some(number),
+            _ => None,
+        }
+    }
+
+    /// The peer's region that was opened. `None` for other requests and if it failed.
+    pub fn key(&self) -> Option<RegionKey> {
+        match self.output {
+            Output::Open { key } => key,
+            _ => None,
+        }
+    }
+
     /// The completion of a request of `poster`.
     pub(crate) fn new(it: zerolane_lane::Completion, poster: Poster) -> Completion {
-        let (memory, pieces) = match it.memory {
-            Some(Memory::Gathered(pieces)) => (nothing(), pieces),
-            memory => (memory.unwrap_or_else(nothing), Vec::new()),
+        let delivery = it.delivery;
+        // The lane uses one number for what only a success has, and for what only a failure has.
+        let (before, arrived) = match it.result {
+            Ok(bytes) => (Some(it.value), bytes as usize),
+            Err(_) => (None, it.value as usize),
         };
-        let receives = matches!(
-            it.kind,
-            WorkKind::Receive | WorkKind::Read | WorkKind::Get | WorkKind::MessageReceived
-        );
-        let (value, arrived) = match it.result {
-            Ok(bytes) => (it.value, bytes),
-            Err(_) if receives => (0, it.value),
-            Err(_) => (it.value, 0),
+        let output = match it.kind {
+            WorkKind::Send => Output::Send {
+                memory: posted(it.memory),
+            },
+            WorkKind::Receive => Output::Receive {
+                memory: posted(it.memory),
+                arrived,
+                delivery,
+            },
+            WorkKind::Offer => Output::Offer {
+                memory: posted(it.memory),
+            },
+            WorkKind::Read => Output::Read {
+                memory: posted(it.memory),
+                arrived,
+                delivery,
+            },
+            WorkKind::Put => Output::Put { memory: it.memory },
+            WorkKind::Get => Output::Get {
+                memory: posted(it.memory),
+                arrived,
+            },
+            WorkKind::FetchOp => Output::FetchOp { before },
+            WorkKind::Message => Output::Message { payload: it.memory },
+            WorkKind::MessageReceived => Output::MessageReceived {
+                control: it.control,
+                payload: it.memory,
+                arrived,
+            },
+            WorkKind::Immediate => Output::Immediate {
+                number: it.value as u32,
+            },
+            // `WorkKind::Open`: there is no other kind.
+            _ => Output::Open {
+                key: it.region.map(RegionKey::new),
+            },
         };
         Completion {
             id: match it.kind {
                 WorkKind::Immediate => RequestId::NONE,
                 _ => poster.request(it.id),
             },
-            result: it.result.map(|bytes| bytes as usize),
-            arrived: arrived as usize,
-            kind: it.kind,
             context: it.context,
-            memory,
-            pieces,
-            delivery: it.delivery,
-            value,
-            control: it.control,
-            region: it.region.map(RegionKey::new),
+            result: it.result.map(|bytes| bytes as usize),
+            output,
         }
     }
 }
+
+/// The memory of a request that cannot be posted without any; those that borrow theirs are not reported.
+fn posted(memory: Option<Memory>) -> Memory {
+    memory.unwrap_or_else(|| Vec::new().into())
+}
+
+#[cfg(test)]
+#[path = "completion_tests.rs"]
+mod tests;

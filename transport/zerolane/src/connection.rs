@@ -381,7 +381,7 @@ impl Connection {
     ///
     /// ```
     /// use std::collections::VecDeque;
-    /// use zerolane::request::{Put, WorkKind};
+    /// use zerolane::request::{Output, Put};
     /// use zerolane::{Connection, Endpoint, ExportedRegion, Options, Region, Rights};
     /// let memory = ExportedRegion::new(Region::anonymous(4096)?).expect("page-aligned");
     /// let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
@@ -403,10 +403,10 @@ impl Connection {
     /// let mut kept = VecDeque::new();
     /// loop {
     ///     let completion = connection.wait(None)?.got().expect("no timeout");
-    ///     if completion.kind == WorkKind::Receive {
-    ///         break;
-    ///     }
-    ///     kept.push_back(completion.value);
+    ///     let Output::Immediate { number } = completion.output else {
+    ///         break; // the receive
+    ///     };
+    ///     kept.push_back(number);
     ///     connection.set_unprocessed(kept.len());
     /// }
     /// while let Some(number) = kept.pop_front() {

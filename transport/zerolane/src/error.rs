@@ -58,6 +58,11 @@ pub enum Error {
         /// Bytes to be copied.
         bytes: usize,
     },
+    /// The completion has no region: [`Completion::into_region`](crate::Completion::into_region).
+    #[error(
+        "the request gives back no region: its memory is still shared, a mapped file, in several pieces, or it had none"
+    )]
+    NoRegion,
     /// Requests of a handle are not over, or would lose received data that was not asked for.
     #[error("the connection has pending requests, or received data that was not taken")]
     InUse,
@@ -110,9 +115,11 @@ impl From<Error> for io::Error {
             Error::Closed(_) => io::ErrorKind::ConnectionReset,
             Error::Post(PostError::Full | PostError::TooManyExports) => io::ErrorKind::WouldBlock,
             Error::InUse => io::ErrorKind::ResourceBusy,
-            Error::Transfer(_) | Error::Post(_) | Error::Strict { .. } | Error::Forked => {
-                io::ErrorKind::Other
-            }
+            Error::Transfer(_)
+            | Error::Post(_)
+            | Error::Strict { .. }
+            | Error::NoRegion
+            | Error::Forked => io::ErrorKind::Other,
         };
         match error {
             Error::Io(error) | Error::Address(error) => error,

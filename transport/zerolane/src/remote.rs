@@ -160,7 +160,8 @@ impl Connection {
     }
 
     /// Like [`Connection::put`], and delivers `immediate` to the peer once the data is placed: a
-    /// [`Completion`](crate::Completion) there, of kind [`WorkKind::Immediate`](crate::request::WorkKind::Immediate).
+    /// [`Completion`](crate::Completion) there, whose output is
+    /// [`Output::Immediate`](crate::request::Output::Immediate).
     ///
     /// # Errors
     /// As for [`Connection::put`].

@@ -118,8 +118,8 @@ fn share_arrived__is_passed_on_while_the_rest_arrives() {
             .expect("connected")
             .got()
             .expect("over");
-        assert_eq!((received.result, received.arrived()), (Ok(LEN), LEN));
-        let zerolane::memory::Memory::Shared(whole) = received.memory else {
+        assert_eq!((received.result, received.arrived()), (Ok(LEN), Some(LEN)));
+        let Some(zerolane::memory::Memory::Shared(whole)) = received.into_memory() else {
             panic!("it was shared");
         };
         let rest = usize::from((passed_on as usize) < LEN);
@@ -167,12 +167,12 @@ fn cancel__keeps_what_has_arrived() {
             .got()
             .expect("over");
         assert_eq!(done.result, Err(TransferError::Cancelled));
-        let good = done.arrived();
+        let good = done.arrived().expect("it fills memory");
         assert!(
             (arrived..LEN).contains(&good),
             "seed {seed}: {good} of {arrived}"
         );
-        let kept = done.into_region();
+        let kept = done.into_region().expect("a region");
         assert!(kept[..good] == content(LEN)[..good], "seed {seed}: cut off");
         // The connection stays open, and late payload is not written.
         let after = kept.to_vec();
@@ -184,7 +184,7 @@ fn cancel__keeps_what_has_arrived() {
         }
         let (mut from, sent) = sending.join().expect("no panic");
         assert!(
-            sent.result.is_err() && sent.arrived() == 0,
+            sent.result.is_err() && sent.arrived().is_none(),
             "{:?}",
             sent.result
         );
@@ -194,7 +194,7 @@ fn cancel__keeps_what_has_arrived() {
             .expect("connected")
             .got()
             .expect("in time");
-        assert_eq!(&message.control[..], b"on");
+        assert_eq!(message.control(), Some(&b"on"[..]));
         on.join().expect("no panic").expect("sent");
         assert!(kept[..] == after, "seed {seed}: written after its end");
     }
@@ -231,7 +231,7 @@ fn arrived__of_a_get_and_of_what_is_none() {
         .expect("connected")
         .got()
         .expect("over");
-    assert!(done.result == Ok(LEN) && done.into_region()[..] == content(LEN));
+    assert!(done.result == Ok(LEN) && done.into_region().expect("a region")[..] == content(LEN));
     assert!(here.arrived(id).is_none() && here.share_arrived(id).is_none());
     let put = here
         .post_send(Region::from_vec(vec![1; 9]))

@@ -121,7 +121,7 @@ fn cancel__memory_is_written_by_no_thread_once_it_came_back() {
             .got()
             .expect("in time");
         assert!(done.result.is_err());
-        let mut back = done.into_region();
+        let mut back = done.into_region().expect("a region");
         back.fill(0x55);
         // The connection continues.
         let until = Instant::now() + Duration::from_millis(20);

@@ -132,10 +132,12 @@ fn served(address: SocketAddr, count: usize) {
             Event::Completed {
                 connection,
                 completion,
-            } if completion.kind == WorkKind::Receive => {
+            } if completion.kind() == WorkKind::Receive => {
                 let (client, round) = clients.get_mut(&connection).expect("it asked");
                 assert_eq!(completion.result, Ok(LEN));
-                assert!(completion.into_region()[..] == content(*client, *round));
+                assert!(
+                    completion.into_region().expect("a region")[..] == content(*client, *round)
+                );
                 *round += 1;
                 match *round {
                     ROUNDS => assert!(worker.close(connection)),
@@ -185,9 +187,10 @@ fn thousand_clients__of_which_half_stall_hold_no_other_back_in_bounded_memory() 
                 Event::Completed {
                     connection,
                     completion,
-                } if completion.kind == WorkKind::Receive && completion.result.is_ok() => {
-                    (connection, Some(completion.into_region()))
-                }
+                } if completion.kind() == WorkKind::Receive && completion.result.is_ok() => (
+                    connection,
+                    Some(completion.into_region().expect("a region")),
+                ),
                 _ => continue,
             };
             let Some(connection) = server.connection(id) else {

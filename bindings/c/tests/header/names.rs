@@ -5,7 +5,8 @@ use super::{crate_dir, generated};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The files of Rust's interface.
-const RUST: [&str; 19] = [
+const RUST: [&str; 20] = [
+    "completion.rs",
     "connection.rs",
     "arrived.rs",
     "remote.rs",

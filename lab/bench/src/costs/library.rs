@@ -163,7 +163,7 @@ fn transfer(ends: &mut [Connection; 2], memory: &mut [Region; 2]) -> Result<[f64
     for (end, done) in done.into_iter().enumerate() {
         let done = done.context("no completion")?;
         done.result?;
-        memory[end] = done.into_region();
+        memory[end] = done.into_region()?;
     }
     Ok(seconds)
 }

@@ -213,13 +213,15 @@ fn serve_zerolane(mut worker: Worker, over: &AtomicBool) -> Result<()> {
                 Event::Completed {
                     connection,
                     completion,
-                } if completion.kind == WorkKind::MessageReceived => {
-                    let (Some(connection), Ok(_)) =
-                        (worker.connection(connection), completion.result)
-                    else {
+                } => {
+                    let (Some(connection), Ok(_), Some(control)) = (
+                        worker.connection(connection),
+                        completion.result,
+                        completion.control(),
+                    ) else {
                         continue;
                     };
-                    connection.post(Message::new(&completion.control[..]).signalled(false))?;
+                    connection.post(Message::new(control).signalled(false))?;
                     connection.post(ReceiveMessage::new())?;
                 }
                 Event::EndpointFailed { error, .. } => return Err(error.into()),
@@ -268,11 +270,11 @@ fn ask_zerolane(args: &Args, to: SocketAddr) -> Result<f64> {
                 Event::Completed {
                     connection: id,
                     completion,
-                } if completion.kind == WorkKind::MessageReceived => {
+                } if completion.kind() == WorkKind::MessageReceived => {
                     completion.result?;
                     let number = numbers.get_mut(&id).context("an unknown connection")?;
                     fill(&mut request, id.to_u64(), *number);
-                    ensure!(completion.control[..] == request, "a wrong answer");
+                    ensure!(completion.control() == Some(&request[..]), "a wrong answer");
                     *number += 1;
                     clock.answers += 1;
                     ask(&mut worker, id, *number, &mut request)?;

@@ -22,8 +22,8 @@ impl Drive {
         completion: Completion,
         len: usize,
     ) -> Result<(), Error> {
-        let control: Option<[u8; 4]> = completion.control[..].try_into().ok();
-        let slot = completion.into_region();
+        let control: Option<[u8; 4]> = completion.control().and_then(|it| it.try_into().ok());
+        let slot = completion.into_region()?;
         let (Some(control), Some(manifest)) = (control, self.manifest.clone()) else {
             self.pool.give(slot);
             self.node.fault(self.now(), id, Fault::Garbage);

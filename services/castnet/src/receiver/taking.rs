@@ -357,9 +357,9 @@ impl Taking {
             Happened::Completed {
                 connection,
                 completion,
-            } if completion.kind == WorkKind::Receive => {
+            } if completion.kind() == WorkKind::Receive => {
                 if let Ok(len) = completion.result {
-                    let call = parse::<Call>(&completion.into_region()[..len]);
+                    let call = parse::<Call>(&completion.into_region()?[..len]);
                     self.hear(connection, call)?;
                 }
             }

@@ -221,9 +221,9 @@ impl<'a> Waiting<'a> {
             Event::Completed {
                 connection,
                 completion,
-            } if completion.kind == WorkKind::Receive => {
+            } if completion.kind() == WorkKind::Receive => {
                 if let Ok(len) = completion.result {
-                    let call = parse::<Call>(&completion.into_region()[..len]);
+                    let call = parse::<Call>(&completion.into_region()?[..len]);
                     self.hear(connection, call)?;
                 }
             }

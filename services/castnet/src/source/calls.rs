@@ -193,9 +193,11 @@ impl Calls {
             Event::Completed {
                 connection,
                 completion,
-            } if completion.kind == WorkKind::Receive => {
-                if let (Some(index), Ok(len)) = (self.of(connection), completion.result) {
-                    let word = parse::<Word>(&completion.into_region()[..len]);
+            } if completion.kind() == WorkKind::Receive => {
+                if let (Some(index), Ok(len)) = (self.of(connection), completion.result)
+                    && let Ok(region) = completion.into_region()
+                {
+                    let word = parse::<Word>(&region[..len]);
                     self.hear(worker, index, connection, word);
                 }
             }

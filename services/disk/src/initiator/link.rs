@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use zerolane::failure::{PostError, Refused};
-use zerolane::request::{Message, Put, ReceiveMessage, WorkKind};
+use zerolane::request::{Message, Output, Put, ReceiveMessage};
 use zerolane::{Completion, Connection, ExportedRegion, Region, RegionKey, Rights};
 use zerolane_block::cdb::{Cdb, Command};
 use zerolane_block::sense::Key;
@@ -72,8 +72,8 @@ impl Link {
         let deadline = Instant::now().checked_add(patience);
         let (target, capsules) = loop {
             let completion = next(&mut connection, deadline)?;
-            if completion.kind == WorkKind::MessageReceived && completion.result.is_ok() {
-                let login = message::parse_target_login(&completion.control);
+            if let (Ok(_), Some(control)) = (completion.result, completion.control()) {
+                let login = message::parse_target_login(control);
                 break login.map_err(|error| Error::Protocol(error.to_string()))?;
             }
         };
@@ -188,15 +188,15 @@ impl Link {
         if let Err(error) = completion.result {
             return Err(zerolane::Error::from(error).into());
         }
-        match completion.kind {
-            WorkKind::Immediate => {}
-            WorkKind::MessageReceived => {
+        let number = match completion.output {
+            Output::Immediate { number } => number,
+            Output::MessageReceived { .. } => {
                 return Err(Error::Protocol("an unsolicited message".into()));
             }
             _ => return Ok(None),
-        }
-        let unknown = || Error::Protocol(format!("a status in slot {}", completion.value));
-        let slot = u16::try_from(completion.value).map_err(|_| unknown())?;
+        };
+        let unknown = || Error::Protocol(format!("a status in slot {number}"));
+        let slot = u16::try_from(number).map_err(|_| unknown())?;
         let place = self.slots.get_mut(usize::from(slot)).ok_or_else(unknown)?;
         let tag = place.take().ok_or_else(unknown)?;
         let mut bytes = [0; STATUS_BYTES];

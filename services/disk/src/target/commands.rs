@@ -1,7 +1,7 @@
 //! Receives the messages of initiators: logins, commands, task management.
 
 use zerolane::failure::TransferError;
-use zerolane::request::{PutInline, ReceiveMessage, WorkKind};
+use zerolane::request::{Output, PutInline, ReceiveMessage};
 use zerolane::worker::ConnectionId;
 use zerolane::{Completion, RegionKey};
 use zerolane_block::sense::{Code, Key, Sense};
@@ -18,9 +18,9 @@ use crate::message::{self, Data, Message};
 
 impl Server {
     pub(super) fn on_completion(&mut self, id: ConnectionId, completion: Completion) {
-        let outcome = match (completion.kind, completion.result) {
-            (WorkKind::MessageReceived, Ok(_)) => self.on_message(id, &completion.control),
-            (WorkKind::MessageReceived, Err(_)) => Ok(()),
+        let outcome = match (&completion.output, completion.result) {
+            (Output::MessageReceived { control, .. }, Ok(_)) => self.on_message(id, control),
+            (Output::MessageReceived { .. }, Err(_)) => Ok(()),
             // The end of the connection is reported after its failed transfers.
             (_, Err(TransferError::Closed(_))) => Ok(()),
             (_, result) => self.on_moved(id, completion, result.is_ok()),
@@ -59,18 +59,19 @@ impl Server {
             // The initiator is disconnected next, which reports the failure to the engine.
             return Err(Offence::Memory);
         }
-        let flight = peer.arrive(completion.context);
-        let memory = completion.into_region();
+        let Some(flight) = peer.arrive(completion.context) else {
+            return Ok(());
+        };
+        let memory = completion.into_region().map_err(|_| Offence::Memory)?;
         match flight {
-            Some(Flight::Put { .. }) => self.buffers.give(memory),
-            Some(Flight::Get {
+            Flight::Put { .. } => self.buffers.give(memory),
+            Flight::Get {
                 task,
                 tag,
                 work,
                 loan,
-            }) => self.set_to_work(id, task, tag, work, (memory, loan)),
-            Some(Flight::Fetch { task, .. }) => self.engine.fetched(task, &memory),
-            None => {}
+            } => self.set_to_work(id, task, tag, work, (memory, loan)),
+            Flight::Fetch { task, .. } => self.engine.fetched(task, &memory),
         }
         Ok(())
     }

@@ -78,7 +78,7 @@ fn copy(remote: &mut Remote, offset: u64, len: u64, output: &mut impl Write) -> 
         }
         let done = remote.next()?;
         let place = pieces.iter_mut().find(|(id, _)| *id == done.id);
-        place.context("a get that was not posted")?.1 = Some(done.into_region());
+        place.context("a get that was not posted")?.1 = Some(done.into_region()?);
         while let Some((_, here @ Some(_))) = pieces.front_mut() {
             let Some(region) = here.take() else { break };
             pieces.pop_front();

@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                 made += 1;
                 Region::anonymous(PIECE)?
             }
-            None => remote.next()?.into_region(),
+            None => remote.next()?.into_region()?,
         };
         let len = fill(&mut input.reader, &mut region).context("reading the input")?;
         let last = len < region.len();
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             break;
         }
         if let Some(done) = remote.poll()? {
-            free.push(done.into_region());
+            free.push(done.into_region()?);
         }
     }
     while remote.connection.in_flight() > 0 {

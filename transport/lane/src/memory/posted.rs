@@ -3,7 +3,6 @@
 use crate::memory::file_region::FileRegion;
 use crate::memory::region::{Region, SharedRegion};
 use std::any::Any;
-use std::ops::Deref;
 
 /// Memory that can be posted.
 ///
@@ -102,7 +101,7 @@ impl Memory {
                 let parts: Option<Vec<_>> = pieces.iter().map(Memory::parts).collect();
                 parts.map(|it| it.concat())
             }
-            one => Some(vec![&**one]),
+            one => one.as_slice().map(|it| vec![it]),
         }
     }
 
@@ -122,6 +121,16 @@ impl Memory {
     /// Whether it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Its bytes. `None` if it is several pieces, each of which may have a slice, or a mapped file, whose pages may be
+    /// gone ([`FileRegion::read`]).
+    pub fn as_slice(&self) -> Option<&[u8]> {
+        match self {
+            Memory::Exclusive(region) => Some(region),
+            Memory::Shared(region) => Some(region),
+            Memory::File(_) | Memory::Gathered(_) => None,
+        }
     }
 
     /// The exclusively owned region, also if it was shared and no other handle is left. `None` if there is another
@@ -167,22 +176,6 @@ impl From<SharedRegion> for Memory {
 impl From<Vec<Memory>> for Memory {
     fn from(pieces: Vec<Memory>) -> Memory {
         Memory::Gathered(pieces)
-    }
-}
-
-/// Dereferences a single piece. A mapped file has no slice ([`FileRegion`]), nor have several pieces: dereference each.
-///
-/// # Panics
-/// It is a mapped file or several pieces.
-impl Deref for Memory {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        match self {
-            Memory::Exclusive(region) => region,
-            Memory::Shared(region) => region,
-            Memory::File(_) => panic!("a slice of a mapped file"),
-            Memory::Gathered(pieces) => panic!("one slice of {} pieces", pieces.len()),
-        }
     }
 }
 

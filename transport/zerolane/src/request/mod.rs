@@ -15,6 +15,7 @@ use crate::id::RequestId;
 use zerolane_lane::PostError;
 use zerolane_lane::{Memory, Report, TransferId, WorkFlags, Writable};
 
+pub use crate::completion::Output;
 pub use crate::in_order::InOrder;
 pub use message::{Message, ReceiveMessage};
 pub use pieces::{GetPieces, PutPieces};
@@ -159,7 +160,7 @@ use options;
 /// # Requests
 ///
 /// Many requests may be in flight. Each is a value of [`request`](crate::request), with its options, and gives its
-/// memory back with a [`Completion`](crate::Completion).
+/// memory back with a [`Completion`](crate::Completion), whose [`Output`] has what else its kind gives back.
 impl Connection {
     /// Posts a request; returns at once.
     ///

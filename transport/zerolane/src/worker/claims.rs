@@ -2,7 +2,7 @@
 
 use super::arrivals::{Arrivals, Standing};
 use super::pending::{Claim, Outcome, Unposted, again, gone};
-use crate::completion::Completion;
+use crate::completion::{Completion, Output};
 use crate::connection::Connection;
 use crate::error::{Error, Refused, Result};
 use crate::id::RequestId;
@@ -222,7 +222,7 @@ impl Claims {
     /// Answers `waiting` with data kept from a request that was given up. False if there is none.
     pub(super) fn give_kept(&mut self, direction: Direction, waiting: &mut Waiting) -> bool {
         if let Direction::Incoming(kind) = direction
-            && let Some(at) = self.kept.iter().position(|it| it.kind == kind)
+            && let Some(at) = self.kept.iter().position(|it| it.kind() == kind)
             && let Some(claim) = waiting.claim.take()
         {
             if let Some(mut kept) = self.kept.remove(at) {
@@ -265,12 +265,14 @@ impl Claims {
     /// Answers the request that a completion belongs to. Returns the completion if it belongs to the user.
     pub(super) fn deliver(&mut self, mut completion: Completion) -> Option<Completion> {
         if let (true, Err(TransferError::Closed(reason))) =
-            (completion.kind.is_outgoing(), completion.result)
+            (completion.kind().is_outgoing(), completion.result)
         {
             self.unsent = Some(reason);
         }
-        if completion.kind == WorkKind::Immediate && self.is_handled() {
-            self.deliver_immediate(completion.value as u32);
+        if let Some(number) = completion.immediate()
+            && self.is_handled()
+        {
+            self.deliver_immediate(number);
             return None;
         }
         let given_up = match self.requests.remove(&completion.id) {
@@ -288,8 +290,8 @@ impl Claims {
     /// Keeps data received for a request that was given up.
     pub(super) fn keep(&mut self, completion: Completion) {
         let received = matches!(
-            completion.kind,
-            WorkKind::Receive | WorkKind::MessageReceived
+            completion.output,
+            Output::Receive { .. } | Output::MessageReceived { .. }
         );
         if received && completion.result.is_ok() && self.holder != Holder::None {
             self.kept.push_back(completion);

@@ -315,7 +315,8 @@ impl EndpointHandle {
 /// let received = server.recv(Region::anonymous(4096)?);
 /// client.send(Region::from_vec(b"from any thread".to_vec())).wait()?.result?;
 /// let received = received.wait()?;
-/// assert_eq!(&received.memory[..received.result?], b"from any thread");
+/// let len = received.result?;
+/// assert_eq!(&received.into_region()?[..len], b"from any thread");
 /// # Ok::<(), zerolane::Error>(())
 /// ```
 #[derive(Clone, Debug)]

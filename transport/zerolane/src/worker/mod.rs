@@ -19,7 +19,7 @@
 //! An echo server of any number of clients in one thread:
 //!
 //! ```
-//! use zerolane::request::WorkKind;
+//! use zerolane::request::Output;
 //! use zerolane::worker::{Event, Worker};
 //! use zerolane::{Connection, Options, Region};
 //! let mut worker = Worker::new()?;
@@ -42,11 +42,15 @@
 //!                 let connection = worker.connection(connection).expect("it was accepted now");
 //!                 connection.post_recv(Region::anonymous(4096)?)?;
 //!             }
-//!             Event::Completed { connection, completion } if completion.kind == WorkKind::Receive => {
+//!             Event::Completed { connection, completion } => {
 //!                 let (Some(connection), Ok(len)) = (worker.connection(connection), completion.result) else {
 //!                     continue;
 //!                 };
-//!                 let mut bytes = completion.into_region();
+//!                 // Not of what was sent.
+//!                 let Output::Receive { memory, .. } = completion.output else {
+//!                     continue;
+//!                 };
+//!                 let mut bytes = memory.into_region().expect("a region was posted");
 //!                 bytes.split_off(len);
 //!                 connection.post_send(bytes)?;
 //!                 connection.post_recv(Region::anonymous(4096)?)?;

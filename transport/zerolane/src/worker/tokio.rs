@@ -29,7 +29,7 @@ impl Worker {
     ///     let connection = endpoint.accept().await?;
     ///     let mut received = connection.recv(Region::anonymous(4096)?).await?;
     ///     let len = received.result?;
-    ///     let mut bytes = received.into_region();
+    ///     let mut bytes = received.into_region()?;
     ///     bytes.split_off(len);
     ///     connection.send(bytes).await?;
     ///     connection.close().await?;

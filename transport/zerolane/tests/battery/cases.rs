@@ -140,7 +140,7 @@ fn send_and_receive(
         assert_eq!(completion.result, Ok(lengths[0]));
         let seed = incoming.iter().find(|it| it.0 == completion.id);
         if let Some(&(_, seed)) = seed {
-            content::verify(seed, &completion.into_region());
+            content::verify(seed, &completion.into_region().expect("a region"));
         }
     }
 }
@@ -182,7 +182,7 @@ fn transfer__a_few_at_a_time_are_granted_in_advance(path: Path, base: &Options) 
                 let index = posted.iter().position(|&(id, _)| id == received.id);
                 let (_, of) = posted.swap_remove(index.expect("posted"));
                 assert_eq!(received.result, Ok(len(of)));
-                let memory = received.into_region();
+                let memory = received.into_region().expect("a region");
                 content::verify(of as u64, &memory[..len(of)]);
                 assert!(memory[len(of)..].iter().all(|&byte| byte == 0));
             }
@@ -269,7 +269,7 @@ fn receive__too_small_fails_the_sender_and_loses_nothing(path: Path, base: &Opti
             match completion.id {
                 id if id == first => {
                     assert_eq!(completion.result, Err(too_large));
-                    content::verify(1, &completion.memory);
+                    content::verify(1, &completion.into_region().expect("a region"));
                 }
                 id => assert_eq!((id, completion.result), (second, Ok(4999))),
             }
@@ -281,13 +281,13 @@ fn receive__too_small_fails_the_sender_and_loses_nothing(path: Path, base: &Opti
         let id = b.post_recv(small).expect("posted");
         let completion = next(b);
         assert_eq!((completion.id, completion.result), (id, Err(too_large)));
-        let region = completion.into_region();
+        let region = completion.into_region().expect("a region");
         assert!(region.iter().all(|&byte| byte == 0x5a), "it was written");
         // The next Transfer is complete.
         b.post_recv(region).expect("posted");
         let completion = next(b);
         assert_eq!(completion.result, Ok(4999));
-        content::verify(2, &completion.into_region());
+        content::verify(2, &completion.into_region().expect("a region"));
     };
     both(&mut pair, sends, receives);
 }
@@ -329,7 +329,7 @@ fn read__what_is_offered(path: Path, base: &Options) {
                 .expect("posted");
             let completion = next(b);
             assert_eq!(completion.result, Ok(len));
-            content::verify(seed, &completion.into_region());
+            content::verify(seed, &completion.into_region().expect("a region"));
         }
     };
     both(&mut pair, offers, reads);
@@ -363,7 +363,7 @@ fn cancel__while_streaming_leaves_memory_alone(path: Path, base: &Options) {
     let cancelled = next(&mut pair.b);
     assert_eq!(cancelled.result, Err(TransferError::Cancelled));
     // From now on the memory is ours, whatever is still in flight.
-    let mut memory = cancelled.into_region();
+    let mut memory = cancelled.into_region().expect("a region");
     memory.fill(0x77);
     let refused = next_of(&mut pair, End::A);
     assert_eq!(

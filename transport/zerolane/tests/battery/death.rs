@@ -229,7 +229,7 @@ fn assert_all_fail(connection: &mut Connection, mut posted: HashSet<RequestId>) 
                     it.result
                 );
                 // The memory came back.
-                assert_eq!(it.into_region().len(), 4 << 20);
+                assert_eq!(it.into_region().expect("a region").len(), 4 << 20);
             }
             Err(Error::Closed(reason)) => {
                 assert!(posted.is_empty(), "never completed: {posted:?}");
@@ -381,7 +381,7 @@ fn peer__killed_process_is_noticed() {
             // Payload in flight may still have arrived.
             Ok(Some(it)) if it.result.is_ok() => {
                 assert!(posted.remove(&it.id));
-                content::verify(1, &it.into_region());
+                content::verify(1, &it.into_region().expect("a region"));
             }
             Ok(Some(it)) => assert!(posted.remove(&it.id), "{it:?}"),
             Err(Error::Closed(reason)) => break reason,
@@ -427,7 +427,7 @@ fn peer__that_sleeps_less_than_the_idle_timeout_comes_back() {
             std::thread::sleep(Duration::from_millis(700));
             let completion = next(b);
             assert_eq!(completion.result, Ok(len));
-            content::verify(1, &completion.into_region());
+            content::verify(1, &completion.into_region().expect("a region"));
         };
         both(&mut pair, sends, receives);
         transfer(&mut pair, 2, &[1000]);

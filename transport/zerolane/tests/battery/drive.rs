@@ -133,7 +133,7 @@ pub fn receive_all(connection: &mut Connection, seed: u64, lengths: &[usize]) {
         let index = expected.iter().position(|it| it.0 == completion.id);
         let (_, seed, len) = expected.swap_remove(index.expect("posted, and not complete before"));
         assert_eq!(completion.result, Ok(len));
-        content::verify(seed, &completion.into_region());
+        content::verify(seed, &completion.into_region().expect("a region"));
     }
 }
 
@@ -205,7 +205,7 @@ fn receive_while(target: &mut Connection, len: usize, happen: impl Fn() + Sync) 
             let index = posted.iter().position(|it| it.0 == completion.id);
             let (_, seed) = posted.swap_remove(index.expect("posted"));
             assert_eq!(completion.result, Ok(len));
-            content::verify(seed, &completion.into_region());
+            content::verify(seed, &completion.into_region().expect("a region"));
         }
         happening.expect("began").join().expect("happened");
     });

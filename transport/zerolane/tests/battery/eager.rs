@@ -38,13 +38,13 @@ pub fn arrives_with_and_without_a_receive(path: Path, base: &Options) {
             b.post_recv(empty(len)).expect("posted");
             let received = next(b);
             assert_eq!(received.result, Ok(len));
-            content::verify(seed, &received.into_region());
+            content::verify(seed, &received.into_region().expect("a region"));
             b.post(ReceiveMessage::new().payload(empty(len)))
                 .expect("posted");
             let message = next(b);
             assert_eq!(message.result, Ok(len));
-            assert_eq!(message.control[..], [seed as u8; 20]);
-            content::verify(50 + seed, &message.into_region());
+            assert_eq!(message.control(), Some(&[seed as u8; 20][..]));
+            content::verify(50 + seed, &message.into_region().expect("a region"));
         }
     };
     both(&mut pair, sends, receives);

@@ -289,7 +289,10 @@ fn fault__neighbours_in_flight_are_spared() {
                     2 => assert_eq!(completion.result, Err(FAULT)),
                     index => {
                         assert_eq!(completion.result, Ok(len), "neighbour {index}");
-                        content::verify(10 + index as u64, &completion.into_region());
+                        content::verify(
+                            10 + index as u64,
+                            &completion.into_region().expect("a region"),
+                        );
                     }
                 }
             }

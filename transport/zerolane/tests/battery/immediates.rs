@@ -6,7 +6,7 @@ use crate::path::Pair;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use zerolane::counters::LaneKind;
-use zerolane::request::{Put, WorkKind};
+use zerolane::request::Put;
 use zerolane::{Connection, ExportedRegion, Region, RegionKey, Rights};
 
 const SLOTS: u64 = 4;
@@ -27,10 +27,7 @@ pub fn tell_of_all_before_them(mut pair: Pair, memory: &ExportedRegion, of_memfd
         |b| {
             for round in 0..ROUNDS {
                 let completion = b.wait(Some(PATIENCE)).expect("open").got().expect("told");
-                assert_eq!(
-                    (completion.kind, completion.value),
-                    (WorkKind::Immediate, round)
-                );
+                assert_eq!(completion.immediate(), Some(round as u32));
                 let mut slot = vec![0; SLOT];
                 memory.read((round % SLOTS) as usize * SLOT, &mut slot);
                 content::verify(round, &slot);

@@ -103,7 +103,7 @@ fn rate(pair: &mut Pair, len: usize, transfers: usize) -> f64 {
             a.post_send(memory).expect("posted");
             let completion = next(a);
             completion.result.expect("sent");
-            memory = completion.memory;
+            memory = completion.into_memory().expect("it comes back");
         }
     };
     let receives = |b: &mut Connection| {
@@ -113,7 +113,7 @@ fn rate(pair: &mut Pair, len: usize, transfers: usize) -> f64 {
             b.post_recv(memory).expect("posted");
             let completion = next(b);
             assert_eq!(completion.result, Ok(len));
-            memory = completion.into_region();
+            memory = completion.into_region().expect("a region");
         }
         let took = start.elapsed();
         content::verify(2, &memory);

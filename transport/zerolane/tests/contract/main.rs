@@ -224,19 +224,20 @@ fn serve(mut connection: Connection) -> JoinHandle<()> {
             }
             let completion = loop {
                 match connection.wait(None).map(zerolane::Waited::got) {
-                    Ok(Some(completion)) if completion.kind != WorkKind::Send => break completion,
+                    Ok(Some(completion)) if completion.kind() != WorkKind::Send => {
+                        break completion;
+                    }
                     Ok(_) => {}
                     Err(_) => return,
                 }
             };
             let Ok(len) = completion.result else { return };
             // Sent back as it came, a message as a message.
-            let kind = completion.kind;
-            let control = completion.control;
-            let bytes = completion.into_region()[..len].to_vec();
-            match kind {
-                WorkKind::Receive => connection.send(&bytes),
-                _ => connection.send_message(&control, Some(&bytes)),
+            let control = completion.control().map(<[u8]>::to_vec);
+            let bytes = completion.into_region().expect("a region")[..len].to_vec();
+            match control {
+                None => connection.send(&bytes),
+                Some(control) => connection.send_message(&control, Some(&bytes)),
             }
             .expect("answered");
         }
@@ -362,7 +363,7 @@ fn requests__go_on_when_the_queue_has_room_again() {
         .wait(Some(Duration::from_millis(1)))
         .expect("connected");
     let (_, first) = queue.poll().expect("a completion");
-    assert_eq!(first.control[..], [0]);
+    assert_eq!(first.control(), Some(&[0][..]));
     connection
         .send(&content(1, 100))
         .expect("sent, though woken");
@@ -372,7 +373,8 @@ fn requests__go_on_when_the_queue_has_room_again() {
                 .wait(Some(Duration::from_millis(1)))
                 .expect("connected");
         }
-        assert_eq!(queue.poll().expect("a completion").1.control[..], [n]);
+        let (_, next) = queue.poll().expect("a completion");
+        assert_eq!(next.control(), Some(&[n][..]));
     }
     let end = loop {
         if let Err(end) = connection.wait(Some(PATIENCE)).map(zerolane::Waited::got) {

@@ -61,7 +61,8 @@ fn poll_batch__wakes_connections_that_wait_for_room() {
         assert!(Instant::now() < bound, "{} in time", batch.len());
         std::thread::sleep(Duration::from_micros(100));
     }
-    let told: Vec<u8> = batch.iter().map(|(_, it)| it.control[0]).collect();
+    let told = batch.iter().filter_map(|(_, it)| it.control());
+    let told: Vec<u8> = told.map(|control| control[0]).collect();
     assert_eq!(told, (0..20).collect::<Vec<u8>>());
     sender.join().expect("no panic").expect("closed");
     driver.join().expect("no panic");

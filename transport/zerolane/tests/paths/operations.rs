@@ -138,7 +138,7 @@ fn get_goes_on(threads: PathThreads) {
                 .got()
                 .expect("in time");
             got.result.expect("got");
-            let region = got.into_region();
+            let region = got.into_region().expect("a region");
             assert!(region[..LEN] == RIGHT[..], "path {path}");
             hosts.b().set_up(path, true).expect("set");
             until(&mut a, &key, &mut rounds, both_usable);

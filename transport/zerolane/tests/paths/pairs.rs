@@ -73,7 +73,7 @@ fn lap(
             .got()
             .expect("in time");
         assert_eq!(done.result, Ok(LEN));
-        let region = done.into_region();
+        let region = done.into_region().expect("a region");
         if posted < LAPS {
             post(connection, region);
             posted += 1;

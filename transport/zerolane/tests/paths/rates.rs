@@ -62,7 +62,7 @@ impl Arrivals {
             assert!(start.elapsed() < PATIENCE, "{:?}", b.paths());
             if let Some(done) = b.wait(Some(Duration::from_millis(1))).expect("alive").got() {
                 assert_eq!(done.result, Ok(LEN));
-                break done.into_region();
+                break done.into_region().expect("a region");
             }
             let (now, came) = (Instant::now(), came(b) - before);
             if came > 0 {

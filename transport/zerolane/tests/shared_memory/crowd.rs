@@ -101,9 +101,9 @@ fn crowd(lane: LaneChoice) -> [Vec<Account>; 2] {
                     completion,
                 } => {
                     let len = completion.result.expect("no failure");
-                    if completion.kind == WorkKind::Receive {
+                    if completion.kind() == WorkKind::Receive {
                         let number = calls[&connection];
-                        let found = completion.into_region();
+                        let found = completion.into_region().expect("a region");
                         assert!(found[..len] == said(number, 1)[..], "answer {number}");
                         answered.push(connection);
                     }
@@ -122,8 +122,8 @@ fn crowd(lane: LaneChoice) -> [Vec<Account>; 2] {
                     completion,
                 } => {
                     let len = completion.result.expect("no failure");
-                    if completion.kind == WorkKind::Receive {
-                        let found = completion.into_region();
+                    if completion.kind() == WorkKind::Receive {
+                        let found = completion.into_region().expect("a region");
                         let number = number_of(&found);
                         assert!(found[..len] == said(number, 0)[..], "comer {number}");
                         post(&mut listener, connection, said(number, 1));

@@ -121,7 +121,7 @@ fn listener__job() {
                 it.post_recv(memory).expect("posted");
             }
             Some(Event::Completed { completion, .. }) => {
-                assert!(completion.into_region()[..] == content(7, 100)[..]);
+                assert!(completion.into_region().expect("a region")[..] == content(7, 100)[..]);
                 println!("zl received");
                 return;
             }

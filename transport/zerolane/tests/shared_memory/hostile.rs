@@ -139,7 +139,7 @@ fn suffer(connection: &mut Connection, peer: &mut Child) -> Error {
             .map(zerolane::Waited::got)
         {
             Ok(None) => {}
-            Ok(Some(done)) if done.kind == WorkKind::Receive => {
+            Ok(Some(done)) if done.kind() == WorkKind::Receive => {
                 let regions = around.remove(&done.id).expect("ended once");
                 let untouched = |it: &Region| is_all(it, FILL);
                 assert!(regions.iter().all(untouched), "around {:?}", done.result);
@@ -147,7 +147,7 @@ fn suffer(connection: &mut Connection, peer: &mut Child) -> Error {
             }
             Ok(Some(done)) => {
                 sending -= 1;
-                let sent = done.into_region();
+                let sent = done.into_region().expect("a region");
                 assert!(is_all(&sent, 2), "what was sent");
                 sending += send(connection);
             }

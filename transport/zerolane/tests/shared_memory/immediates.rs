@@ -10,8 +10,8 @@ use std::sync::mpsc::channel;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use zerolane::options::LaneChoice;
-use zerolane::request::{Put, WorkKind};
-use zerolane::{Connection, ExportedRegion, Region, RegionKey, Rights};
+use zerolane::request::Put;
+use zerolane::{Completion, Connection, ExportedRegion, Region, RegionKey, Rights};
 
 const WORD: usize = 8;
 /// Bytes of a child's put.
@@ -101,9 +101,9 @@ fn immediates__of_several_connections_tell_of_all_before_them() {
                 let Ok(Some(completion)) = connection.poll() else {
                     continue;
                 };
-                assert_eq!(completion.kind, WorkKind::Immediate);
-                let peer = (completion.value >> 24) as usize;
-                let round = completion.value & 0xff_ffff;
+                let number = number(&completion);
+                let peer = (number >> 24) as usize;
+                let round = number & 0xff_ffff;
                 assert_eq!(seen[peer].load(Ordering::Relaxed), round, "peer {peer}");
                 memory.read(peer * AREA + (round % SLOTS) as usize * SLOT, &mut found);
                 fill((peer as u64) << 24 | round, &mut expected);
@@ -141,6 +141,10 @@ fn notify(connection: &mut Connection, key: &RegionKey, number: u64, len: usize)
         .is_ok()
 }
 
+fn number(shown: &Completion) -> u64 {
+    u64::from(shown.immediate().expect("an immediate"))
+}
+
 /// The next immediate, if there is one: `memory` has all of its put, or a later one's.
 fn check_shown(connection: &mut Connection, memory: &ExportedRegion) -> Option<u64> {
     let wait = Some(Duration::from_millis(1));
@@ -149,12 +153,12 @@ fn check_shown(connection: &mut Connection, memory: &ExportedRegion) -> Option<u
         .map(zerolane::Waited::got)
         .ok()
         .flatten()?;
-    assert_eq!(shown.kind, WorkKind::Immediate);
+    let shown = number(&shown);
     let mut there = vec![0; memory.len()];
     memory.read(0, &mut there);
     let (least, _) = numbers(&there);
-    assert!(least >= shown.value, "{} before {least}", shown.value);
-    Some(shown.value)
+    assert!(least >= shown, "{shown} before {least}");
+    Some(shown)
 }
 
 #[test]
@@ -179,7 +183,7 @@ fn immediates__revoked_between_bytes_and_immediate_lose_nothing_that_completed()
                             .wait(Some(Duration::from_millis(1)))
                             .map(zerolane::Waited::got)
                         {
-                            shown = it.value;
+                            shown = number(&it);
                         }
                     }
                     drop(memory);
@@ -188,11 +192,11 @@ fn immediates__revoked_between_bytes_and_immediate_lose_nothing_that_completed()
                             .wait(Some(Duration::from_millis(1)))
                             .map(zerolane::Waited::got)
                         {
-                            shown = it.value;
+                            shown = number(&it);
                         }
                     }
                     while let Ok(Some(it)) = connection.poll() {
-                        shown = it.value;
+                        shown = number(&it);
                     }
                     shown
                 })

@@ -91,7 +91,7 @@ fn receive_until_gone(connection: &mut Connection, mut came: impl FnMut()) {
             Ok(Some(completion)) => {
                 over += 1;
                 if completion.result.is_ok() {
-                    let found = completion.into_region();
+                    let found = completion.into_region().expect("a region");
                     assert!(found[..] == content(whole, LEN)[..], "Transfer {whole}");
                     whole += 1;
                     came();
@@ -203,7 +203,7 @@ fn worker__asleep_is_woken_by_any_of_its_connections() {
                     }
                 }
                 Event::Completed { completion, .. } => {
-                    let found = completion.into_region();
+                    let found = completion.into_region().expect("a region");
                     let begins = usize::from(found[0]);
                     assert!(found[..] == content(begins, 100)[..], "content");
                     received += 1;
@@ -275,7 +275,7 @@ fn worker__a_hundred_connections() {
                     let len = completion.result.expect("no failure");
                     if let Some(posted) = expected.remove(&(connection, completion.id)) {
                         assert_eq!(len, posted);
-                        let found = completion.into_region();
+                        let found = completion.into_region().expect("a region");
                         let begins = usize::from(found[0]);
                         assert!(found[..] == content(begins, posted)[..], "content");
                         received += 1;

@@ -324,7 +324,7 @@ fn mapped__handles_of_a_worker_complete_at_once_and_in_order() {
         .wait()
         .expect("met");
     let opened = connection.post(OpenRegion::new("m", Rights::ALL)).wait();
-    let key = opened.expect("exported").region.expect("a key");
+    let key = opened.expect("exported").key().expect("a key");
     let puts: Vec<_> = (0..PUTS)
         .map(|number| {
             let bytes = number.to_ne_bytes().to_vec();
@@ -341,5 +341,8 @@ fn mapped__handles_of_a_worker_complete_at_once_and_in_order() {
     let got = connection.post(Get::new(&key, 8, Region::from_vec(vec![0; 8])));
     let got = got.wait().expect("got");
     got.result.expect("whole");
-    assert_eq!(got.into_region()[..], 1_u64.to_ne_bytes());
+    assert_eq!(
+        got.into_region().expect("a region")[..],
+        1_u64.to_ne_bytes()
+    );
 }

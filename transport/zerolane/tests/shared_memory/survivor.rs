@@ -47,7 +47,7 @@ impl Receives {
     fn take(&mut self, done: Completion) {
         let (number, around) = self.posted.remove(&done.id).expect("ended once");
         let whole = done.result.as_ref().ok().copied();
-        let found = done.into_region();
+        let found = done.into_region().expect("a region");
         assert_eq!(found.len(), LEN);
         let right = content(number, LEN);
         let len = whole.unwrap_or(0);
@@ -93,13 +93,13 @@ fn survive(mut connection: Connection, peer: &Job) {
             Ok(Some(done)) => done,
             Err(missed) => break missed,
         };
-        if done.kind == WorkKind::Receive {
+        if done.kind() == WorkKind::Receive {
             receives.take(done);
             receives.post(&mut connection);
         } else {
             let number = sends.remove(&done.id).expect("ended once");
             assert!(
-                done.into_region()[..] == content(number, LEN),
+                done.into_region().expect("a region")[..] == content(number, LEN),
                 "sent {number}"
             );
             sent += usize::from(send(&mut connection, &mut sends, sent));

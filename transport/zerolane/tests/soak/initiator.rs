@@ -620,7 +620,7 @@ impl Initiator {
     }
 
     fn take(&mut self, completion: Completion) {
-        match completion.kind {
+        match completion.kind() {
             WorkKind::Receive => self.take_echo(completion),
             WorkKind::MessageReceived => self.take_answer(completion),
             _ => self.take_result(completion),
@@ -629,7 +629,7 @@ impl Initiator {
 
     fn take_echo(&mut self, completion: Completion) {
         let len = *completion.result.as_ref().expect("a Transfer");
-        let region = completion.into_region();
+        let region = completion.into_region().expect("a region");
         self.talk.echoes += 1;
         self.done += 1;
         self.bytes += len as u64;
@@ -641,8 +641,8 @@ impl Initiator {
 
     fn take_answer(&mut self, completion: Completion) {
         let len = *completion.result.as_ref().expect("a message");
-        let (kind, number) = read_control(&completion.control);
-        let region = completion.into_region();
+        let (kind, number) = read_control(completion.control().expect("a message"));
+        let region = completion.into_region().expect("a region");
         self.done += 1;
         self.bytes += len as u64;
         match kind {
@@ -685,15 +685,12 @@ impl Initiator {
         self.bytes += asked.bytes;
         match asked.what {
             What::Get { parts, expected } => {
-                let single = [completion.memory];
-                let pieces = match completion.pieces.is_empty() {
-                    true => &single[..],
-                    false => &completion.pieces,
-                };
+                let pieces = completion.into_pieces();
                 assert_eq!(pieces.len(), parts.len(), "pieces of a get");
                 for ((piece, (from, to)), expected) in pieces.iter().zip(parts).zip(expected) {
                     assert_eq!(piece.len() as u64, to - from, "bytes of a get");
                     for (start, end, seed) in expected {
+                        let piece = piece.as_slice().expect("a region");
                         let part = &piece[(start - from) as usize..(end - from) as usize];
                         let wrong = first_wrong(seed, start, part);
                         assert_eq!(
@@ -704,7 +701,9 @@ impl Initiator {
                     }
                 }
             }
-            What::Atomic(Some(before)) => assert_eq!(completion.value, before, "the word before"),
+            What::Atomic(before @ Some(_)) => {
+                assert_eq!(completion.before(), before, "the word before");
+            }
             _ => {}
         }
     }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use zerolane::counters::Account;
 use zerolane::failure::{CloseReason, PostError, Reason, TransferError};
-use zerolane::request::{Message, ReceiveMessage, WorkKind};
+use zerolane::request::{Message, Output, ReceiveMessage};
 use zerolane::{
     Completion, Connection, Endpoint, Error, ExportedRegion, Region, Rights, SharedRegion,
 };
@@ -159,10 +159,10 @@ impl<'a> Service<'a> {
     }
 
     fn take(&mut self, completion: Completion) {
-        match (completion.kind, completion.result) {
+        match (&completion.output, completion.result) {
             (_, Err(TransferError::Closed(_))) => {}
-            (WorkKind::Receive, Ok(len)) => {
-                let region = completion.into_region();
+            (Output::Receive { .. }, Ok(len)) => {
+                let region = completion.into_region().expect("a region");
                 name_of(&region[..len]);
                 self.connection.post_recv(region).expect("posted");
                 let len = self.dice.len(MAX_LEN);
@@ -170,26 +170,25 @@ impl<'a> Service<'a> {
                 self.connection.post_send(back).expect("posted");
                 self.echoes += 1;
             }
-            (WorkKind::Receive, Err(TransferError::Refused(Reason::Cancelled))) => {
-                let posted = self.connection.post_recv(completion.into_region());
-                posted.expect("posted");
+            (Output::Receive { .. }, Err(TransferError::Refused(Reason::Cancelled))) => {
+                let region = completion.into_region().expect("a region");
+                self.connection.post_recv(region).expect("posted");
             }
-            (WorkKind::MessageReceived, Ok(len)) => self.take_message(completion, len),
-            (WorkKind::Immediate, Ok(_)) => {
-                let number = completion.value as u32;
+            (Output::MessageReceived { .. }, Ok(len)) => self.take_message(completion, len),
+            (&Output::Immediate { number }, Ok(_)) => {
                 let (offset, len, seed) = pinned(number);
                 let index = self.initiator.expect("it says hello first");
                 self.check(&self.exports.boards[index], offset, len, seed);
                 self.owe(Kind::Seen, u64::from(number), None);
             }
-            (WorkKind::Send | WorkKind::Message, Ok(_)) => {}
+            (Output::Send { .. } | Output::Message { .. }, Ok(_)) => {}
             _ => panic!("initiator {:?}: {completion:?}", self.initiator),
         }
     }
 
     fn take_message(&mut self, completion: Completion, len: usize) {
-        let (kind, number) = read_control(&completion.control);
-        let region = completion.into_region();
+        let (kind, number) = read_control(completion.control().expect("a message"));
+        let region = completion.into_region().expect("a region");
         let payload = &region[..len];
         match kind {
             Kind::Hello => self.initiator = Some(number as usize),

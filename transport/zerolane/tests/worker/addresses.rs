@@ -138,7 +138,11 @@ fn handle__listens_and_connects_by_name_and_by_each_address() {
     let server = endpoint.accept().wait().expect("accepted");
     let received = server.recv(region(1, 8));
     client.send(region(3, 8)).detach();
-    let received = received.wait().expect("posted").into_region();
+    let received = received
+        .wait()
+        .expect("posted")
+        .into_region()
+        .expect("a region");
     assert!(received[..] == content(3, 8), "content");
     // `localhost` has an address of IPv6, too, on most hosts.
     let by_name = worker.connect(("localhost", live.port()), &hasty());

@@ -106,7 +106,8 @@ fn ends_well(mut pending: Pending<Completion>, expected: &[u8]) -> bool {
     if completion.result != Ok(expected.len()) {
         return false;
     }
-    assert!(completion.memory[..] == *expected, "content");
+    let memory = completion.into_memory().expect("it comes back");
+    assert!(memory.as_slice() == Some(expected), "content");
     true
 }
 
@@ -127,10 +128,10 @@ fn serve(
     rounds: &Sender<(u64, u64)>,
 ) -> Served {
     let first = connection.recv(Region::from_vec(vec![0; 8])).wait();
-    let first = first.expect("posted").into_region();
+    let first = first.expect("posted").into_region().expect("a region");
     let client = u64::from_le_bytes(first[..].try_into().expect("8 bytes"));
     let own = connection.post(OpenRegion::new("own", Rights::READ)).wait();
-    let own = own.expect("posted").region.expect("opened");
+    let own = own.expect("posted").key().expect("opened");
     let memory: Vec<_> = (0..SENDS).map(|_| Mappings::of(LEN)).collect();
     let got = Mappings::of(SLOT);
     let mut failed = 0;

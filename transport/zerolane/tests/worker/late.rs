@@ -59,7 +59,7 @@ fn exchange(from: &ConnectionHandle, to: &ConnectionHandle, seed: u64) {
     let mut received = to.recv(region(1, 64));
     from.send(region(seed, 64)).detach();
     let received = received.wait_for(PATIENCE).expect("in time");
-    let received = received.expect("posted").into_region();
+    let received = received.expect("posted").into_region().expect("a region");
     assert!(received[..] == content(seed, 64), "content");
 }
 
@@ -109,7 +109,7 @@ fn connection_handle__gets_what_came_before_in_order() {
     for seed in 0..8 {
         let mut received = server.recv(region(1, 8));
         let received = received.wait_for(PATIENCE).expect("in time");
-        let received = received.expect("posted").into_region();
+        let received = received.expect("posted").into_region().expect("a region");
         assert!(received[..] == content(seed, 64), "{seed}");
     }
 }

@@ -51,9 +51,9 @@ fn echo(worker: &mut Worker, clients: usize) {
                 let Ok(len) = completion.result else {
                     return None;
                 };
-                if completion.kind == WorkKind::Receive {
+                if completion.kind() == WorkKind::Receive {
                     let connection = worker.connection(connection)?;
-                    let mut bytes = completion.into_region();
+                    let mut bytes = completion.into_region().expect("a region");
                     drop(bytes.split_off(len));
                     connection.post_send(bytes).expect("posted");
                     connection.post_recv(buffer()).expect("posted");
@@ -126,8 +126,10 @@ fn connect__both_ends_in_one_worker_and_one_thread() {
                 Event::Completed {
                     connection,
                     completion,
-                } => match completion.kind {
-                    WorkKind::Receive => received.push(completion.into_region().to_vec()),
+                } => match completion.kind() {
+                    WorkKind::Receive => {
+                        received.push(completion.into_region().expect("a region").to_vec())
+                    }
                     _ => {
                         assert_eq!(ours[&connection], completion.context);
                         sent += 1;
@@ -238,7 +240,7 @@ fn arm__the_descriptor_tells_of_datagrams_timers_and_wakers() {
                 connection.post_recv(memory).expect("posted");
             }
             Some(Event::Completed { completion, .. }) => {
-                received = Some(completion.into_region());
+                received = Some(completion.into_region().expect("a region"));
             }
             Some(_) => {}
             None => {
@@ -294,7 +296,7 @@ fn release__and_adopt_move_a_connection_between_loops() {
     until(&mut second, |_, event| match event {
         Event::Completed { completion, .. } => {
             assert_eq!(completion.context, next);
-            assert!(completion.into_region()[..] == content(next, 1000));
+            assert!(completion.into_region().expect("a region")[..] == content(next, 1000));
             next += 1;
             None
         }
@@ -347,7 +349,7 @@ fn close__sends_what_was_posted_and_completes_everything_once() {
 
 #[test]
 fn next_event__completions_beyond_the_limit_wait_with_their_connection() {
-    const PUTS: usize = 6000;
+    const PUTS: u32 = 6000;
     let (mut worker, endpoint, address) = listening(Options::default());
     let memory = ExportedRegion::new(Region::anonymous(4096).expect("memory"));
     let memory = memory.expect("page-aligned");
@@ -357,7 +359,7 @@ fn next_event__completions_beyond_the_limit_wait_with_their_connection() {
     let client = std::thread::spawn(move || {
         let mut connection = Connection::connect(address, &Options::default())?;
         let key = connection.open_region("m", Rights::ALL)?;
-        for n in 0..PUTS as u32 {
+        for n in 0..PUTS {
             connection.put_with_immediate(&key, 0, &n.to_le_bytes(), n)?;
         }
         connection.close()
@@ -370,14 +372,14 @@ fn next_event__completions_beyond_the_limit_wait_with_their_connection() {
     let mut next = 0;
     until(&mut worker, |_, event| match event {
         Event::Completed { completion, .. } => {
-            assert_eq!(completion.value, next);
+            assert_eq!(completion.immediate(), Some(next));
             next += 1;
             None
         }
         Event::Closed { .. } => Some(()),
         _ => None,
     });
-    assert_eq!(next, PUTS as u64);
+    assert_eq!(next, PUTS);
     client.join().expect("no panic").expect("all of them");
 }
 
@@ -729,7 +731,7 @@ fn request_and_answer__cost_an_end_one_receive_and_one_send() {
                     connection,
                     completion,
                 } => {
-                    assert_eq!(&completion.control[..], b"request");
+                    assert_eq!(completion.control(), Some(&b"request"[..]));
                     ask(&mut server, connection);
                 }
                 other => panic!("{other:?}"),

@@ -179,7 +179,8 @@ fn set__of_ten_thousand_requests_of_which_every_second_is_dropped() {
     assert!(tokens.iter().copied().eq(odd), "each once");
     assert!(!is_readable(&set));
     for (n, receive) in receives.into_iter().flatten().enumerate() {
-        let received = receive.wait().expect("posted").into_region();
+        let received = receive.wait().expect("posted");
+        let received = received.into_region().expect("a region");
         assert!(received[..] == content(n as u64, 8), "{n}");
     }
 }
@@ -201,7 +202,8 @@ fn set__dropped_before_its_requests_leaves_them() {
     }
     assert_eq!(next(&other), 7);
     for (seed, receive) in [3, 4].into_iter().zip(receives) {
-        let received = receive.wait().expect("posted").into_region();
+        let received = receive.wait().expect("posted");
+        let received = received.into_region().expect("a region");
         assert!(received[..] == content(seed, 8), "{seed}");
     }
 }

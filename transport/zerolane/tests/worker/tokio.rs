@@ -24,15 +24,15 @@ async fn everything() {
         connection.export_named("m", &memory, Rights::ALL).await?;
         let received = connection.recv(Region::anonymous(200_000)?).await?;
         let len = received.result?;
-        let mut bytes = received.into_region();
+        let mut bytes = received.into_region().expect("a region");
         drop(bytes.split_off(len));
         connection.send(bytes).await?.result?;
         let immediate = connection.immediate().await?;
         let message = connection
             .post(ReceiveMessage::new().payload(Region::anonymous(100)?))
             .await?;
-        assert_eq!(&message.control[..], b"control");
-        let payload = message.into_region();
+        assert_eq!(message.control(), Some(&b"control"[..]));
+        let payload = message.into_region().expect("a region");
         assert!(payload[..10] == content(4, 10));
         let mut placed = vec![0; 5000];
         memory.read(8, &mut placed);
@@ -47,21 +47,21 @@ async fn everything() {
     let back = client
         .recv(Region::anonymous(150_000).expect("memory"))
         .await;
-    assert!(back.expect("posted").into_region()[..] == content(1, 150_000));
+    assert!(back.expect("posted").into_region().expect("a region")[..] == content(1, 150_000));
     let opened = client
         .post(OpenRegion::new("m", Rights::ALL))
         .await
         .expect("posted");
-    let key = opened.region.expect("opened");
+    let key = opened.key().expect("opened");
     let put = client
         .post(Put::new(&key, 8, region(3, 5000)).immediate(77))
         .await;
     put.expect("posted").result.expect("put");
     let into = Region::anonymous(5000).expect("memory");
     let got = client.post(Get::new(&key, 8, into)).await;
-    assert!(got.expect("posted").into_region()[..] == content(3, 5000));
+    assert!(got.expect("posted").into_region().expect("a region")[..] == content(3, 5000));
     let added = client.post(Fetch::new(&key, 0, FetchOp::Add(5))).await;
-    assert_eq!(added.expect("posted").value, 0);
+    assert_eq!(added.expect("posted").before(), Some(0));
     let message = client.post(Message::new(b"control").payload(region(4, 10)));
     message.await.expect("posted").result.expect("sent");
     assert_eq!(server.await.expect("no panic").expect("served"), 77);
@@ -110,7 +110,10 @@ async fn recv__given_up_in_a_select_loses_nothing() {
             Ok(received) => {
                 let received = received.expect("posted");
                 assert_eq!(received.result, Ok(32));
-                assert!(received.into_region()[..] == content(next, 32), "{next}");
+                assert!(
+                    received.into_region().expect("a region")[..] == content(next, 32),
+                    "{next}"
+                );
                 next += 1;
             }
         }
@@ -146,7 +149,7 @@ async fn send__given_up_arrives_once_or_not_at_all() {
             let received = server.recv(into).await.expect("posted");
             // It matched a receive that was given up.
             let Ok(len) = received.result else { continue };
-            let bytes = received.into_region();
+            let bytes = received.into_region().expect("a region");
             let round = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
             assert!(bytes[..len] == of_round(round), "content of {round}");
             came.push(round);
@@ -221,7 +224,10 @@ async fn connect__given_up_leaves_no_connection_and_the_next_one_stands() {
             break received;
         }
     };
-    assert!(received.into_region()[..] == content(3, 32), "content");
+    assert!(
+        received.into_region().expect("a region")[..] == content(3, 32),
+        "content"
+    );
     drop(sending.await.expect("no panic"));
 }
 
@@ -250,7 +256,7 @@ async fn remote_memory__requests_given_up_are_done_once_or_not_at_all() {
             Ok((put, get, add)) => {
                 put.expect("posted").result.expect("put");
                 get.expect("posted").result.expect("got");
-                counted.push(add.expect("posted").value);
+                counted.push(add.expect("posted").before().expect("added"));
             }
             Err(_) => given_up += 1,
         }
@@ -261,9 +267,12 @@ async fn remote_memory__requests_given_up_are_done_once_or_not_at_all() {
     put.expect("posted").result.expect("put");
     let into = Region::anonymous(9000).expect("memory");
     let got = client.post(Get::new(&key, 8192, into)).await;
-    assert!(got.expect("posted").into_region()[..] == bytes, "content");
+    assert!(
+        got.expect("posted").into_region().expect("a region")[..] == bytes,
+        "content"
+    );
     let last = client.post(Fetch::new(&key, 0, FetchOp::Increment)).await;
-    counted.push(last.expect("posted").value);
+    counted.push(last.expect("posted").before().expect("added"));
     assert!(counted.is_sorted_by(|a, b| a < b), "{counted:?}");
     assert!(counted.len() as u64 <= counted[counted.len() - 1] + 1);
     assert!(counted[counted.len() - 1] <= ROUNDS, "{counted:?}");

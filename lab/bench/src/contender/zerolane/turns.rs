@@ -120,7 +120,7 @@ impl<C: Content> Turns<C> {
         let turn = self.posted.remove(&completion.id);
         let turn = turn.context("a completion without a Transfer")?;
         let result = completion.result;
-        let region = completion.into_region();
+        let region = completion.into_region()?;
         let taken = match (self.direction, result) {
             (_, Err(error)) => Err(error.into()),
             (Direction::Send, Ok(_)) => Ok(()),

@@ -101,7 +101,8 @@ impl Raw {
             ..login(session)
         };
         self.send(&message::login(&login, &self.status_key));
-        let answer = self.until(WorkKind::MessageReceived).control.to_vec();
+        let answer = self.until(WorkKind::MessageReceived);
+        let answer = answer.control().unwrap().to_vec();
         let (login, key) = message::parse_target_login(&answer).unwrap();
         self.capsules = key.map(|it| (it, login.capsule_bytes));
         answer
@@ -127,7 +128,7 @@ impl Raw {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             if let Some(completion) = self.connection.wait(Some(PATIENCE)).unwrap().got()
-                && completion.kind == kind
+                && completion.kind() == kind
             {
                 return completion;
             }
@@ -182,7 +183,7 @@ impl Raw {
 
     /// Waits for a status.
     pub fn status(&mut self) -> StatusUnit {
-        let slot = self.until(WorkKind::Immediate).value as usize;
+        let slot = self.until(WorkKind::Immediate).immediate().unwrap() as usize;
         let mut bytes = [0; STATUS_BYTES];
         self.status.read(slot * STATUS_BYTES, &mut bytes);
         StatusUnit::parse(&bytes).unwrap()

@@ -209,19 +209,21 @@ fn take(
     served: &mut Served,
     looked: &mut Looked,
 ) {
-    let (kind, result) = (completion.kind, completion.result.as_ref().ok().copied());
+    let (kind, result) = (completion.kind(), completion.result.as_ref().ok().copied());
     if kind == WorkKind::Receive {
         looked.id = None;
         looked.again(connection);
-        let good = completion.arrived();
+        let good = completion.arrived().expect("it fills memory");
         assert!(looked.parts.iter().all(|(part, _)| part.len() <= good));
         looked.parts.clear();
         let gone = TransferError::Refused(Reason::MemoryFault);
         assert_ne!(completion.result, Err(gone), "what is shared is no fault");
     }
-    let value = completion.value;
-    // No other reference to it is left.
-    let mut memory = completion.into_region();
+    let number = completion.immediate();
+    let mut memory = match completion.memory() {
+        Some(_) => completion.into_region().expect("the only reference"),
+        None => Region::empty(),
+    };
     let written = touched(&memory);
     match (kind, result) {
         (WorkKind::Receive, Some(len)) => {
@@ -238,8 +240,7 @@ fn take(
             assert!(right, "got what the peer did not answer");
         }
         (WorkKind::Immediate, _) => {
-            let early = value == u64::from(NEVER_SHOWN);
-            assert!(!early, "shown before what it follows");
+            assert_ne!(number, Some(NEVER_SHOWN), "shown before what it follows");
         }
         _ => {}
     }

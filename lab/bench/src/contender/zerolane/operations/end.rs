@@ -142,7 +142,7 @@ impl End<'_> {
         match self.connection.wait(Some(STALL)).map(zerolane::Waited::got) {
             Err(_) => Ok(()),
             Ok(None) => bail!(STALLED),
-            Ok(Some(more)) => bail!("received {:?} after the end", more.kind),
+            Ok(Some(more)) => bail!("received {:?} after the end", more.kind()),
         }
     }
 }
@@ -150,7 +150,7 @@ impl End<'_> {
 /// Whether `word` says that the initiator is done.
 pub(super) fn is_done(word: Completion) -> Result<()> {
     word.result?;
-    if word.into_region()[..] != [DONE] {
+    if word.into_region()?[..] != [DONE] {
         bail!("the initiator sent something other than its end");
     }
     Ok(())

@@ -257,7 +257,7 @@ impl Mail {
         let message = loop {
             let done = end.next()?;
             match &mut self.letters {
-                Some(letters) if done.kind == WorkKind::Message => letters.out.push(sent(done)?),
+                Some(letters) if done.kind() == WorkKind::Message => letters.out.push(sent(done)?),
                 _ => break done,
             }
         };
@@ -265,11 +265,11 @@ impl Mail {
         match &mut self.letters {
             None => {
                 message.result?;
-                content.check_all(&message.control, index)?;
+                content.check_all(message.control().unwrap_or_default(), index)?;
             }
             Some(letters) => {
                 ensure!(message.result? == end.job.size, "a message was cut");
-                let region = message.into_region();
+                let region = message.into_region()?;
                 content.check(&region, index)?;
                 letters.back = Some(region);
             }
@@ -307,11 +307,15 @@ fn empty(len: usize) -> Result<Region> {
 
 /// The memory of a message that was sent.
 fn sent(done: Completion) -> Result<Region> {
-    ensure!(done.kind == WorkKind::Message, "received {:?}", done.kind);
+    ensure!(
+        done.kind() == WorkKind::Message,
+        "received {:?}",
+        done.kind()
+    );
     if let Err(error) = &done.result {
         bail!("a message failed: {error}");
     }
-    Ok(done.into_region())
+    Ok(done.into_region()?)
 }
 
 /// Whether a message tells of its completion: the last reply, which brings about nothing.
@@ -370,9 +374,9 @@ impl End<'_> {
         }
         let told = self.next()?;
         ensure!(
-            told.kind == WorkKind::Immediate,
+            told.kind() == WorkKind::Immediate,
             "received {:?} instead of a put",
-            told.kind
+            told.kind()
         );
         self.exported.read(0, bytes);
         content.check(bytes, index)

@@ -11,11 +11,9 @@ use std::collections::HashMap;
 use std::mem;
 use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use zerolane::failure::PostError;
-use zerolane::request::{
-    Get, MAX_CONTROL, MAX_INLINE, Message, Put, PutInline, ReceiveMessage, WorkKind,
-};
+use zerolane::request::{Get, MAX_CONTROL, MAX_INLINE, Message, Put, PutInline, ReceiveMessage};
 use zerolane::{Completion, Error, Region, RequestId};
 
 use super::end::End;
@@ -104,7 +102,7 @@ impl Slots {
         let posted = self.posted.remove(&done.id);
         let Posted { slot, index, kept } = posted.context("a completion without an operation")?;
         done.result?;
-        let region = kept.unwrap_or_else(|| done.into_region());
+        let region = kept.map_or_else(|| done.into_region(), Ok)?;
         Ok((index, self.here[slot].insert(region)))
     }
 }
@@ -265,13 +263,11 @@ pub(super) fn receive_messages(end: &mut End<'_>) -> Result<Measured> {
     let started = Instant::now();
     for index in 0..job.rounds() {
         let message = end.next()?;
-        ensure!(
-            message.kind == WorkKind::MessageReceived,
-            "received {:?} instead of a message",
-            message.kind
-        );
+        let control = message.control();
+        let control = control
+            .with_context(|| format!("received {:?} instead of a message", message.kind()))?;
         if job.size <= MAX_CONTROL {
-            content.check_all(&message.control, index)?;
+            content.check_all(control, index)?;
         }
         // One of several datagrams may be complete before the one in front of it, of which a datagram is on its way
         // again; the n-th receive has the n-th message all the same.
