@@ -28,6 +28,7 @@ mod addresses;
 pub mod advanced;
 mod arrived;
 mod backlog;
+mod bell;
 mod completion;
 mod connection;
 mod endpoint;
