@@ -3,7 +3,7 @@
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
-use crate::worker::{Bell, EndpointId, Event, Worker, again};
+use crate::worker::{Bell, EndpointId, Event, Worker};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -133,7 +133,7 @@ impl Backlog {
     fn with<T>(&self, call: impl FnOnce(&mut Worker, EndpointId) -> T) -> Result<T> {
         let mut state = self.shared.enter();
         match &state.failed {
-            Some(error) => Err(again(error)),
+            Some(error) => Err(error.again()),
             None => Ok(call(&mut state.worker, self.endpoint)),
         }
     }
@@ -155,7 +155,7 @@ impl Backlog {
     /// The listener failed.
     pub(crate) fn dismiss(mut self) -> Result<(Endpoint, Vec<Connection>)> {
         if let Some(error) = &self.shared.enter().failed {
-            return Err(again(error));
+            return Err(error.again());
         }
         self.stop();
         let dismissed = self.shared.enter().worker.dismiss(self.endpoint);

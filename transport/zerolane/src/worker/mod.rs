@@ -94,7 +94,6 @@ pub use pending::{Outcome, Pending};
 pub use set::PendingSet;
 pub use thread::{WorkerThread, background};
 
-pub(crate) use pending::again;
 pub(crate) use untaken::Bell;
 
 use crate::addresses::{ToAddresses, resolved};
