@@ -1,16 +1,17 @@
 //! Accepts an endpoint's connections in a thread, until the program takes them.
 
+use crate::bell::Bell;
 use crate::connection::Connection;
-use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
-use crate::worker::{Bell, EndpointId, Event, Worker};
+use crate::listener::Listener;
+use crate::worker::{EndpointId, Event, Worker};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
-use zerolane_lane::{Listener, Process, Waker};
+use std::time::Duration;
+use zerolane_lane::{Process, Waker};
 
 /// A thread that accepts connections, and answers their peers until the program takes them.
 #[derive(Debug)]
@@ -64,16 +65,16 @@ impl State {
 }
 
 impl Backlog {
-    /// Starts a thread that accepts up to `most` connections of `endpoint` ahead.
+    /// Starts a thread that accepts up to `most` connections of `listener` ahead.
     ///
     /// # Errors
     /// The system has no descriptor left, or cannot start a thread.
-    pub(crate) fn start(endpoint: Endpoint, most: u16) -> Result<Backlog> {
+    pub(crate) fn start(listener: Listener, most: u16) -> Result<Backlog> {
         let mut worker = Worker::new()?;
         let bell = Arc::new(Bell::new()?);
         let descriptor = worker.as_fd().try_clone_to_owned()?;
         let waker = worker.waker();
-        let endpoint = worker.attend(endpoint, most, Arc::clone(&bell))?;
+        let endpoint = worker.attend_with_backlog(listener, most, Arc::clone(&bell))?;
         let shared = Arc::new(Shared {
             turnstile: Mutex::default(),
             state: Mutex::new(State {
@@ -104,18 +105,8 @@ impl Backlog {
     /// # Errors
     /// The listener failed. Not called in a child of fork.
     pub(crate) fn accept(&self, timeout: Option<Duration>) -> Result<Option<Connection>> {
-        // A timeout beyond the clock's range is no limit.
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        loop {
-            if let Some(connection) = self.with(|worker, it| worker.take(it))?? {
-                return Ok(Some(connection));
-            }
-            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            if left == Some(Duration::ZERO) {
-                return Ok(None);
-            }
-            self.bell.wait(left)?;
-        }
+        self.bell
+            .wait_for(timeout, || self.with(|worker, it| worker.take(it))?)
     }
 
     /// Calls `change` with the listener, and accepts no connection after that before the next [`Backlog::accept`].
@@ -149,11 +140,11 @@ impl Backlog {
         state.worker.listener_mut(self.endpoint).map(look)
     }
 
-    /// Ends the thread. Returns the endpoint without a backlog, and the connections that waited.
+    /// Ends the thread. Returns the listener, and the connections that waited.
     ///
     /// # Errors
     /// The listener failed.
-    pub(crate) fn dismiss(mut self) -> Result<(Endpoint, Vec<Connection>)> {
+    pub(crate) fn dismiss(mut self) -> Result<(Listener, Vec<Connection>)> {
         if let Some(error) = &self.shared.enter().failed {
             return Err(error.again());
         }

@@ -1,15 +1,16 @@
 //! Listens on an address and accepts connections.
 
-use crate::addresses::{ToAddresses, resolved};
+use crate::addresses::ToAddresses;
 use crate::backlog::Backlog;
 use crate::connection::Connection;
 use crate::error::{Error, Result};
+use crate::listener::Listener;
+use crate::worker::{EndpointId, Worker};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 use zerolane_lane::{
-    AnyLane, Driver, GateCounters, Listener, ListenerCounters, NoSharedMemory, Options, Process,
-    PublicKey, Untrusted,
+    GateCounters, ListenerCounters, NoSharedMemory, Options, Process, PublicKey, Untrusted,
 };
 
 /// A listening UDP port. Each connection it accepts has a socket of its own and can be given to
@@ -67,8 +68,8 @@ pub struct Endpoint {
 
 #[derive(Debug)]
 enum Door {
-    /// The listener, read by the calls of its owner, and the options of its connections.
-    Alone(Box<(Listener, Options)>),
+    /// The calls of its owner read the listener.
+    Alone(Box<Listener>),
     /// A thread reads the listener.
     Attended(Backlog),
 }
@@ -81,14 +82,7 @@ impl Endpoint {
     /// There is no address ([`Error::Address`], which says what is wrong with the text, or [`Error::NoAddress`]), or none
     /// of them can be listened on.
     pub fn bind(on: impl ToAddresses, options: Options) -> Result<Endpoint> {
-        let mut last = Error::NoAddress;
-        for address in resolved(on, options.lane)? {
-            match Listener::bind(address, options.clone()) {
-                Ok(listener) => return Endpoint::at(listener, options),
-                Err(error) => last = Error::Io(error),
-            }
-        }
-        Err(last)
+        Endpoint::of(Listener::bind(on, options)?)
     }
 
     /// Listens on a UDP socket that another program opened and bound, such as one [passed](crate::activation) by
@@ -97,36 +91,19 @@ impl Endpoint {
     /// # Errors
     /// The socket is not a bound and unconnected UDP socket, or connections could not share its address.
     pub fn adopt(socket: OwnedFd, options: Options) -> Result<Endpoint> {
-        let listener = Listener::adopt(socket, options.clone())?;
-        Endpoint::at(listener, options)
+        Endpoint::of(Listener::adopt(socket, options)?)
     }
 
-    fn at(listener: Listener, options: Options) -> Result<Endpoint> {
-        let most = options.backlog;
-        let (local, key, process) = (
-            listener.local_addr(),
-            listener.public_key(),
-            listener.process(),
-        );
-        let with = |door| Endpoint {
-            door,
-            local,
-            key,
-            process,
-        };
-        let alone = with(Door::Alone(Box::new((listener, options))));
-        match most {
-            0 => Ok(alone),
-            most => Ok(with(Door::Attended(Backlog::start(alone, most)?))),
-        }
-    }
-
-    /// The endpoint without a backlog, and the connections that were in it.
-    pub(crate) fn without_backlog(self) -> Result<(Endpoint, Vec<Connection>)> {
-        match self.door {
-            Door::Alone(_) => Ok((self, Vec::new())),
-            Door::Attended(backlog) => backlog.dismiss(),
-        }
+    fn of(listener: Listener) -> Result<Endpoint> {
+        Ok(Endpoint {
+            local: listener.local_addr(),
+            key: listener.public_key(),
+            process: listener.process(),
+            door: match listener.backlog() {
+                0 => Door::Alone(Box::new(listener)),
+                most => Door::Attended(Backlog::start(listener, most)?),
+            },
+        })
     }
 
     /// The address this endpoint listens on.
@@ -144,7 +121,7 @@ impl Endpoint {
     pub fn give_to(&mut self, uid: u32) -> Result<()> {
         self.check_process()?;
         let given = match &mut self.door {
-            Door::Alone(it) => it.0.give_to(uid),
+            Door::Alone(it) => it.give_to(uid),
             Door::Attended(backlog) => backlog.change(|it| it.give_to(uid))?,
         };
         Ok(given?)
@@ -163,7 +140,7 @@ impl Endpoint {
 
     /// Counts connection requests of unauthenticated peers; `None` in plain mode.
     pub fn gate_counters(&self) -> Option<GateCounters> {
-        self.look(|it| it.gate_counters().copied()).flatten()
+        self.look(Listener::gate_counters).flatten()
     }
 
     /// Counts other requests that did not become connections.
@@ -175,7 +152,7 @@ impl Endpoint {
     /// their key. A limited number of keys is kept; the rest are counted.
     pub fn take_untrusted(&mut self) -> Untrusted {
         match &mut self.door {
-            Door::Alone(it) => it.0.take_untrusted(),
+            Door::Alone(it) => it.take_untrusted(),
             Door::Attended(backlog) => {
                 let taken = backlog.look(Listener::take_untrusted);
                 taken.unwrap_or_default()
@@ -191,30 +168,14 @@ impl Endpoint {
 
     fn look<T>(&self, look: impl FnOnce(&Listener) -> T) -> Option<T> {
         match &self.door {
-            Door::Alone(it) => Some(look(&it.0)),
+            Door::Alone(it) => Some(look(it)),
             Door::Attended(backlog) => backlog.look(|it| look(it)),
-        }
-    }
-
-    /// The listener, if no thread has it.
-    pub(crate) fn listener(&self) -> Option<&Listener> {
-        match &self.door {
-            Door::Alone(it) => Some(&it.0),
-            Door::Attended(_) => None,
-        }
-    }
-
-    /// The same, and the options of its connections.
-    pub(crate) fn alone(&mut self) -> Option<(&mut Listener, &Options)> {
-        match &mut self.door {
-            Door::Alone(it) => Some((&mut it.0, &it.1)),
-            Door::Attended(_) => None,
         }
     }
 
     /// # Errors
     /// [`Error::Forked`]: the endpoint belongs to a parent of this process.
-    pub(crate) fn check_process(&self) -> Result<()> {
+    fn check_process(&self) -> Result<()> {
         match self.process.is_current() {
             true => Ok(()),
             false => Err(Error::Forked),
@@ -229,29 +190,32 @@ impl Endpoint {
     pub fn accept(&mut self, timeout: Option<Duration>) -> Result<Option<Connection>> {
         self.check_process()?;
         match &mut self.door {
-            Door::Alone(it) => {
-                let (listener, options) = &mut **it;
-                let driver = listener.accept(timeout)?;
-                Ok(driver.map(|driver| accepted(driver, options)))
-            }
+            Door::Alone(it) => it.accept(timeout),
             Door::Attended(backlog) => backlog.accept(timeout),
         }
     }
 }
 
-/// Turns the result of [`Listener::try_accept`] into a connection.
-pub(crate) fn accepted(driver: Driver<AnyLane>, options: &Options) -> Connection {
-    let mut connection = Connection::accepted(driver, options);
-    // Sends the answer now, so that the peer need not wait for the caller's next call. An error shows in that call.
-    let _ = connection.poll();
-    connection
+impl Worker {
+    /// Takes over an endpoint, and the connections in its backlog.
+    ///
+    /// # Errors
+    /// The system refused to watch it; or [`Error::Forked`].
+    pub fn listen_on(&mut self, endpoint: Endpoint) -> Result<EndpointId> {
+        endpoint.check_process()?;
+        let (listener, accepted) = match endpoint.door {
+            Door::Alone(it) => (*it, Vec::new()),
+            Door::Attended(backlog) => backlog.dismiss()?,
+        };
+        self.attend(listener, accepted)
+    }
 }
 
 /// Readable when [`Endpoint::accept`] has something to do. Only watch it; do not read it.
 impl AsFd for Endpoint {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.door {
-            Door::Alone(it) => it.0.as_fd(),
+            Door::Alone(it) => it.as_fd(),
             Door::Attended(backlog) => backlog.as_fd(),
         }
     }

@@ -38,6 +38,7 @@ mod id;
 mod in_order;
 mod key;
 pub mod keys;
+mod listener;
 mod queue;
 mod remote;
 pub mod request;

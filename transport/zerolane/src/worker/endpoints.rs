@@ -7,16 +7,18 @@ use super::link::Link;
 use super::untaken::Untaken;
 use super::{EndpointId, Event, Key, Slot, Worker};
 use crate::connection::Connection;
-use crate::endpoint::{self, Endpoint};
-use crate::error::Error;
-use zerolane_lane::{Accept, Listener};
+use crate::error::{Error, Result};
+use crate::listener::Listener;
+use std::io;
+use std::os::fd::AsFd;
+use zerolane_lane::Accept;
 
 /// Datagrams of unauthenticated peers processed at a time.
 const MAX_UNAUTHENTICATED: usize = 32;
 
 #[derive(Debug)]
 pub(super) struct Listening {
-    pub(super) endpoint: Endpoint,
+    pub(super) listener: Listener,
     /// Whether it is in the ready queue.
     pub(super) queued: bool,
     /// The requests of its handles.
@@ -26,9 +28,9 @@ pub(super) struct Listening {
 }
 
 impl Listening {
-    pub(super) fn new(endpoint: Endpoint) -> Listening {
+    fn new(listener: Listener) -> Listening {
         Listening {
-            endpoint,
+            listener,
             queued: false,
             accepting: Accepting::default(),
             untaken: None,
@@ -37,6 +39,36 @@ impl Listening {
 }
 
 impl Worker {
+    /// Accepts the connections of `listener`, and takes over those that it accepted before.
+    ///
+    /// # Errors
+    /// The system refused to watch it; or [`Error::Forked`].
+    pub(crate) fn attend(
+        &mut self,
+        listener: Listener,
+        accepted: Vec<Connection>,
+    ) -> Result<EndpointId> {
+        let listening = Box::new(Listening::new(listener));
+        let key = self.insert(Slot::Endpoint(listening))?;
+        self.endpoints.push(key);
+        for connection in accepted {
+            self.take_in(key, connection);
+        }
+        Ok(EndpointId(key))
+    }
+
+    pub(super) fn remove_endpoint(&mut self, key: Key) -> Option<Box<Listening>> {
+        match self.slots.get(key)? {
+            Slot::Endpoint(listening) => self.poller.remove(listening.listener.as_fd()),
+            Slot::Connection(_) => return None,
+        }
+        self.endpoints.retain(|&it| it != key);
+        match self.slots.remove(key)? {
+            Slot::Endpoint(listening) => Some(listening),
+            Slot::Connection(_) => None,
+        }
+    }
+
     /// Processes datagrams of unauthenticated peers, and of peers whose address changed.
     pub(super) fn accept(&mut self, key: Key) {
         let Some(Slot::Endpoint(listening)) = self.slots.get_mut(key) else {
@@ -52,15 +84,12 @@ impl Worker {
             if accepted.len() >= room {
                 break;
             }
-            let Some((listener, options)) = listening.endpoint.alone() else {
-                break;
-            };
-            match listener.try_accept() {
+            match listening.listener.try_accept() {
                 Ok(Accept::Connection(mut driver)) => {
                     if listening.untaken.is_some() {
                         driver.defer_operations();
                     }
-                    accepted.push(endpoint::accepted(*driver, options));
+                    accepted.push(listening.listener.connection(*driver));
                 }
                 Ok(Accept::Unauthenticated) => {}
                 Ok(Accept::Nothing) => {
@@ -73,8 +102,7 @@ impl Worker {
                 }
             }
         }
-        let listener = listening.endpoint.listener();
-        let moved = listener.map(Listener::keys_at_new_addresses);
+        let moved = listening.listener.keys_at_new_addresses();
         for connection in accepted {
             self.take_in(key, connection);
         }
@@ -89,12 +117,12 @@ impl Worker {
         if let Some(error) = failed {
             self.fail_endpoint(key, error.into());
         }
-        if let Some(moved) = moved.filter(|it| !it.is_empty()) {
+        if !moved.is_empty() {
             self.look_for_peers(&moved);
         }
     }
 
-    pub(super) fn take_in(&mut self, key: Key, connection: Connection) {
+    fn take_in(&mut self, key: Key, connection: Connection) {
         let Some(Slot::Endpoint(listening)) = self.slots.get_mut(key) else {
             return;
         };
@@ -169,6 +197,48 @@ impl Worker {
                 link.readable = true;
                 self.ready.push(key, &mut link.queued);
             }
+        }
+    }
+
+    /// Stops reading the listener if its backlog is full. False if it is not read.
+    pub(super) fn stop_if_full(&mut self, endpoint: Key) -> bool {
+        self.stop_reading(endpoint, Untaken::is_full);
+        let untaken = self.listening(endpoint).and_then(|it| it.untaken.as_ref());
+        untaken.is_none_or(|it| !it.paused)
+    }
+
+    pub(super) fn stop_reading(&mut self, endpoint: Key, stops: impl FnOnce(&Untaken) -> bool) {
+        let Some(Slot::Endpoint(listening)) = self.slots.get_mut(endpoint) else {
+            return;
+        };
+        if let Some(untaken) = &mut listening.untaken
+            && !untaken.paused
+            && stops(untaken)
+        {
+            untaken.paused = true;
+            self.poller.remove(listening.listener.as_fd());
+        }
+    }
+
+    /// Reads the listener again if there is room for a connection.
+    pub(super) fn read_again(&mut self, endpoint: Key) -> io::Result<()> {
+        let Some(Slot::Endpoint(listening)) = self.slots.get_mut(endpoint) else {
+            return Ok(());
+        };
+        if let Some(untaken) = &mut listening.untaken
+            && untaken.paused
+            && !untaken.is_full()
+        {
+            self.poller.add(listening.listener.as_fd(), endpoint)?;
+            untaken.paused = false;
+        }
+        Ok(())
+    }
+
+    pub(super) fn listening(&mut self, endpoint: Key) -> Option<&mut Listening> {
+        match self.slots.get_mut(endpoint)? {
+            Slot::Endpoint(listening) => Some(listening),
+            Slot::Connection(_) => None,
         }
     }
 }

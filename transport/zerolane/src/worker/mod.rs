@@ -83,23 +83,22 @@ mod remote;
 mod reply;
 mod run;
 mod set;
+mod take;
 mod thread;
 mod timers;
 #[cfg(feature = "tokio")]
 mod tokio;
 mod untaken;
 
+pub use crate::listener::Listener;
 pub use handle::{ConnectionHandle, EndpointHandle, WorkerHandle};
 pub use pending::{Outcome, Pending};
 pub use set::PendingSet;
 pub use thread::{WorkerThread, background};
 
-pub(crate) use untaken::Bell;
-
 use crate::addresses::{ToAddresses, resolved};
 use crate::completion::Completion;
 use crate::connection::Connection;
-use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
 use claims::Claims;
 use endpoints::Listening;
@@ -114,9 +113,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use timers::Timers;
 use zerolane_lane::Ports;
-use zerolane_lane::{
-    CloseReason, ExportedRegion, Listener, Options, Process, Scheduler, Submissions, Waker,
-};
+use zerolane_lane::{CloseReason, ExportedRegion, Options, Process, Scheduler, Submissions, Waker};
 use zerolane_wire::Rights;
 
 /// Most events kept for the user. Completions beyond it stay with their connections, whose peers must wait.
@@ -316,30 +313,11 @@ impl Worker {
     /// All connections of this worker share one [`Scheduler`], unless `options` name another.
     ///
     /// # Errors
-    /// As for [`Endpoint::bind`].
+    /// As for [`Endpoint::bind`](crate::Endpoint::bind).
     pub fn listen(&mut self, on: impl ToAddresses, options: Options) -> Result<EndpointId> {
         self.check_process()?;
-        let mut options = self.shared(options);
-        // Its connections are this worker's at once.
-        options.backlog = 0;
-        let endpoint = Endpoint::bind(on, options)?;
-        self.listen_on(endpoint)
-    }
-
-    /// Takes over an endpoint, and the connections in its backlog.
-    ///
-    /// # Errors
-    /// The system refused to watch it.
-    pub fn listen_on(&mut self, endpoint: Endpoint) -> Result<EndpointId> {
-        endpoint.check_process()?;
-        let (endpoint, untaken) = endpoint.without_backlog()?;
-        let listening = Box::new(Listening::new(endpoint));
-        let key = self.insert(Slot::Endpoint(listening))?;
-        self.endpoints.push(key);
-        for connection in untaken {
-            self.take_in(key, connection);
-        }
-        Ok(EndpointId(key))
+        let listener = Listener::bind(on, self.shared(options))?;
+        self.attend(listener, Vec::new())
     }
 
     /// Begins to connect to the first address of `to` that answers, and returns at once, except while a name server is
@@ -397,16 +375,9 @@ impl Worker {
     }
 
     /// An endpoint; `None` if it is not an endpoint of this worker, or is closed.
-    pub fn endpoint(&self, endpoint: EndpointId) -> Option<&Endpoint> {
+    pub fn endpoint(&self, endpoint: EndpointId) -> Option<&Listener> {
         match self.slots.get(endpoint.0)? {
-            Slot::Endpoint(listening) => Some(&listening.endpoint),
-            Slot::Connection(_) => None,
-        }
-    }
-
-    pub(crate) fn listener_mut(&mut self, endpoint: EndpointId) -> Option<&mut Listener> {
-        match self.slots.get_mut(endpoint.0)? {
-            Slot::Endpoint(listening) => listening.endpoint.alone().map(|it| it.0),
+            Slot::Endpoint(listening) => Some(&listening.listener),
             Slot::Connection(_) => None,
         }
     }
@@ -446,18 +417,6 @@ impl Worker {
             return false;
         }
         self.remove_endpoint(endpoint.0).is_some()
-    }
-
-    fn remove_endpoint(&mut self, key: Key) -> Option<Box<Listening>> {
-        match self.slots.get(key)? {
-            Slot::Endpoint(listening) => self.poller.remove(listening.endpoint.as_fd()),
-            Slot::Connection(_) => return None,
-        }
-        self.endpoints.retain(|&it| it != key);
-        match self.slots.remove(key)? {
-            Slot::Endpoint(listening) => Some(listening),
-            Slot::Connection(_) => None,
-        }
     }
 
     /// Begins to close a connection: posted sends are completed, as by [`Connection::close`], then the peer is told.
@@ -559,7 +518,7 @@ impl Worker {
         let key = self.slots.insert(slot);
         let (watched, queued) = match &mut self.slots[key] {
             Slot::Connection(it) => (self.poller.add_lane(&it.connection, key), &mut it.queued),
-            Slot::Endpoint(it) => (self.poller.add(it.endpoint.as_fd(), key), &mut it.queued),
+            Slot::Endpoint(it) => (self.poller.add(it.listener.as_fd(), key), &mut it.queued),
         };
         if let Err(error) = watched {
             self.slots.remove(key);
