@@ -11,12 +11,12 @@ fn main() -> zerolane::Result<()> {
             let (client, question) = match event {
                 Event::Accepted { connection, .. } => (connection, None),
                 Event::Completed { connection, completion }
-                    if completion.kind == WorkKind::Receive => (connection, Some(completion)),
+                    if completion.kind() == WorkKind::Receive => (connection, Some(completion)),
                 _ => continue,
             };
             let Some(client) = worker.connection(client) else { continue }; // it has left
-            if let Some((Ok(length), question)) = question.map(|it| (it.result, it)) {
-                let mut answer = question.into_region();
+            if let Some(question) = question && let Ok(length) = question.result {
+                let mut answer = question.into_region()?;
                 drop(answer.split_off(length)); // what it left free
                 let _ = client.post_send(answer);
             }

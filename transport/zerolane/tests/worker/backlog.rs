@@ -101,7 +101,7 @@ fn connect__returns_before_the_program_accepts_and_requests_wait() {
             let completion = client.wait(Some(PATIENCE)).expect("it goes on").got();
             let completion = completion.expect("in time");
             assert!(completion.result.is_ok(), "{completion:?}");
-            done.push(completion.kind);
+            done.push(completion.kind());
         }
         assert!(done.contains(&WorkKind::Open), "{done:?}");
         client.close().expect("closed");
