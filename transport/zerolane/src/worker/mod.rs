@@ -307,8 +307,8 @@ impl Worker {
         self.spin = spin;
     }
 
-    /// Listens on the first free address of `on` (port 0: any free port). The worker owns accepted connections; each is reported by
-    /// [`Event::Accepted`].
+    /// Listens on the first free address of `on` (port 0: any free port). The worker owns accepted connections; each is
+    /// reported by [`Event::Accepted`].
     ///
     /// All connections of this worker share one [`Scheduler`], unless `options` name another.
     ///
