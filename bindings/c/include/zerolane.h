@@ -221,7 +221,9 @@ typedef struct zl_options zl_options;
 #define ZL_ADDRESS_LENGTH 64
 
 /**
- * A listening UDP port. After fork it belongs to the parent, and only the parent accepts. The
+ * A listening UDP port. A thread of it accepts up to 64 connections before the program does
+ * (ZL_OPTION_BACKLOG): zl_connect then returns, and what the peer asks waits until the program
+ * accepts. After fork it belongs to the parent, and only the parent accepts. The
  * child may free its copy. A server of several processes binds an endpoint in each, on a port
  * of its own.
  */
@@ -256,7 +258,8 @@ zl_status zl_endpoint_bind(const char *address,
 zl_status zl_endpoint_local_addr(const struct zl_endpoint *endpoint, char *buffer, size_t capacity);
 
 /**
- * Waits `timeout_ms` milliseconds (negative: no limit) for the next connection; ZL_TIMEOUT if
+ * Waits `timeout_ms` milliseconds (negative: no limit) for the next connection; 0 takes one that
+ * waits already; ZL_TIMEOUT if
  * none came. Another thread may use the connection. End it with zl_close or
  * zl_connection_free.
  *
@@ -2433,6 +2436,12 @@ enum zl_option
      * thread answers for it. Default 0.
      */
     ZL_OPTION_KEEP_ALIVE = 18,
+    /**
+     * Connections that an endpoint accepts before zl_endpoint_accept does, in a thread of its
+     * own, 0 to 65535; further clients wait. 0: no thread, and clients wait for
+     * zl_endpoint_accept. Has no effect on a worker's endpoints. Default 64.
+     */
+    ZL_OPTION_BACKLOG = 19,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L

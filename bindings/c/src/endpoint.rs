@@ -9,7 +9,9 @@ use crate::status::{guard, zl_status};
 use std::ffi::c_char;
 use zerolane::Endpoint;
 
-/// A listening UDP port. After fork it belongs to the parent, and only the parent accepts. The
+/// A listening UDP port. A thread of it accepts up to 64 connections before the program does
+/// (ZL_OPTION_BACKLOG): zl_connect then returns, and what the peer asks waits until the program
+/// accepts. After fork it belongs to the parent, and only the parent accepts. The
 /// child may free its copy. A server of several processes binds an endpoint in each, on a port
 /// of its own.
 pub struct zl_endpoint(pub(crate) Owned<Endpoint>);
@@ -61,7 +63,8 @@ pub unsafe extern "C" fn zl_endpoint_local_addr(
     })
 }
 
-/// Waits `timeout_ms` milliseconds (negative: no limit) for the next connection; ZL_TIMEOUT if
+/// Waits `timeout_ms` milliseconds (negative: no limit) for the next connection; 0 takes one that
+/// waits already; ZL_TIMEOUT if
 /// none came. Another thread may use the connection. End it with zl_close or
 /// zl_connection_free.
 ///

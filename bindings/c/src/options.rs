@@ -77,6 +77,10 @@ pub enum zl_option {
     /// peer whose program makes no call for the idle timeout counts as dead, unless a worker's
     /// thread answers for it. Default 0.
     ZL_OPTION_KEEP_ALIVE = 18,
+    /// Connections that an endpoint accepts before zl_endpoint_accept does, in a thread of its
+    /// own, 0 to 65535; further clients wait. 0: no thread, and clients wait for
+    /// zl_endpoint_accept. Has no effect on a worker's endpoints. Default 64.
+    ZL_OPTION_BACKLOG = 19,
 }
 
 use zl_option::*;
@@ -221,6 +225,7 @@ fn set(options: &mut Options, option: u32, value: u64) -> Result<(), Failure> {
     const ETHERNET_PATHS: u32 = ZL_OPTION_ETHERNET_PATHS as u32;
     const UDP_PATHS: u32 = ZL_OPTION_UDP_PATHS as u32;
     const KEEP_ALIVE: u32 = ZL_OPTION_KEEP_ALIVE as u32;
+    const BACKLOG: u32 = ZL_OPTION_BACKLOG as u32;
     match option {
         STRICT => options.strict = switch(value)?,
         GSO => options.gso = switch(value)?,
@@ -240,6 +245,7 @@ fn set(options: &mut Options, option: u32, value: u64) -> Result<(), Failure> {
         ETHERNET_PATHS => options.ethernet_paths = switch(value)?,
         UDP_PATHS => options.udp_paths = switch(value)?,
         KEEP_ALIVE => options.keep_alive = switch(value)?,
+        BACKLOG => options.backlog = fit(value)?,
         _ => return Err(Failure::argument(format!("unknown option {option}"))),
     }
     Ok(())

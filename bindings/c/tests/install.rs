@@ -4,8 +4,10 @@
 
 use netlab::netns::{self, Topology};
 use std::collections::BTreeSet;
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const CRATE: &str = env!("CARGO_MANIFEST_DIR");
@@ -218,9 +220,7 @@ fn install__programs_compile_without_a_warning_and_run() {
     run(bounded(&security)
         .arg(installed.root.path())
         .env("LD_LIBRARY_PATH", installed.path("lib")));
-    for document in documented_programs(&installed) {
-        assert!(!installed.run(&installed.compile(&document)).is_empty());
-    }
+    tutorials_run(&installed);
 
     header_is_cplusplus_too(&installed);
     soname_and_symbols_are_the_headers(&installed);
@@ -228,22 +228,70 @@ fn install__programs_compile_without_a_warning_and_run() {
     uninstall(&installed);
 }
 
-/// The programs of docs/guide/c.md, each in a file.
+/// The programs of docs/guide/c.md: each that listens, and after it the one that connects.
+fn tutorials_run(installed: &Installed) {
+    let programs = documented_programs(installed);
+    let (pairs, rest) = programs.as_chunks();
+    assert!(pairs.len() == 3 && rest.is_empty(), "three tutorials");
+    for [server, client] in pairs {
+        let [server, client] = [server, client].map(|it| installed.compile(it));
+        let serving = bounded(&server)
+            .env("LD_LIBRARY_PATH", installed.path("lib"))
+            .spawn();
+        let mut serving = serving.expect("started");
+        let end = Instant::now() + Duration::from_secs(60);
+        let said = loop {
+            let mut client = bounded(&client);
+            let ran = client
+                .env("LD_LIBRARY_PATH", installed.path("lib"))
+                .output();
+            let ran = ran.expect("started");
+            if ran.status.success() {
+                break ran.stdout;
+            }
+            // The server may not listen, or export, yet.
+            assert!(Instant::now() < end, "{client:?}: {ran:?}");
+            std::thread::sleep(Duration::from_millis(50));
+        };
+        // The first client says nothing, and its server ends.
+        if said.is_empty() {
+            assert!(serving.wait().expect("ours").success());
+        } else {
+            serving.kill().expect("ours");
+            serving.wait().expect("ours");
+        }
+    }
+}
+
+/// Each in a file, with addresses of this host, and with what the first one begins with.
 fn documented_programs(installed: &Installed) -> Vec<PathBuf> {
     let document =
         std::fs::read_to_string(source("../../docs/guide/c.md")).expect("docs/guide/c.md");
     let blocks = document.split("\n```c\n").skip(1);
-    let programs: Vec<PathBuf> = blocks
-        .enumerate()
-        .map(|(number, block)| {
-            let text = block.split("\n```").next().expect("a first part");
-            let path = installed.root.path().join(format!("document{number}.c"));
-            std::fs::write(&path, format!("{text}\n")).expect("written");
-            path
-        })
+    let blocks: Vec<&str> = blocks
+        .map(|block| block.split("\n```").next().expect("a first part"))
         .collect();
-    assert!(!programs.is_empty(), "docs/guide/c.md has programs");
-    programs
+    let first = blocks.first().expect("docs/guide/c.md has programs");
+    let (prelude, _) = first.split_once("int main").expect("a program");
+    let ports: Vec<UdpSocket> = (0..3)
+        .map(|_| UdpSocket::bind("127.0.0.1:0").expect("a port"))
+        .collect();
+    let programs = blocks.iter().enumerate().map(|(number, block)| {
+        let mut text = match number {
+            0 => format!("{block}\n"),
+            _ => format!("{prelude}{block}\n"),
+        };
+        for (port, documented) in ports.iter().zip(9181..) {
+            let own = port.local_addr().expect("bound").to_string();
+            for host in ["0.0.0.0", "192.0.2.1"] {
+                text = text.replace(&format!("{host}:{documented}"), &own);
+            }
+        }
+        let path = installed.root.path().join(format!("document{number}.c"));
+        std::fs::write(&path, text).expect("written");
+        path
+    });
+    programs.collect()
 }
 
 fn header_is_cplusplus_too(installed: &Installed) {

@@ -16,6 +16,9 @@ use zerolane::{Error, Process};
 /// A listening UDP port. As a context manager it stops listening on exit. One that is dropped unclosed stops listening
 /// too, with a ResourceWarning.
 ///
+/// A thread of it, which never needs the interpreter, accepts up to 64 connections before the program does
+/// (`Options(backlog=...)`): `connect` then returns, and what the peer asks waits until the program accepts.
+///
 /// `address` is "host:port" or a tuple of both; port 0 is any free port.
 ///
 /// After a fork it belongs to the parent, and only the parent accepts: a server of several processes makes an endpoint

@@ -40,6 +40,9 @@ use zerolane::security::PublicKey;
 /// that an idle connection over a network ends when its peer has died. A peer whose program makes no call for that time
 /// then counts as dead, unless a worker's thread or asyncio answers for it.
 ///
+/// `backlog` is how many connections an Endpoint accepts before its program does, in a thread of its own, 64 unless set;
+/// further clients wait. 0: no thread, and clients wait for `accept`. Has no effect on a worker's endpoints.
+///
 /// `rendezvous` is the name by which both ends of shared memory find each other instead of the address: for containers
 /// of one kernel with separate networks and one rendezvous directory.
 ///
@@ -132,7 +135,7 @@ impl Options {
                         max_in_flight=None, spin=None, connect_timeout=None, idle_timeout=None,
                         plain=None, authenticated=None, identity=None, trust=None, lane=None, device=None,
                         paths=None, links=None, path_threads=None, ethernet_paths=None,
-                        udp_paths=None, rendezvous=None, keep_alive=None))]
+                        udp_paths=None, rendezvous=None, keep_alive=None, backlog=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn new(
         py: Python<'_>,
@@ -158,6 +161,7 @@ impl Options {
         udp_paths: Option<bool>,
         rendezvous: Option<&str>,
         keep_alive: Option<bool>,
+        backlog: Option<u16>,
     ) -> PyResult<Options> {
         let given = PyDict::new(py);
         macro_rules! keep {
@@ -169,7 +173,7 @@ impl Options {
         }
         keep!(strict gso gro checksum receive_buffer max_in_flight spin connect_timeout idle_timeout
               plain authenticated identity trust lane paths links path_threads ethernet_paths
-              udp_paths rendezvous keep_alive);
+              udp_paths rendezvous keep_alive backlog);
         if let Some(device) = device {
             given.set_item("device", device)?;
         }
@@ -202,6 +206,7 @@ impl Options {
             ethernet_paths: ethernet_paths.unwrap_or(default.ethernet_paths),
             udp_paths: udp_paths.unwrap_or(default.udp_paths),
             keep_alive: keep_alive.unwrap_or(default.keep_alive),
+            backlog: backlog.unwrap_or(default.backlog),
             ..default
         };
         let checked = options.check();

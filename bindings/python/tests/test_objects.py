@@ -64,6 +64,7 @@ def test_pickle__of_options_has_each_keyword(tmp_path: Path) -> None:
         "ethernet_paths": True,
         "udp_paths": True,
         "keep_alive": True,
+        "backlog": 7,
     }
     assert {*given, "device"} == {*inspect.signature(Options).parameters}
     # Some exclude each other, so that each is pickled on its own too.

@@ -88,6 +88,8 @@ impl Receiver {
             on,
             Transport {
                 security,
+                // A worker accepts.
+                backlog: 0,
                 ..Transport::default()
             },
         )?;

@@ -297,6 +297,9 @@ pub const MAX_CONFIRMATIONS: usize = 8;
 /// Messages, immediates and similar events that the user has not read. A peer that sends more is deferred.
 pub const MAX_UNREAD: usize = 1024;
 
+/// Requests for regions kept until the program takes the connection. A peer repeats further ones.
+pub const MAX_DEFERRED_REGIONS: usize = 16;
+
 /// How long an Initiator waits before it asks again whether the Responder is ready, unless told otherwise.
 pub const NOT_READY_INTERVAL: Duration = Duration::from_millis(100);
 

@@ -32,6 +32,9 @@ pub const MAX_CONNECTIONS: usize = 4096;
 /// Of those, from one origin: no single peer can exclude all others.
 pub const MAX_CONNECTIONS_OF_ORIGIN: usize = 1024;
 
+/// Connections that an endpoint accepts before its program does, unless configured otherwise. Each has a socket, too.
+pub const DEFAULT_BACKLOG: u16 = 64;
+
 /// Wrong guesses that invalidate a one-time code. A person may mistype it; an attacker has one chance in 33 million.
 pub const CODE_GUESSES: u32 = 3;
 

@@ -126,6 +126,11 @@ pub struct Options {
     pub max_connections: usize,
     /// Most of these from one origin: an IPv4 address, or an IPv6 network of 64 bits.
     pub max_connections_of_origin: usize,
+    /// Connections that an endpoint accepts before its program does. A thread of the endpoint answers their peers, whose
+    /// requests wait until the program accepts, exports memory and posts receives. Beyond this number clients wait: they
+    /// repeat their request, for at most [`Options::connect_timeout`]. 0: no thread, and clients wait until the program
+    /// calls `accept`. A worker accepts by itself, and ignores this.
+    pub backlog: u16,
     /// Divides the receiving link among all connections with the same scheduler (incast). `None`: a listener makes a
     /// scheduler for the connections that it accepts, and only its own window limits a connection opened from here. The
     /// same is true of each connection in shared memory, which uses no link.
@@ -169,6 +174,7 @@ impl Default for Options {
             slots: config.slots,
             max_connections: zerolane_handshake::limits::MAX_CONNECTIONS,
             max_connections_of_origin: zerolane_handshake::limits::MAX_CONNECTIONS_OF_ORIGIN,
+            backlog: zerolane_handshake::limits::DEFAULT_BACKLOG,
             scheduler: None,
             ports: Ports::default(),
         }

@@ -1,18 +1,29 @@
 //! Listens on an address and accepts connections.
 
-use crate::addresses::{ToAddresses, resolved};
+use crate::addresses::ToAddresses;
+use crate::backlog::Backlog;
 use crate::connection::Connection;
 use crate::error::{Error, Result};
+use crate::listener::Listener;
+use crate::worker::{EndpointId, Worker};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 use zerolane_lane::{
-    AnyLane, Driver, GateCounters, Listener, ListenerCounters, NoSharedMemory, Options, PublicKey,
-    Untrusted,
+    GateCounters, ListenerCounters, NoSharedMemory, Options, Process, PublicKey, Untrusted,
 };
 
 /// A listening UDP port. Each connection it accepts has a socket of its own and can be given to
 /// another thread.
+///
+/// A thread of the endpoint accepts connections before the program does, up to [`Options::backlog`]: clients are
+/// connected then, and what they ask waits until the program takes the connection. Further clients repeat their
+/// request, and are connected when there is room. The connections that wait end with the endpoint.
+///
+/// The thread starts in [`Endpoint::bind`], with the network namespace, the rights and the signal mask of its caller. A
+/// program that confines itself by thread (Landlock, capabilities), blocks signals to wait for them, or may have one
+/// thread only (`unshare` of a user namespace), does that first, or sets the backlog to 0: then only
+/// [`Endpoint::accept`] accepts, and clients wait for it.
 ///
 /// Connections that receive at the same time share a [`Scheduler`](crate::options::Scheduler): together they grant no
 /// more than the link carries and a shallow switch queue holds, so that many senders to one receiver lose nothing
@@ -49,8 +60,18 @@ use zerolane_lane::{
 /// ```
 #[derive(Debug)]
 pub struct Endpoint {
-    listener: Listener,
-    options: Options,
+    door: Door,
+    local: SocketAddr,
+    key: Option<PublicKey>,
+    process: Process,
+}
+
+#[derive(Debug)]
+enum Door {
+    /// The calls of its owner read the listener.
+    Alone(Box<Listener>),
+    /// A thread reads the listener.
+    Attended(Backlog),
 }
 
 impl Endpoint {
@@ -61,14 +82,7 @@ impl Endpoint {
     /// There is no address ([`Error::Address`], which says what is wrong with the text, or [`Error::NoAddress`]), or none
     /// of them can be listened on.
     pub fn bind(on: impl ToAddresses, options: Options) -> Result<Endpoint> {
-        let mut last = Error::NoAddress;
-        for address in resolved(on, options.lane)? {
-            match Listener::bind(address, options.clone()) {
-                Ok(listener) => return Ok(Endpoint { listener, options }),
-                Err(error) => last = Error::Io(error),
-            }
-        }
-        Err(last)
+        Endpoint::of(Listener::bind(on, options)?)
     }
 
     /// Listens on a UDP socket that another program opened and bound, such as one [passed](crate::activation) by
@@ -77,94 +91,133 @@ impl Endpoint {
     /// # Errors
     /// The socket is not a bound and unconnected UDP socket, or connections could not share its address.
     pub fn adopt(socket: OwnedFd, options: Options) -> Result<Endpoint> {
-        let listener = Listener::adopt(socket, options.clone())?;
-        Ok(Endpoint { listener, options })
+        Endpoint::of(Listener::adopt(socket, options)?)
+    }
+
+    fn of(listener: Listener) -> Result<Endpoint> {
+        Ok(Endpoint {
+            local: listener.local_addr(),
+            key: listener.public_key(),
+            process: listener.process(),
+            door: match listener.backlog() {
+                0 => Door::Alone(Box::new(listener)),
+                most => Door::Attended(Backlog::start(listener, most)?),
+            },
+        })
     }
 
     /// The address this endpoint listens on.
     pub fn local_addr(&self) -> SocketAddr {
-        self.listener.local_addr()
+        self.local
     }
 
     /// Makes user `uid` the owner of the address. This process can then become that user and continue to accept
     /// connections, each of which binds a socket of its own to the address. Ports below 1024 also need
-    /// `CAP_NET_BIND_SERVICE`. From now on the endpoint listens by UDP alone.
+    /// `CAP_NET_BIND_SERVICE`. From now on the endpoint listens by UDP alone, and accepts nothing before the next
+    /// [`Endpoint::accept`].
     ///
     /// # Errors
     /// Only root may change the owner; the options require a lane other than UDP; or [`Error::Forked`].
     pub fn give_to(&mut self, uid: u32) -> Result<()> {
         self.check_process()?;
-        Ok(self.listener.give_to(uid)?)
+        let given = match &mut self.door {
+            Door::Alone(it) => it.give_to(uid),
+            Door::Attended(backlog) => backlog.change(|it| it.give_to(uid))?,
+        };
+        Ok(given?)
     }
 
     /// Why processes on this host connect by UDP although [`Options::lane`] is
     /// [`LaneChoice::Best`](crate::options::LaneChoice::Best); `None` if shared memory is available.
     pub fn no_shared_memory(&self) -> Option<NoSharedMemory> {
-        self.listener.no_shared_memory()
+        self.look(Listener::no_shared_memory).flatten()
     }
 
     /// The key that identifies this end to clients; `None` in plain mode.
     pub fn public_key(&self) -> Option<PublicKey> {
-        self.listener.public_key()
+        self.key
     }
 
     /// Counts connection requests of unauthenticated peers; `None` in plain mode.
-    pub fn gate_counters(&self) -> Option<&GateCounters> {
-        self.listener.gate_counters()
+    pub fn gate_counters(&self) -> Option<GateCounters> {
+        self.look(Listener::gate_counters).flatten()
     }
 
     /// Counts other requests that did not become connections.
     pub fn counters(&self) -> ListenerCounters {
-        self.listener.counters()
+        self.look(Listener::counters).unwrap_or_default()
     }
 
     /// The clients rejected since the last call because [`Security::trust`](crate::Security::trust) does not trust
     /// their key. A limited number of keys is kept; the rest are counted.
     pub fn take_untrusted(&mut self) -> Untrusted {
-        self.listener.take_untrusted()
+        match &mut self.door {
+            Door::Alone(it) => it.take_untrusted(),
+            Door::Attended(backlog) => {
+                let taken = backlog.look(Listener::take_untrusted);
+                taken.unwrap_or_default()
+            }
+        }
     }
 
-    /// Whether this endpoint admits no more clients, because its one-time code was used, or guessed wrong too often.
+    /// Whether this endpoint admits no more clients, because its one-time code was used, or guessed wrong too often. The
+    /// client that used it may still wait for [`Endpoint::accept`].
     pub fn is_spent(&self) -> bool {
-        self.listener.is_spent()
+        self.look(Listener::is_spent).unwrap_or_default()
     }
 
-    pub(crate) fn listener_mut(&mut self) -> &mut Listener {
-        &mut self.listener
-    }
-
-    /// Turns the result of [`Listener::try_accept`] into a connection.
-    pub(crate) fn accepted(&self, driver: Driver<AnyLane>) -> Connection {
-        let mut connection = Connection::accepted(driver, &self.options);
-        // Sends the answer now, so that the peer need not wait for the caller's next call. An error shows in that call.
-        let _ = connection.poll();
-        connection
+    fn look<T>(&self, look: impl FnOnce(&Listener) -> T) -> Option<T> {
+        match &self.door {
+            Door::Alone(it) => Some(look(it)),
+            Door::Attended(backlog) => backlog.look(|it| look(it)),
+        }
     }
 
     /// # Errors
     /// [`Error::Forked`]: the endpoint belongs to a parent of this process.
-    pub(crate) fn check_process(&self) -> Result<()> {
-        match self.listener.process().is_current() {
+    fn check_process(&self) -> Result<()> {
+        match self.process.is_current() {
             true => Ok(()),
             false => Err(Error::Forked),
         }
     }
 
-    /// Waits for the next connection; `None` on timeout.
+    /// Waits for the next connection; `None` on timeout. A timeout of zero takes one that waits already. Export memory
+    /// and post receives before the connection's next call: its peer's requests are then answered.
     ///
     /// # Errors
     /// The socket failed; or [`Error::Forked`].
     pub fn accept(&mut self, timeout: Option<Duration>) -> Result<Option<Connection>> {
         self.check_process()?;
-        let driver = self.listener.accept(timeout)?;
-        Ok(driver.map(|driver| self.accepted(driver)))
+        match &mut self.door {
+            Door::Alone(it) => it.accept(timeout),
+            Door::Attended(backlog) => backlog.accept(timeout),
+        }
     }
 }
 
-/// The listening socket: call [`Endpoint::accept`] when it is readable.
+impl Worker {
+    /// Takes over an endpoint, and the connections in its backlog.
+    ///
+    /// # Errors
+    /// The system refused to watch it; or [`Error::Forked`].
+    pub fn listen_on(&mut self, endpoint: Endpoint) -> Result<EndpointId> {
+        endpoint.check_process()?;
+        let (listener, accepted) = match endpoint.door {
+            Door::Alone(it) => (*it, Vec::new()),
+            Door::Attended(backlog) => backlog.dismiss()?,
+        };
+        self.attend(listener, accepted)
+    }
+}
+
+/// Readable when [`Endpoint::accept`] has something to do. Only watch it; do not read it.
 impl AsFd for Endpoint {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.listener.as_fd()
+        match &self.door {
+            Door::Alone(it) => it.as_fd(),
+            Door::Attended(backlog) => backlog.as_fd(),
+        }
     }
 }
 

@@ -74,6 +74,19 @@ pub enum Error {
     Forked,
 }
 
+impl Error {
+    /// A copy, for another waiter.
+    pub(crate) fn again(&self) -> Error {
+        match self {
+            Error::Closed(reason) => Error::Closed(*reason),
+            Error::ConnectTimeout(timeout) => Error::ConnectTimeout(*timeout),
+            Error::Strict { bytes } => Error::Strict { bytes: *bytes },
+            Error::Io(error) => Error::Io(io::Error::new(error.kind(), error.to_string())),
+            other => Error::Io(io::Error::other(other.to_string())),
+        }
+    }
+}
+
 /// The request was refused; the connection stays open.
 impl From<PostError> for Error {
     fn from(error: PostError) -> Error {

@@ -27,6 +27,8 @@
 mod addresses;
 pub mod advanced;
 mod arrived;
+mod backlog;
+mod bell;
 mod completion;
 mod connection;
 mod endpoint;
@@ -36,6 +38,7 @@ mod id;
 mod in_order;
 mod key;
 pub mod keys;
+mod listener;
 mod queue;
 mod remote;
 pub mod request;

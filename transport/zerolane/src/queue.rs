@@ -1,13 +1,13 @@
 //! Collects the completions of many connections in one queue.
 
+use crate::bell::Bell;
 use crate::completion::Completion;
 use crate::error::{Error, Result};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use zerolane_lane::{Process, Waker};
 
 /// Collects the completions of many connections. A program can poll it, wait for it, or watch it with epoll: the
@@ -63,7 +63,8 @@ pub struct CompletionQueue {
 struct Shared {
     list: Mutex<List>,
     capacity: usize,
-    event: OwnedFd,
+    /// Rings while there are completions that wake.
+    bell: Bell,
     process: Process,
 }
 
@@ -85,8 +86,7 @@ impl CompletionQueue {
     /// # Errors
     /// The system has no descriptor left, or not enough memory.
     pub fn new(capacity: usize) -> Result<CompletionQueue> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let event = eventfd(0, flags).map_err(io::Error::from)?;
+        let bell = Bell::new()?;
         let capacity = capacity.max(1);
         let mut completions = VecDeque::new();
         completions.try_reserve_exact(capacity).map_err(|_| {
@@ -103,7 +103,7 @@ impl CompletionQueue {
             shared: Arc::new(Shared {
                 list: Mutex::new(list),
                 capacity,
-                event,
+                bell,
                 process: Process::current(),
             }),
         })
@@ -216,7 +216,7 @@ impl CompletionQueue {
     /// Updates the counts after the first `count` were removed.
     fn taken(&self, mut list: MutexGuard<'_, List>, count: usize) {
         if list.notified > 0 && list.notified <= count {
-            let _ = rustix::io::read(&self.shared.event, &mut [0; 8]);
+            self.shared.bell.silence();
         }
         list.notified = list.notified.saturating_sub(count);
         if count > 0 {
@@ -233,28 +233,16 @@ impl CompletionQueue {
     /// The system refused to wait; or [`Error::Forked`].
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<(u64, Completion)>> {
         self.check_process()?;
-        // A deadline that overflows the clock counts as no limit.
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         if timeout == Some(Duration::ZERO) {
             return Ok(self.poll());
         }
-        loop {
+        self.shared.bell.wait_for(timeout, || {
             let list = self.list();
-            if list.notified > 0 {
-                return Ok(self.take(list));
+            match list.notified {
+                0 => Ok(None),
+                _ => Ok(self.take(list)),
             }
-            drop(list);
-            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            if left == Some(Duration::ZERO) {
-                return Ok(None);
-            }
-            let timeout = left.and_then(|left| Timespec::try_from(left).ok());
-            let mut fds = [PollFd::new(&self.shared.event, PollFlags::IN)];
-            match poll(&mut fds, timeout.as_ref()) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(io::Error::from(error).into()),
-            }
-        }
+        })
     }
 
     /// Completions in the queue.
@@ -297,8 +285,7 @@ impl<'a> Place<'a> {
         let len = list.completions.len();
         let notified = wakes || len == shared.capacity;
         if notified && list.notified == 0 {
-            // A full counter is readable as well.
-            let _ = rustix::io::write(&shared.event, &1u64.to_ne_bytes());
+            shared.bell.ring();
         }
         if notified {
             list.notified = len;
@@ -323,7 +310,7 @@ impl Drop for Place<'_> {
 /// The eventfd: readable while the queue has completions that wake. Only poll it; do not read it.
 impl AsFd for CompletionQueue {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.shared.event.as_fd()
+        self.shared.bell.as_fd()
     }
 }
 

@@ -118,6 +118,9 @@ static void options(void)
     REFUSED(zl_options_set(options, ZL_OPTION_PATHS, 0));
     REFUSED(zl_options_set(options, ZL_OPTION_PATHS, 9));
     EXPECT(strstr(zl_last_error(), "1 to 8") != NULL);
+    EXPECT(zl_options_set(options, ZL_OPTION_BACKLOG, 0) == ZL_OK);
+    EXPECT(zl_options_set(options, ZL_OPTION_BACKLOG, 65535) == ZL_OK);
+    REFUSED(zl_options_set(options, ZL_OPTION_BACKLOG, 65536));
     EXPECT(zl_options_set(options, ZL_OPTION_PATH_THREADS, 1) == ZL_OK);
     REFUSED(zl_options_set(options, ZL_OPTION_PATH_THREADS, 2));
     EXPECT(zl_options_rendezvous(options, "a.b-c_1") == ZL_OK);

@@ -5,7 +5,7 @@ use super::{crate_dir, generated};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The files of Rust's interface.
-const RUST: [&str; 20] = [
+const RUST: [&str; 21] = [
     "completion.rs",
     "connection.rs",
     "arrived.rs",
@@ -14,6 +14,7 @@ const RUST: [&str; 20] = [
     "request/mod.rs",
     "advanced.rs",
     "endpoint.rs",
+    "listener.rs",
     "queue.rs",
     "worker/mod.rs",
     "worker/run.rs",

@@ -126,6 +126,7 @@ class Options:
         ethernet_paths: bool | None = None,
         udp_paths: bool | None = None,
         keep_alive: bool | None = None,
+        backlog: int | None = None,
     ) -> Self: ...
     @property
     def key(self) -> str | None: ...

@@ -178,6 +178,8 @@ impl Server {
             // A client that is not on the list gets no connection.
             transport.security.trust = Arc::clone(list) as Arc<dyn Trust>;
         }
+        // It accepts at once, in a thread that it confines; a code admits one client, whom it counts when it accepts.
+        transport.backlog = 0;
         let of_origin = &mut transport.max_connections_of_origin;
         *of_origin = SERVER_CONNECTIONS_OF_ORIGIN.min(*of_origin);
         Ok(Server {
@@ -271,7 +273,7 @@ impl Server {
                     observer.list_changed(news);
                     guests.check(access);
                 }
-                observer.unauthenticated(endpoint.gate_counters(), &endpoint.counters());
+                observer.unauthenticated(endpoint.gate_counters().as_ref(), &endpoint.counters());
                 observer.queued(queues.queued());
                 tell_wrong_codes(endpoint, &mut told, observer);
                 report_untrusted(endpoint, observer);

@@ -559,6 +559,14 @@ impl Connection {
         }
     }
 
+    /// Sets whether the peer's puts, gets, atomic operations, messages and requests for regions wait. Their outcome
+    /// depends on what the program exports and posts, so they wait until it has taken the connection.
+    pub fn defer_operations(&mut self, now: Instant, defers: bool) {
+        self.cx.enter(now);
+        self.responder.defer(&mut self.cx, defers);
+        self.settle();
+    }
+
     /// Panics if anything grew beyond its limit. For tests and fuzzing.
     #[doc(hidden)]
     pub fn assert_bounded(&self) {

@@ -935,3 +935,38 @@ fn header__small_operations_are_data_or_fetch_op() {
         [(Op::Data, 0, 0), (Op::FetchOp, 1, 0), (Op::Data, 2, 77)]
     );
 }
+
+/// As in the backlog of a listener: the program has exported and posted nothing yet.
+#[test]
+fn operations__wait_until_the_program_has_taken_the_connection() {
+    for config in [classic(), Config::default()] {
+        let mut sim = quiet(config);
+        let [word, short, long] = [8, 1_000, 200_000].map(|len| sim.b.empty(len));
+        let places = [word, short, long].map(|span| export(&mut sim, span, Rights::ALL));
+        let now = sim.now();
+        sim.b.c().defer_operations(now, true);
+        let name = [7; 32];
+        let asked = sim.a.c().request_region(now, name, Rights::READ).unwrap();
+        let puts = [
+            put(&mut sim, places[1], 1, 1_000, Some(5)),
+            put(&mut sim, places[2], 2, 200_000, None),
+        ];
+        let (got, copy) = get(&mut sim, places[1], 1_000);
+        let added = fetch(&mut sim, places[0], atomic(FetchOpKind::Add, 3, 0));
+        let all = [asked, puts[0], puts[1], got, added];
+        sim.run_for(3 * S);
+        assert!(all.iter().all(|&id| sim.a.outcomes(id) == 0));
+        assert!(!sim.b.events.contains(&Event::Immediate { value: 5 }));
+        let now = sim.now();
+        let exported = ExportAs::Name(name);
+        sim.b.c().export(word, Rights::READ, exported).unwrap();
+        sim.b.c().defer_operations(now, false);
+        sim.run_until(2 * S, |sim| all.iter().all(|&id| sim.a.outcomes(id) == 1));
+        assert!(all.iter().all(|&id| sim.a.failed(id).is_none()));
+        assert!(sim.b.holds(short, 1, 1_000) && sim.b.holds(long, 2, 200_000));
+        assert!(sim.a.holds(copy, 1, 1_000));
+        let before = sim.a.fetched(added).expect("over");
+        assert_eq!(sim.b.word(word), before.wrapping_add(3));
+        assert!(sim.b.events.contains(&Event::Immediate { value: 5 }));
+    }
+}

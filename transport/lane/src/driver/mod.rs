@@ -88,6 +88,8 @@ pub struct Driver<L: Lane> {
     moved: bool,
     /// The lane stopped at the limit of the last turn.
     more: bool,
+    /// The next turn ends what [`Driver::defer_operations`] began.
+    resumes: bool,
 }
 
 impl<L: Lane + fmt::Debug> fmt::Debug for Driver<L> {
@@ -199,6 +201,7 @@ impl<L: Lane> Driver<L> {
             closed: None,
             moved: false,
             more: false,
+            resumes: false,
         })
     }
 
@@ -218,7 +221,7 @@ impl<L: Lane> Driver<L> {
     pub fn next_timeout(&self) -> Option<Duration> {
         // A child of fork must turn at once to learn that it has no connection: a lane in shared memory would tell the
         // peer that this end sleeps.
-        if self.moved || !self.process.is_current() {
+        if self.moved || self.resumes || !self.process.is_current() {
             return Some(Duration::ZERO);
         }
         let of_core = self.core.next_timeout().map(|at| at - self.clock.now());
@@ -342,6 +345,17 @@ impl<L: Lane> Driver<L> {
         self.core.remove_path(self.clock.now(), path);
     }
 
+    /// Makes the peer's puts, gets, atomic operations, messages and requests for regions wait, because the program has
+    /// not taken the connection yet. Nothing is refused meanwhile.
+    pub fn defer_operations(&mut self) {
+        self.core.defer_operations(self.clock.now(), true);
+    }
+
+    /// Ends that with the next turn, so that the program can export memory and post receives before.
+    pub fn resume_operations(&mut self) {
+        self.resumes = true;
+    }
+
     /// Starts to disconnect.
     pub fn close(&mut self) {
         self.core.close(self.clock.now());
@@ -415,6 +429,9 @@ impl<L: Lane> Driver<L> {
     pub fn turn(&mut self) -> Result<Progress, DriverError> {
         self.check_process()?;
         let now = self.clock.now();
+        if std::mem::take(&mut self.resumes) {
+            self.core.defer_operations(now, false);
+        }
         self.enter_exports(now);
         self.more = false;
         let progress = self.turn_entered(now);

@@ -99,8 +99,7 @@ impl Accepting {
     /// Fails all requests for a connection, because the endpoint failed.
     pub(super) fn fail(&mut self, error: &Error) {
         for claim in self.waiting.drain(..) {
-            let error = std::io::Error::other(error.to_string());
-            claim.answer_or_drop(Err(error.into()));
+            claim.answer_or_drop(Err(error.again()));
         }
     }
 }

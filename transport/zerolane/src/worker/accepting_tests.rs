@@ -1,8 +1,10 @@
-//! Tests that an endpoint forgets revoked exports and closed connections.
+//! Tests that an endpoint forgets revoked exports and closed connections, and says why it failed.
 
 #![allow(non_snake_case)]
 use super::*;
-use zerolane_lane::{ExportedRegion, Region};
+use crate::worker::pending::Pending;
+use std::io;
+use zerolane_lane::{ExportedRegion, Process, Region};
 
 fn exported() -> ExportedRegion {
     ExportedRegion::new(Region::anonymous(8).expect("memory")).expect("page-aligned")
@@ -30,4 +32,14 @@ fn export__what_was_revoked_leaves_no_more_than_what_lives() {
     }
     let kept = accepting.exports.iter().filter(|it| !it.1.is_revoked());
     assert_eq!(kept.count(), live.len());
+}
+
+#[test]
+fn fail__tells_who_waits_the_kind_of_the_error() {
+    let mut accepting = Accepting::default();
+    let (claim, pending) = Pending::new(Process::current(), None);
+    accepting.await_next(claim);
+    accepting.fail(&io::Error::from(io::ErrorKind::PermissionDenied).into());
+    let error = io::Error::from(pending.wait().expect_err("it failed").error);
+    assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
 }

@@ -1,6 +1,6 @@
 //! Answers handles that wait for part of a request, or for an announcement.
 
-use super::pending::{Claim, again};
+use super::pending::Claim;
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::id::RequestId;
@@ -78,10 +78,10 @@ impl Arrivals {
     /// Answers all waits, because the connection is over.
     pub(super) fn end(&mut self, reason: &Error) {
         for part in self.parts.drain(..) {
-            part.claim.answer_or_drop(Err(again(reason)));
+            part.claim.answer_or_drop(Err(reason.again()));
         }
         for claim in self.announced.drain(..) {
-            claim.answer_or_drop(Err(again(reason)));
+            claim.answer_or_drop(Err(reason.again()));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Tracks the requests and waits of a connection's handles, and answers them.
 
 use super::arrivals::{Arrivals, Standing};
-use super::pending::{Claim, Outcome, Unposted, again, gone};
+use super::pending::{Claim, Outcome, Unposted, gone};
 use crate::completion::{Completion, Output};
 use crate::connection::Connection;
 use crate::error::{Error, Refused, Result};
@@ -95,6 +95,8 @@ enum Holder {
     Expected,
     /// A handle.
     Handle,
+    /// None yet: it waits in the backlog of its endpoint. No events, and its completions stay with it.
+    Untaken,
     /// None: the last handle was dropped. Received data is not kept.
     None,
 }
@@ -141,6 +143,16 @@ impl Claims {
     /// Makes a handle the owner.
     pub(super) fn hold(&mut self) {
         self.holder = Holder::Handle;
+    }
+
+    /// Leaves the connection in the backlog of its endpoint.
+    pub(super) fn await_program(&mut self) {
+        self.holder = Holder::Untaken;
+    }
+
+    /// Whether it waits in the backlog of its endpoint.
+    pub(super) fn is_untaken(&self) -> bool {
+        self.holder == Holder::Untaken
     }
 
     /// Leaves the connection without an owner, because its last handle was dropped.
@@ -357,7 +369,7 @@ impl Claims {
     /// Answers with the reason when the connection is over.
     pub(super) fn await_end(&mut self, claim: Claim<Error>) {
         match &self.over {
-            Some(reason) => claim.answer_or_drop(Ok(again(reason))),
+            Some(reason) => claim.answer_or_drop(Ok(reason.again())),
             None => self.ends.push(claim),
         }
     }
@@ -388,9 +400,9 @@ impl Claims {
     /// Ends all requests and waits, because the connection is over. False if the caller must report an event to the
     /// user.
     pub(super) fn on_closed(&mut self, reason: &Error) -> bool {
-        self.over = Some(again(reason));
+        self.over = Some(reason.again());
         if let Some(connected) = self.connected.take() {
-            connected(Err(again(reason)));
+            connected(Err(reason.again()));
         }
         let unposted = (!self.outgoing.is_empty()).then_some(CloseReason::Local);
         let unsent = self.unsent.or(unposted);
@@ -398,22 +410,22 @@ impl Claims {
         self.outgoing.clear();
         self.incoming.clear();
         for (_, Awaited { claim, .. }) in self.requests.drain() {
-            claim.answer_or_drop(Err(again(reason)));
+            claim.answer_or_drop(Err(reason.again()));
         }
         for claim in self.immediates_awaited.drain(..) {
-            claim.answer_or_drop(Err(again(reason)));
+            claim.answer_or_drop(Err(reason.again()));
         }
         self.arrivals.end(reason);
         for claim in self.ended.drain(..) {
             let ended: Outcome<()> = match (reason, unsent) {
                 (Error::Closed(CloseReason::Local | CloseReason::Peer(_)), None) => Ok(()),
                 (Error::Closed(_), Some(unsent)) => Err(Unposted::because(Error::Closed(unsent))),
-                (reason, _) => Err(Unposted::because(again(reason))),
+                (reason, _) => Err(Unposted::because(reason.again())),
             };
             let _ = claim.answer(ended);
         }
         for claim in self.ends.drain(..) {
-            claim.answer_or_drop(Ok(again(reason)));
+            claim.answer_or_drop(Ok(reason.again()));
         }
         for on_end in self.on_end.drain(..) {
             on_end(reason);

@@ -50,6 +50,9 @@ impl Worker {
         let Some(Slot::Connection(link)) = self.slots.get_mut(key) else {
             return;
         };
+        if link.claims.is_untaken() {
+            return self.settle_untaken(key, error.is_some());
+        }
         let failed = error.is_some() || link.connection.driver.closed().is_some();
         let error = match failed.then(|| self.try_another(key)) {
             Some(Ok(true)) => return,
@@ -98,7 +101,7 @@ impl Worker {
     }
 
     /// Queues the connection if it has more to do, and records what must be looked at later.
-    fn schedule(&mut self, key: Key) {
+    pub(super) fn schedule(&mut self, key: Key) {
         let Some(Slot::Connection(link)) = self.slots.get_mut(key) else {
             return;
         };

@@ -4,10 +4,12 @@ use super::accepting::Accepting;
 use super::claims::Peer;
 use super::handle::ConnectionHandle;
 use super::link::Link;
+use super::untaken::Untaken;
 use super::{EndpointId, Event, Key, Slot, Worker};
 use crate::connection::Connection;
-use crate::endpoint::Endpoint;
-use crate::error::Error;
+use crate::error::{Error, Result};
+use crate::listener::Listener;
+use std::io;
 use std::os::fd::AsFd;
 use zerolane_lane::Accept;
 
@@ -16,24 +18,57 @@ const MAX_UNAUTHENTICATED: usize = 32;
 
 #[derive(Debug)]
 pub(super) struct Listening {
-    pub(super) endpoint: Endpoint,
+    pub(super) listener: Listener,
     /// Whether it is in the ready queue.
     pub(super) queued: bool,
     /// The requests of its handles.
     pub(super) accepting: Accepting,
+    /// The connections that its program takes by itself: neither events nor handles.
+    pub(super) untaken: Option<Untaken>,
 }
 
 impl Listening {
-    pub(super) fn new(endpoint: Endpoint) -> Listening {
+    fn new(listener: Listener) -> Listening {
         Listening {
-            endpoint,
+            listener,
             queued: false,
             accepting: Accepting::default(),
+            untaken: None,
         }
     }
 }
 
 impl Worker {
+    /// Accepts the connections of `listener`, and takes over those that it accepted before.
+    ///
+    /// # Errors
+    /// The system refused to watch it; or [`Error::Forked`].
+    pub(crate) fn attend(
+        &mut self,
+        listener: Listener,
+        accepted: Vec<Connection>,
+    ) -> Result<EndpointId> {
+        let listening = Box::new(Listening::new(listener));
+        let key = self.insert(Slot::Endpoint(listening))?;
+        self.endpoints.push(key);
+        for connection in accepted {
+            self.take_in(key, connection);
+        }
+        Ok(EndpointId(key))
+    }
+
+    pub(super) fn remove_endpoint(&mut self, key: Key) -> Option<Box<Listening>> {
+        match self.slots.get(key)? {
+            Slot::Endpoint(listening) => self.poller.remove(listening.listener.as_fd()),
+            Slot::Connection(_) => return None,
+        }
+        self.endpoints.retain(|&it| it != key);
+        match self.slots.remove(key)? {
+            Slot::Endpoint(listening) => Some(listening),
+            Slot::Connection(_) => None,
+        }
+    }
+
     /// Processes datagrams of unauthenticated peers, and of peers whose address changed.
     pub(super) fn accept(&mut self, key: Key) {
         let Some(Slot::Endpoint(listening)) = self.slots.get_mut(key) else {
@@ -43,10 +78,18 @@ impl Worker {
         let mut accepted = Vec::new();
         let mut failed = None;
         let mut more = true;
+        let untaken = listening.untaken.as_ref();
+        let room = untaken.map_or(MAX_UNAUTHENTICATED, Untaken::room);
         for _ in 0..MAX_UNAUTHENTICATED {
-            match listening.endpoint.listener_mut().try_accept() {
-                Ok(Accept::Connection(driver)) => {
-                    accepted.push(listening.endpoint.accepted(*driver));
+            if accepted.len() >= room {
+                break;
+            }
+            match listening.listener.try_accept() {
+                Ok(Accept::Connection(mut driver)) => {
+                    if listening.untaken.is_some() {
+                        driver.defer_operations();
+                    }
+                    accepted.push(listening.listener.connection(*driver));
                 }
                 Ok(Accept::Unauthenticated) => {}
                 Ok(Accept::Nothing) => {
@@ -59,12 +102,17 @@ impl Worker {
                 }
             }
         }
-        let moved = listening.endpoint.listener_mut().keys_at_new_addresses();
-        if failed.is_none() && more {
-            self.ready.push(key, &mut listening.queued);
-        }
+        let moved = listening.listener.keys_at_new_addresses();
         for connection in accepted {
             self.take_in(key, connection);
+        }
+        let reads = self.stop_if_full(key);
+        if let Some(Slot::Endpoint(listening)) = self.slots.get_mut(key)
+            && failed.is_none()
+            && more
+            && reads
+        {
+            self.ready.push(key, &mut listening.queued);
         }
         if let Some(error) = failed {
             self.fail_endpoint(key, error.into());
@@ -84,6 +132,7 @@ impl Worker {
         match (handled, exported.is_ok()) {
             (true, true) => link.claims.hold(),
             (true, false) => link.claims.expect_handle(),
+            (false, _) if listening.untaken.is_some() => link.claims.await_program(),
             (false, _) => {}
         }
         let peer = Peer::of(&link.connection);
@@ -100,6 +149,8 @@ impl Worker {
             if listening.accepting.wants_purge() {
                 self.purge(key);
             }
+        } else if let Some(untaken) = &mut listening.untaken {
+            untaken.push(id.0);
         } else {
             self.events.push_back(Event::Accepted {
                 endpoint: EndpointId(key),
@@ -121,12 +172,7 @@ impl Worker {
     }
 
     fn fail_endpoint(&mut self, key: Key, error: Error) {
-        let Some(Slot::Endpoint(listening)) = self.slots.get(key) else {
-            return;
-        };
-        self.poller.remove(listening.endpoint.as_fd());
-        self.endpoints.retain(|&it| it != key);
-        let Some(Slot::Endpoint(mut listening)) = self.slots.remove(key) else {
+        let Some(mut listening) = self.remove_endpoint(key) else {
             return;
         };
         if listening.accepting.is_handled() {
@@ -151,6 +197,48 @@ impl Worker {
                 link.readable = true;
                 self.ready.push(key, &mut link.queued);
             }
+        }
+    }
+
+    /// Stops reading the listener if its backlog is full. False if it is not read.
+    pub(super) fn stop_if_full(&mut self, endpoint: Key) -> bool {
+        self.stop_reading(endpoint, Untaken::is_full);
+        let untaken = self.listening(endpoint).and_then(|it| it.untaken.as_ref());
+        untaken.is_none_or(|it| !it.paused)
+    }
+
+    pub(super) fn stop_reading(&mut self, endpoint: Key, stops: impl FnOnce(&Untaken) -> bool) {
+        let Some(Slot::Endpoint(listening)) = self.slots.get_mut(endpoint) else {
+            return;
+        };
+        if let Some(untaken) = &mut listening.untaken
+            && !untaken.paused
+            && stops(untaken)
+        {
+            untaken.paused = true;
+            self.poller.remove(listening.listener.as_fd());
+        }
+    }
+
+    /// Reads the listener again if there is room for a connection.
+    pub(super) fn read_again(&mut self, endpoint: Key) -> io::Result<()> {
+        let Some(Slot::Endpoint(listening)) = self.slots.get_mut(endpoint) else {
+            return Ok(());
+        };
+        if let Some(untaken) = &mut listening.untaken
+            && untaken.paused
+            && !untaken.is_full()
+        {
+            self.poller.add(listening.listener.as_fd(), endpoint)?;
+            untaken.paused = false;
+        }
+        Ok(())
+    }
+
+    pub(super) fn listening(&mut self, endpoint: Key) -> Option<&mut Listening> {
+        match self.slots.get_mut(endpoint)? {
+            Slot::Endpoint(listening) => Some(listening),
+            Slot::Connection(_) => None,
         }
     }
 }

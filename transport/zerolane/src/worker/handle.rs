@@ -174,7 +174,7 @@ impl Worker {
             return None;
         }
         listening.accepting.handle();
-        let local = listening.endpoint.local_addr();
+        let local = listening.listener.local_addr();
         let accepted = self.events.iter().filter_map(|event| match event {
             Event::Accepted {
                 endpoint: by,

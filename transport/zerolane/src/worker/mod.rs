@@ -83,11 +83,14 @@ mod remote;
 mod reply;
 mod run;
 mod set;
+mod take;
 mod thread;
 mod timers;
 #[cfg(feature = "tokio")]
 mod tokio;
+mod untaken;
 
+pub use crate::listener::Listener;
 pub use handle::{ConnectionHandle, EndpointHandle, WorkerHandle};
 pub use pending::{Outcome, Pending};
 pub use set::PendingSet;
@@ -96,7 +99,6 @@ pub use thread::{WorkerThread, background};
 use crate::addresses::{ToAddresses, resolved};
 use crate::completion::Completion;
 use crate::connection::Connection;
-use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
 use claims::Claims;
 use endpoints::Listening;
@@ -305,29 +307,17 @@ impl Worker {
         self.spin = spin;
     }
 
-    /// Listens on the first free address of `on` (port 0: any free port). The worker owns accepted connections; each is reported by
-    /// [`Event::Accepted`].
+    /// Listens on the first free address of `on` (port 0: any free port). The worker owns accepted connections; each is
+    /// reported by [`Event::Accepted`].
     ///
     /// All connections of this worker share one [`Scheduler`], unless `options` name another.
     ///
     /// # Errors
-    /// As for [`Endpoint::bind`].
+    /// As for [`Endpoint::bind`](crate::Endpoint::bind).
     pub fn listen(&mut self, on: impl ToAddresses, options: Options) -> Result<EndpointId> {
         self.check_process()?;
-        let endpoint = Endpoint::bind(on, self.shared(options))?;
-        self.listen_on(endpoint)
-    }
-
-    /// Takes over an endpoint.
-    ///
-    /// # Errors
-    /// The system refused to watch it.
-    pub fn listen_on(&mut self, endpoint: Endpoint) -> Result<EndpointId> {
-        endpoint.check_process()?;
-        let listening = Box::new(Listening::new(endpoint));
-        let key = self.insert(Slot::Endpoint(listening))?;
-        self.endpoints.push(key);
-        Ok(EndpointId(key))
+        let listener = Listener::bind(on, self.shared(options))?;
+        self.attend(listener, Vec::new())
     }
 
     /// Begins to connect to the first address of `to` that answers, and returns at once, except while a name server is
@@ -385,9 +375,9 @@ impl Worker {
     }
 
     /// An endpoint; `None` if it is not an endpoint of this worker, or is closed.
-    pub fn endpoint(&self, endpoint: EndpointId) -> Option<&Endpoint> {
+    pub fn endpoint(&self, endpoint: EndpointId) -> Option<&Listener> {
         match self.slots.get(endpoint.0)? {
-            Slot::Endpoint(listening) => Some(&listening.endpoint),
+            Slot::Endpoint(listening) => Some(&listening.listener),
             Slot::Connection(_) => None,
         }
     }
@@ -426,12 +416,7 @@ impl Worker {
         if self.check_process().is_err() {
             return false;
         }
-        match self.slots.get(endpoint.0) {
-            Some(Slot::Endpoint(listening)) => self.poller.remove(listening.endpoint.as_fd()),
-            _ => return false,
-        }
-        self.endpoints.retain(|&it| it != endpoint.0);
-        self.slots.remove(endpoint.0).is_some()
+        self.remove_endpoint(endpoint.0).is_some()
     }
 
     /// Begins to close a connection: posted sends are completed, as by [`Connection::close`], then the peer is told.
@@ -533,7 +518,7 @@ impl Worker {
         let key = self.slots.insert(slot);
         let (watched, queued) = match &mut self.slots[key] {
             Slot::Connection(it) => (self.poller.add_lane(&it.connection, key), &mut it.queued),
-            Slot::Endpoint(it) => (self.poller.add(it.endpoint.as_fd(), key), &mut it.queued),
+            Slot::Endpoint(it) => (self.poller.add(it.listener.as_fd(), key), &mut it.queued),
         };
         if let Err(error) = watched {
             self.slots.remove(key);

@@ -33,17 +33,6 @@ pub(super) fn gone() -> Error {
     Error::Closed(CloseReason::Local)
 }
 
-/// A copy of the error, for another waiter.
-pub(super) fn again(error: &Error) -> Error {
-    match error {
-        Error::Closed(reason) => Error::Closed(*reason),
-        Error::ConnectTimeout(timeout) => Error::ConnectTimeout(*timeout),
-        Error::Strict { bytes } => Error::Strict { bytes: *bytes },
-        Error::Io(error) => Error::Io(std::io::Error::new(error.kind(), error.to_string())),
-        other => Error::Io(std::io::Error::other(other.to_string())),
-    }
-}
-
 /// The answer to a handle's request, or its refusal and the memory; pieces come back as [`Memory::Gathered`].
 pub type Outcome<T> = std::result::Result<T, Refused<Option<Memory>>>;
 

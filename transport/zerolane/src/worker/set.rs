@@ -1,14 +1,13 @@
 //! Tells which of any set of pending requests are over, by one descriptor.
 
 use super::pending::Pending;
+use crate::bell::Bell;
 use crate::error::{Error, Result};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::collections::VecDeque;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Wake;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use zerolane_lane::Process;
 
 /// Tells which of any number of [`Pending`] requests, of any workers, have their answer. A program can ask it, wait for
@@ -53,8 +52,8 @@ pub struct PendingSet {
 #[derive(Debug)]
 struct Shared {
     tokens: Mutex<VecDeque<u64>>,
-    /// Readable while there are tokens.
-    event: OwnedFd,
+    /// Rings while there are tokens.
+    bell: Bell,
     process: Process,
 }
 
@@ -72,8 +71,7 @@ impl Shared {
         let mut tokens = self.tokens();
         tokens.push_back(token);
         if tokens.len() == 1 {
-            // A full counter is readable as well.
-            let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+            self.bell.ring();
         }
     }
 
@@ -83,7 +81,7 @@ impl Shared {
         let count = max.min(tokens.len());
         into.extend(tokens.drain(..count));
         if count > 0 && tokens.is_empty() {
-            let _ = rustix::io::read(&self.event, &mut [0; 8]);
+            self.bell.silence();
         }
         count
     }
@@ -107,11 +105,10 @@ impl PendingSet {
     /// # Errors
     /// The system has no descriptor left.
     pub fn new() -> Result<PendingSet> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         Ok(PendingSet {
             shared: Arc::new(Shared {
                 tokens: Mutex::default(),
-                event: eventfd(0, flags).map_err(io::Error::from)?,
+                bell: Bell::new()?,
                 process: Process::current(),
             }),
         })
@@ -152,24 +149,11 @@ impl PendingSet {
     /// The system refused to wait; or [`Error::Forked`].
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<u64>> {
         self.check_process()?;
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut one = Vec::with_capacity(1);
-        loop {
+        self.shared.bell.wait_for(timeout, || {
             self.shared.take(&mut one, 1);
-            if let Some(token) = one.pop() {
-                return Ok(Some(token));
-            }
-            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            if left == Some(Duration::ZERO) {
-                return Ok(None);
-            }
-            let timeout = left.and_then(|left| Timespec::try_from(left).ok());
-            let mut fds = [PollFd::new(&self.shared.event, PollFlags::IN)];
-            match poll(&mut fds, timeout.as_ref()) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(io::Error::from(error).into()),
-            }
-        }
+            Ok(one.pop())
+        })
     }
 
     /// Fails in a child of fork, where the set is always empty: another thread's lock is never released there, and the
@@ -188,6 +172,6 @@ impl PendingSet {
 /// The eventfd: readable while the set has tokens. Only poll it; do not read it.
 impl AsFd for PendingSet {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.shared.event.as_fd()
+        self.shared.bell.as_fd()
     }
 }

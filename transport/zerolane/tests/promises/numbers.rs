@@ -79,10 +79,13 @@ const DOCUMENTS: &[Document] = &[
     Document {
         name: "docs/guide/library.md",
         text: include_str!("../../../../docs/guide/library.md"),
-        facts: &[Fact(
-            "the idle timeout ({15 s} unless set)",
-            &["config::idle_timeout"],
-        )],
+        facts: &[
+            Fact(
+                "the idle timeout ({15 s} unless set)",
+                &["config::idle_timeout"],
+            ),
+            Fact("keeps up to {64} connections", &["DEFAULT_BACKLOG"]),
+        ],
         checked: None,
         without: &[],
     },
@@ -359,6 +362,8 @@ const DOCUMENTS: &[Document] = &[
                 "`max_connections_of_origin`) | {1024} | `full",
                 &["MAX_CONNECTIONS_OF_ORIGIN"],
             ),
+            Fact("repeat their request | {64} |", &["DEFAULT_BACKLOG"]),
+            Fact("peer repeats others | {16} |", &["MAX_DEFERRED_REGIONS"]),
             Fact("client is told | {32} | `refused`", &["SERVER_CONNECTIONS"]),
             Fact(
                 "... of one origin | {24} | `full_of_origin`",

@@ -4,6 +4,7 @@
 mod addresses;
 mod arrived;
 mod background;
+mod backlog;
 #[path = "../content/mod.rs"]
 mod bytes;
 mod child;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use zerolane::counters::{Account, DropReason};
-use zerolane::{Connection, Endpoint};
+use zerolane::{Connection, Endpoint, Options};
 
 use crate::contender::contract::Memory;
 use crate::contender::zerolane::connection::options;
@@ -140,7 +140,12 @@ impl Shared {
 
 /// Receives until the sender ends it, and goes on accepting meanwhile.
 pub(super) fn serve(on: Ipv4Addr, shared: &Shared, tell: &Sender<SocketAddr>) -> Result<()> {
-    let mut endpoint = Endpoint::bind((on, 0), options(Protection::Encrypted))?;
+    let accepting = Options {
+        // The thread that is measured accepts.
+        backlog: 0,
+        ..options(Protection::Encrypted)
+    };
+    let mut endpoint = Endpoint::bind((on, 0), accepting)?;
     tell.send(endpoint.local_addr())
         .context("no receiver for the address")?;
     let connection = endpoint.accept(Some(CONNECT))?;

@@ -2,6 +2,8 @@
 
 use super::Responder;
 use super::exports::Named;
+use super::sequence::NotReady;
+use super::serve::Nak;
 use crate::context::{Context, Refusal};
 use crate::counters::DropReason;
 use crate::limits::MAX_VALUES;
@@ -26,6 +28,10 @@ impl Responder {
         }
         // It has no SEND_STATE flag; a refusal that was not heard is repeated to any of them.
         self.let_through(cx, it.sync, self.is_refusing())?;
+        if self.defers {
+            let later = Err(Nak::NotReady(NotReady::Room));
+            return self.report_refusal(cx, it.s_id, later);
+        }
         if !self.sequence.has_room(it.confirmed) || self.pending_atomic.is_some() {
             return Err(DropReason::Limit);
         }

@@ -194,6 +194,10 @@ impl Responder {
         sending: &mut Sending,
         it: &Get,
     ) -> Result<(), DropReason> {
+        if self.defers {
+            // Its Initiator asks again.
+            return Err(DropReason::Limit);
+        }
         let behind = self.sequence.expected().wrapping_sub(it.after) > u32::MAX / 2;
         if behind {
             // Handled like an operation that would be next in order.

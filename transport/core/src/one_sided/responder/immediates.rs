@@ -127,6 +127,10 @@ impl Responder {
             bufx: place.bufx,
             offset: place.offset,
         };
+        if self.defers {
+            self.puts_wait = true;
+            return cx.answer_later(rts.s_id);
+        }
         let span = match self.check(cx, named, rts.length, Rights::WRITE) {
             Ok(span) => span,
             Err(reason) => {
@@ -148,7 +152,7 @@ impl Responder {
     /// Whether another immediate can be stored until its put is placed. Numbered operations may use less room, so that
     /// announced puts never wait for operations that wait for them.
     fn has_room_to_show(&self, cx: &Context) -> bool {
-        cx.events.len() + self.unread + self.immediates.len() < MAX_UNREAD
+        !self.defers && cx.events.len() + self.unread + self.immediates.len() < MAX_UNREAD
     }
 
     /// Receives waiting puts as far as there is room for their immediates.

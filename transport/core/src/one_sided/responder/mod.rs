@@ -18,7 +18,7 @@ use self::immediates::Immediates;
 use self::messages::{AwaitedPayload, MessageReceive};
 use self::sequence::{NotReady, Sequence};
 use crate::context::{Context, Debt, Refusal};
-use crate::limits::{self, MAX_UNREAD};
+use crate::limits::{self, MAX_DEFERRED_REGIONS, MAX_UNREAD};
 use crate::receiving::Receiving;
 use crate::request::{ExportAs, PostError};
 use crate::span::Span;
@@ -45,6 +45,10 @@ pub(crate) struct Responder {
     to_follow: Option<u32>,
     /// Events polled but not read by the user.
     unread: usize,
+    /// Operations of the peer wait, because the program has not taken the connection.
+    defers: bool,
+    /// Requests for regions that wait for that reason.
+    deferred: Vec<RequestMemoryRegion>,
     /// Values to send: number, the Initiator's identifier, value.
     values: VecDeque<(u32, TransferId, u64)>,
 }
@@ -62,6 +66,8 @@ impl Responder {
             pending_atomic: None,
             to_follow: None,
             unread: 0,
+            defers: false,
+            deferred: vec![],
             values: VecDeque::new(),
         }
     }
@@ -87,6 +93,7 @@ impl Responder {
         self.values.clear();
         self.receives.clear();
         self.payloads.clear();
+        self.deferred.clear();
     }
 
     /// Pending receives of messages.
@@ -115,6 +122,7 @@ impl Responder {
         self.exports.assert_bounded();
         assert!(self.values.len() <= limits::MAX_VALUES);
         assert!(self.immediates.len() <= limits::MAX_UNREAD);
+        assert!(self.deferred.len() <= limits::MAX_DEFERRED_REGIONS);
         assert!(self.receives() <= 2 * limits::MAX_POSTED);
     }
 }
@@ -153,7 +161,14 @@ impl Responder {
         self.exports.check(place, len, right, cx.buffer_log2())
     }
 
-    pub(crate) fn on_request_region(&self, cx: &mut Context, it: &RequestMemoryRegion) {
+    pub(crate) fn on_request_region(&mut self, cx: &mut Context, it: &RequestMemoryRegion) {
+        if self.defers {
+            let is_new = self.deferred.iter().all(|kept| kept.s_id != it.s_id);
+            if is_new && self.deferred.len() < MAX_DEFERRED_REGIONS {
+                self.deferred.push(*it);
+            }
+            return;
+        }
         let found = self.exports.open(&it.name, it.rights);
         let (handle, mx, length) = match found {
             Ok(found) if it.length <= found.2 => found,
@@ -172,8 +187,22 @@ impl Responder {
     }
 }
 
-/// Events that the user has not read.
+/// What the program has not exported, posted or read.
 impl Responder {
+    /// Sets whether the peer's operations wait until the program has taken the connection.
+    pub(crate) fn defer(&mut self, cx: &mut Context, defers: bool) {
+        self.defers = defers;
+        if defers {
+            return;
+        }
+        for it in core::mem::take(&mut self.deferred) {
+            self.on_request_region(cx, &it);
+        }
+        if self.waits_for_room() {
+            cx.owe(Debt::Ready);
+        }
+    }
+
     /// Sets the number of events that the user has not read, beyond those not polled. True if an operation waits for
     /// room.
     pub(crate) fn set_unread(&mut self, cx: &mut Context, unread: usize) -> bool {
@@ -191,9 +220,9 @@ impl Responder {
         self.puts_wait || self.sequence.not_ready.is_some()
     }
 
-    /// Whether too many events are unread.
+    /// Whether messages and immediates wait: the program has not taken the connection, or too many events are unread.
     fn is_unread(&self, cx: &Context) -> bool {
-        cx.events.len() + self.unread >= MAX_UNREAD
+        self.defers || cx.events.len() + self.unread >= MAX_UNREAD
     }
 
     /// Requests the operation that found no room again, if there is room now.
@@ -202,7 +231,7 @@ impl Responder {
         let ready = match self.sequence.not_ready {
             None => false,
             Some(NotReady::Receive) => !self.receives.is_empty(),
-            Some(NotReady::Room) => cx.events.len() + self.unread < MAX_UNREAD / 2,
+            Some(NotReady::Room) => !self.defers && cx.events.len() + self.unread < MAX_UNREAD / 2,
         };
         if ready {
             self.sequence.not_ready = None;

@@ -28,7 +28,7 @@ pub(crate) enum SequenceCheck {
 pub(crate) enum NotReady {
     /// A posted receive.
     Receive,
-    /// Room for its event.
+    /// Room for its event, or a program that has taken the connection.
     Room,
 }
 

@@ -129,6 +129,9 @@ impl Responder {
     }
 
     fn take_put(&mut self, cx: &mut Context, header: &Header, len: u32) -> Result<Placement, Nak> {
+        if self.defers {
+            return Err(Nak::NotReady(NotReady::Room));
+        }
         // A put of several operations is checked as a whole before any part is placed.
         let whole = u64::from(len) + u64::from(rest(header));
         let checked = self.check(cx, named(header), whole, Rights::WRITE);

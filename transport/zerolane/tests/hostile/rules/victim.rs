@@ -65,6 +65,8 @@ fn options(encrypted: bool) -> Options {
         // It also allows classic, because rules of both profiles are broken.
         profiles: Profiles::BOTH,
         connect_timeout: Duration::from_secs(20),
+        // Even a peer that leaves at once is accepted.
+        backlog: 0,
         ..Options::default()
     }
 }
