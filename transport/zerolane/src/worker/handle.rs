@@ -1,5 +1,6 @@
 //! Defines the handles by which any thread or task uses a worker.
 
+use super::agenda::Due;
 use super::claims::{Attempt, Claims, Direction, Peer, Post, Waiting, attempt};
 use super::pending::{Claim, Pending, gone};
 use super::{ConnectionId, EndpointId, Event, Inbox, Slot, Submission, Worker};
@@ -594,7 +595,7 @@ impl Worker {
     pub(super) fn note_asked(&mut self, id: ConnectionId) {
         if let Some(Slot::Connection(link)) = self.slots.get_mut(id.0) {
             link.report_unread();
-            self.ready.push(id.0, &mut link.queued);
+            self.agenda.add(id.0, Due::Turn);
         }
     }
 

@@ -75,9 +75,7 @@ impl Worker {
         if !gone {
             return self.schedule(key);
         }
-        if let Some(Slot::Connection(link)) = self.slots.remove(key) {
-            self.poller.remove_lane(&link.connection);
-        }
+        self.remove(key);
     }
 
     /// Takes a connection that is over out of the backlog.
