@@ -83,7 +83,6 @@ mod remote;
 mod reply;
 mod run;
 mod set;
-mod take;
 mod thread;
 #[cfg(feature = "tokio")]
 mod tokio;
