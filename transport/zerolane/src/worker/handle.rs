@@ -1,8 +1,9 @@
 //! Defines the handles by which any thread or task uses a worker.
 
 use super::agenda::Due;
-use super::claims::{Attempt, Claims, Direction, Peer, Post, Waiting, attempt};
+use super::claims::{Claims, Peer};
 use super::pending::{Claim, Pending, gone};
+use super::requests::{Attempt, Direction, Post, Waiting, attempt};
 use super::{ConnectionId, EndpointId, Event, Inbox, Slot, Submission, Worker};
 use crate::addresses::{ToAddresses, resolved};
 use crate::completion::Completion;
@@ -467,7 +468,7 @@ impl ConnectionHandle {
             Some(Box::new(move |_| {
                 worker.submit(move |worker| {
                     if let Some(claims) = worker.claims(id) {
-                        claims.purge_ends();
+                        claims.give_up_end();
                     }
                 });
             })),

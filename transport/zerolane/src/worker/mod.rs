@@ -81,6 +81,7 @@ mod poller;
 mod release;
 mod remote;
 mod reply;
+mod requests;
 mod run;
 mod set;
 mod thread;
