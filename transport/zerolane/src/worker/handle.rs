@@ -1,7 +1,9 @@
 //! Defines the handles by which any thread or task uses a worker.
 
-use super::claims::{Attempt, Claims, Direction, Peer, Post, Waiting, attempt};
+use super::agenda::Due;
+use super::claims::{Claims, Peer};
 use super::pending::{Claim, Pending, gone};
+use super::requests::{Attempt, Direction, Post, Waiting, attempt};
 use super::{ConnectionId, EndpointId, Event, Inbox, Slot, Submission, Worker};
 use crate::addresses::{ToAddresses, resolved};
 use crate::completion::Completion;
@@ -468,7 +470,7 @@ impl ConnectionHandle {
             Some(Box::new(move |_| {
                 worker.submit(move |worker| {
                     if let Some(claims) = worker.claims(id) {
-                        claims.purge_ends();
+                        claims.give_up_end();
                     }
                 });
             })),
@@ -596,7 +598,7 @@ impl Worker {
     pub(super) fn note_asked(&mut self, id: ConnectionId) {
         if let Some(Slot::Connection(link)) = self.slots.get_mut(id.0) {
             link.report_unread();
-            self.ready.push(id.0, &mut link.queued);
+            self.agenda.add(id.0, Due::Turn);
         }
     }
 
