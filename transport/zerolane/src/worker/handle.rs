@@ -34,12 +34,13 @@ impl WorkerHandle {
         }
     }
 
-    /// Connects to the first address of `to` that answers; each has [`Options::connect_timeout`] to do so. Asks a name
-    /// server in the calling thread.
+    /// Connects to the first address of `to` that answers; each has
+    /// [`TimeOptions::connect`](crate::options::TimeOptions::connect) to do so. Asks a name server in the calling
+    /// thread.
     pub fn connect(&self, to: impl ToAddresses, options: &Options) -> Pending<ConnectionHandle> {
         let options = options.clone();
         let (claim, pending) = Pending::new(self.process(), None);
-        let to = match resolved(to, options.lane) {
+        let to = match resolved(to, options.lane.choice) {
             Ok(to) => to,
             Err(error) => {
                 claim.answer_or_drop(Err(error));
@@ -65,7 +66,7 @@ impl WorkerHandle {
 
     /// Listens on the first free address of `on` (port 0: any free port). Asks a name server in the calling thread.
     pub fn listen(&self, on: impl ToAddresses, options: Options) -> Pending<EndpointHandle> {
-        let on = resolved(on, options.lane);
+        let on = resolved(on, options.lane.choice);
         self.call(move |worker| {
             let id = worker.listen(on?, options)?;
             worker.endpoint_handle(id).ok_or_else(gone)
@@ -443,7 +444,8 @@ impl ConnectionHandle {
     /// it is over already.
     ///
     /// The end of a peer in shared memory is noticed at once, that of one over a network within
-    /// [`Options::idle_timeout`] if a request depends on it or [`Options::keep_alive`] is set.
+    /// [`TimeOptions::idle`](crate::options::TimeOptions::idle) if a request depends on it or
+    /// [`TimeOptions::keep_alive`](crate::options::TimeOptions::keep_alive) is set.
     ///
     /// It is refused if the worker ends first, or releases the connection.
     ///
@@ -453,7 +455,7 @@ impl ConnectionHandle {
     /// use zerolane::{Connection, Error, Options};
     /// let worker = Worker::new()?.spawn()?;
     /// let endpoint = worker.listen("127.0.0.1:0", Options::default()).wait()?;
-    /// let watching = Options { keep_alive: true, ..Options::default() };
+    /// let watching = Options::default().with(|it| it.times.keep_alive = true);
     /// let client = worker.connect(endpoint.local_addr(), &watching).wait()?;
     /// let server = endpoint.accept().wait()?;
     /// let closed = client.closed();

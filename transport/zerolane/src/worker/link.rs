@@ -45,7 +45,7 @@ impl Link {
     /// A connection that is being made with `others.options`.
     pub(super) fn connecting(connection: Connection, others: Others) -> Link {
         Link {
-            stage: Stage::Connecting(others.options.connect_timeout),
+            stage: Stage::Connecting(others.options.times.connect),
             others: Some(Box::new(others)),
             ..Link::open(connection)
         }

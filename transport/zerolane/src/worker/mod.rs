@@ -259,7 +259,7 @@ impl Worker {
     /// The system has no descriptor left: a worker needs three.
     pub fn new() -> Result<Worker> {
         let waker = Waker::default();
-        let spin = Options::default().spin;
+        let spin = Options::default().times.spin;
         Ok(Worker {
             slots: SlotMap::with_key(),
             poller: Poller::new(&waker)?,
@@ -305,14 +305,14 @@ impl Worker {
 
     /// Begins to connect to the first address of `to` that answers, and returns at once, except while a name server is
     /// asked. [`Event::Connected`] or [`Event::Closed`] reports the result; requests posted before that wait. Each
-    /// address has [`Options::connect_timeout`] to answer. [`Worker::connection`] before the end of that stays with the
-    /// address tried then, because requests and exports belong to it.
+    /// address has [`TimeOptions::connect`](crate::options::TimeOptions::connect) to answer. [`Worker::connection`]
+    /// before the end of that stays with the address tried then, because requests and exports belong to it.
     ///
     /// # Errors
     /// There is no address, no socket, or no route.
     pub fn connect(&mut self, to: impl ToAddresses, options: &Options) -> Result<ConnectionId> {
         self.check_process()?;
-        self.connect_to(resolved(to, options.lane)?, options)
+        self.connect_to(resolved(to, options.lane.choice)?, options)
     }
 
     /// Takes over a connection from an endpoint, its caller, or another worker.
@@ -477,9 +477,10 @@ impl Worker {
     /// Adds the state that all connections of this worker share, except where the user chose otherwise.
     fn shared(&self, mut options: Options) -> Options {
         options
+            .rate
             .scheduler
             .get_or_insert_with(|| self.scheduler.clone());
-        options.ports = self.ports.clone();
+        options.listen.ports = self.ports.clone();
         options
     }
 

@@ -19,10 +19,7 @@ fn sleep(worker: &mut Worker) {
 /// What a connection holds back must not wait for a timer, after the first sleep either.
 #[test]
 fn arm__flushes_before_each_sleep_what_moved_since_the_last() {
-    let options = Options {
-        lane: LaneChoice::Udp,
-        ..Options::default()
-    };
+    let options = Options::default().with(|it| it.lane.choice = LaneChoice::Udp);
     let mut worker = Worker::new().expect("descriptors");
     let endpoint = worker.listen("127.0.0.1:0", options.clone());
     let endpoint = worker.endpoint(endpoint.expect("a port"));
