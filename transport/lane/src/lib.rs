@@ -67,7 +67,7 @@ pub use options::{
 pub use seal::{Mode, Security, random};
 pub use shm::{Reach, ShmLane, probe_shared_memory};
 pub use socket::{Ports, passed_sockets};
-pub use threads::{Process, Scheduler, Submissions};
+pub use threads::{Process, Scheduler, Submissions, spawn_thread};
 pub use unavailable::{NoBypass, NoEthernet, NoIp118, NoPath, NoSharedMemory, NoXdp, RingFault};
 pub use wait::{Waited, Waker, spin};
 pub use zerolane_core::{
