@@ -110,7 +110,7 @@ impl<L: Lane> Drop for Driver<L> {
         }
         if self.process.is_current() {
             // A child has no other thread that could access it.
-            self.memory.call_back_all();
+            self.memory.delegations.call_back_all();
         }
         self.leave_what_is_held();
     }
