@@ -29,8 +29,7 @@ impl Sender {
         turn.account.datagrams_sent += u64::from(burst.segments);
         if self.segments() && burst.segments > 1 {
             let segment = burst.segment as usize;
-            self.make_operations(burst.datagrams(), turn)?;
-            match self.send_operations(socket, segment, turn) {
+            match self.send_datagrams(socket, burst.datagrams(), segment, turn)? {
                 Err(error)
                     if is_lost_offload(&error, segment, socket::path_datagram_now(socket)) =>
                 {
@@ -39,50 +38,34 @@ impl Sender {
                 outcome => return Ok(outcome),
             }
         }
-        self.operations_separately(socket, burst, turn)
-    }
-
-    fn operations_separately(
-        &mut self,
-        socket: &Socket,
-        burst: &OperationBurst,
-        turn: &mut Turn<'_>,
-    ) -> Result<io::Result<()>, LaneError> {
         for datagram in burst.datagrams() {
-            self.make_operations(std::iter::once(datagram), turn)?;
-            if let Err(error) = self.send_operations(socket, 0, turn) {
+            let sent = self.send_datagrams(socket, std::iter::once(datagram), 0, turn)?;
+            if sent.is_err() {
                 // The operations that left will be repeated with it, and are counted once.
-                return Ok(Err(error));
+                return Ok(sent);
             }
         }
         Ok(Ok(()))
     }
 
-    /// Sends the datagrams of [`Sender::make_operations`], segmented every `segment` bytes; 0: as one datagram.
-    fn send_operations(
+    /// Sends `datagrams`, sealed in protected modes, by one call, segmented every `segment` bytes; 0: as one datagram.
+    fn send_datagrams<'a>(
         &mut self,
         socket: &Socket,
+        datagrams: impl Iterator<Item = OperationDatagram<'a>> + Clone,
         segment: usize,
         turn: &mut Turn<'_>,
-    ) -> io::Result<()> {
+    ) -> Result<io::Result<()>, LaneError> {
+        match self.protection {
+            Protection::Plain => self.gather_operations(datagrams, turn)?,
+            Protection::Sealed(_) => self.seal_operations(datagrams, turn)?,
+        }
         if self.buffers.iovs.is_empty() {
             // The cryptography refused: counts as lost.
-            return Ok(());
+            return Ok(Ok(()));
         }
         turn.account.tx_data_syscalls += 1;
-        self.send_gathered(socket, segment, 0)
-    }
-
-    /// Makes iovecs of `datagrams`, sealed in protected modes.
-    fn make_operations<'a>(
-        &mut self,
-        datagrams: impl Iterator<Item = OperationDatagram<'a>> + Clone,
-        turn: &mut Turn<'_>,
-    ) -> Result<(), LaneError> {
-        match self.protection {
-            Protection::Plain => self.gather_operations(datagrams, turn),
-            Protection::Sealed(_) => self.seal_operations(datagrams, turn),
-        }
+        Ok(self.send_gathered(socket, segment, 0))
     }
 
     fn seal_operations<'a>(
