@@ -95,42 +95,27 @@ impl Sender {
         Ok(())
     }
 
-    /// Makes a datagram in the buffer, except for the returned payload, which follows it.
+    /// Makes a datagram in the buffer. The payload of an operation alone in it is returned instead, and follows it.
     pub(super) fn push_datagram(
         &mut self,
         datagram: OperationDatagram<'_>,
         turn: &Turn<'_>,
     ) -> Result<Option<Span>, LaneError> {
         self.buffers.small.clear();
-        let mut operations = datagram.operations();
+        let mut behind = None;
+        let operations = datagram.operations();
         let alone = operations.len() == 1;
-        match operations.next() {
-            Some(it) if alone => {
-                self.push_head(datagram, turn)?;
-                Ok(it.payload)
-            }
-            _ => {
-                self.push_frames(datagram, turn)?;
-                Ok(None)
-            }
-        }
-    }
-
-    /// Makes a whole datagram of frames.
-    fn push_frames(
-        &mut self,
-        datagram: OperationDatagram<'_>,
-        turn: &Turn<'_>,
-    ) -> Result<(), LaneError> {
-        let at = self.buffers.small.len();
-        for it in datagram.operations() {
+        for it in operations {
             self.buffers.small.extend_from_slice(it.head);
-            if let Some(payload) = it.payload {
-                self.push_payload(payload, turn)?;
+            match it.payload {
+                payload if alone => behind = payload,
+                Some(payload) => self.push_payload(payload, turn)?,
+                None => {}
             }
             self.push_padding(&it);
         }
-        self.add_checksum(at, datagram, turn)
+        self.add_checksum(0, datagram, turn)?;
+        Ok(behind)
     }
 
     fn push_payload(&mut self, payload: Span, turn: &Turn<'_>) -> Result<(), LaneError> {
@@ -191,19 +176,6 @@ impl Sender {
             self.buffers.iovs.push(iovec(rest.as_ptr(), rest.len()));
         }
         Ok(())
-    }
-
-    /// Makes the part of a one-operation datagram before its payload.
-    fn push_head(
-        &mut self,
-        datagram: OperationDatagram<'_>,
-        turn: &Turn<'_>,
-    ) -> Result<(), LaneError> {
-        let at = self.buffers.small.len();
-        for it in datagram.operations() {
-            self.buffers.small.extend_from_slice(it.head);
-        }
-        self.add_checksum(at, datagram, turn)
     }
 
     /// Adds a checksum over the whole datagram, whose header is at `at`, if its Data has one.
