@@ -90,7 +90,18 @@ impl Giver {
 
     /// Memory for a train that leaves by `method`, if the method needs some and some is free.
     pub(super) fn slot_for(&mut self, method: Method) -> Option<Region> {
-        (method == Method::Given).then(|| self.slot()).flatten()
+        if method != Method::Given || self.refused {
+            return None;
+        }
+        if let Some(slot) = self.free.pop() {
+            return Some(slot);
+        }
+        if self.slots >= MAX_SLOTS {
+            return None;
+        }
+        let slot = new_slot(&SLOTS, || Region::anonymous(SLOT))?;
+        self.slots += 1;
+        Some(slot)
     }
 
     /// Memory for the end of a train that leaves by `method` from the user's memory, if the method needs some and
@@ -108,14 +119,6 @@ impl Giver {
             peer.is_none_or(|it| is_own(it.ip()))
         };
         *self.stays_here.get_or_insert_with(look)
-    }
-
-    /// Memory for a train, if some is free.
-    fn slot(&mut self) -> Option<Region> {
-        if self.refused {
-            return None;
-        }
-        self.free.pop().or_else(|| self.new_slot())
     }
 
     /// Memory for the end of a train that is given from the user's memory, if one may be.
@@ -137,13 +140,6 @@ impl Giver {
     pub(super) fn holds(&self, socket: &Socket, region: RegionId) -> bool {
         let is_of = |it: &(u32, Given)| matches!(it.1, Given::Lent(of, _) if of == region);
         self.given.iter().any(is_of) && socket::has_unsent(socket)
-    }
-
-    fn new_slot(&mut self) -> Option<Region> {
-        let may = self.slots < MAX_SLOTS;
-        let slot = may.then(|| new_slot(&SLOTS, || Region::anonymous(SLOT)))??;
-        self.slots += 1;
-        Some(slot)
     }
 
     /// Takes back a slot that was not given.
@@ -227,22 +223,14 @@ impl Giver {
 
 /// Makes a slot with `make`, if the process, which has `slots`, may have one more.
 fn new_slot(slots: &AtomicUsize, make: impl FnOnce() -> io::Result<Region>) -> Option<Region> {
-    if !reserve(slots) {
-        return None;
-    }
+    let more = |slots| (slots < MAX_SLOTS_OF_PROCESS).then_some(slots + 1);
+    let reserved = slots.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+    reserved.ok()?;
     let made = make();
     if made.is_err() {
         slots.fetch_sub(1, Ordering::Relaxed);
     }
     made.ok()
-}
-
-/// Whether the process, which has `slots`, may make another.
-fn reserve(slots: &AtomicUsize) -> bool {
-    let more = |slots| (slots < MAX_SLOTS_OF_PROCESS).then_some(slots + 1);
-    slots
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
-        .is_ok()
 }
 
 /// The kernel keeps the pages that it has not sent.
@@ -283,7 +271,7 @@ mod tests {
 
     fn slot(giver: &mut Giver, seen: u32) -> Option<Region> {
         giver.settle(seen, 0);
-        giver.slot()
+        giver.slot_for(Method::Given)
     }
 
     #[test]
@@ -319,10 +307,11 @@ mod tests {
     #[test]
     fn slots__of_a_process_are_bounded() {
         let slots = AtomicUsize::new(0);
-        let reserved = (0..2 * MAX_SLOTS_OF_PROCESS).filter(|_| reserve(&slots));
-        assert_eq!(reserved.count(), MAX_SLOTS_OF_PROCESS);
+        let is_made = || new_slot(&slots, || Ok(Region::empty())).is_some();
+        let made = (0..2 * MAX_SLOTS_OF_PROCESS).filter(|_| is_made());
+        assert_eq!(made.count(), MAX_SLOTS_OF_PROCESS);
         slots.fetch_sub(1, Ordering::Relaxed);
-        assert!(reserve(&slots) && !reserve(&slots));
+        assert!(is_made() && !is_made());
     }
 
     #[test]
@@ -379,7 +368,7 @@ mod tests {
     #[test]
     fn give__memory_begins_a_page() {
         let mut giver = Giver::default();
-        let slot = giver.slot().expect("room");
+        let slot = giver.slot_for(Method::Given).expect("room");
         assert_eq!(slot.as_ptr() as usize % 4096, 0);
         giver.put_back(slot);
     }
