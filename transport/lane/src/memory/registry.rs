@@ -49,17 +49,17 @@ pub(crate) enum EntryKind {
     /// Pieces that are read as one.
     Gathered { pieces: Vec<Piece>, file: bool },
     /// A copy of short pieces.
-    Copied(Vec<u8>),
+    Copied { _bytes: Vec<u8> },
     /// The registry's own.
-    Own(Region),
+    Own { _region: Region },
 }
 
 impl Entry {
     fn is_writable(&self) -> bool {
         match self.kind {
             EntryKind::Posted { writable, .. } | EntryKind::Borrowed { writable } => writable,
-            EntryKind::Exported { .. } | EntryKind::Own(_) => true,
-            EntryKind::Gathered { .. } | EntryKind::Copied(_) => false,
+            EntryKind::Exported { .. } | EntryKind::Own { .. } => true,
+            EntryKind::Gathered { .. } | EntryKind::Copied { .. } => false,
         }
     }
 
@@ -68,7 +68,7 @@ impl Entry {
             EntryKind::Posted { file, .. }
             | EntryKind::Exported { file }
             | EntryKind::Gathered { file, .. } => file,
-            EntryKind::Borrowed { .. } | EntryKind::Copied(_) | EntryKind::Own(_) => false,
+            EntryKind::Borrowed { .. } | EntryKind::Copied { .. } | EntryKind::Own { .. } => false,
         }
     }
 
@@ -174,7 +174,7 @@ impl Registry {
             && let Some(entry) = self.get_mut(span.region)
         {
             entry.start = copy.as_mut_ptr();
-            entry.kind = EntryKind::Copied(copy);
+            entry.kind = EntryKind::Copied { _bytes: copy };
         }
     }
 
@@ -185,9 +185,10 @@ impl Registry {
     pub(crate) fn allocate(&mut self, len: usize) -> io::Result<Span> {
         let region = Region::anonymous(len)?;
         let (start, len) = region.raw();
+        let kind = EntryKind::Own { _region: region };
         // SAFETY: the entry keeps the region. The registry is the only one to access it, on behalf of the driver's lane
         // alone.
-        Ok(unsafe { self.open(start, len, EntryKind::Own(region)) })
+        Ok(unsafe { self.open(start, len, kind) })
     }
 
     /// Closes the entry: its name becomes invalid.
