@@ -8,7 +8,6 @@ mod direct;
 mod error;
 mod exports;
 mod ids;
-mod initiate;
 mod kind;
 mod messages;
 mod post;
@@ -18,7 +17,6 @@ mod wait;
 
 pub use completion::{Completion, MessageControl};
 pub use error::{DriverError, NotPosted};
-pub(crate) use initiate::{exchange, initiate};
 pub use kind::WorkKind;
 pub use post::Report;
 
