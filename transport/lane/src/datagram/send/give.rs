@@ -10,7 +10,6 @@
 
 use super::method::Method;
 use crate::address::is_own;
-use crate::datagram::message::iovec;
 use crate::memory::Region;
 use crate::socket::{self, system};
 use socket2::Socket;
@@ -42,7 +41,7 @@ static SLOTS: AtomicUsize = AtomicUsize::new(0);
 /// connection; the kernel keeps the pages unchanged. Heap memory would be reused, and the peer would receive the bytes
 /// of another owner.
 #[derive(Debug)]
-enum Given {
+pub(super) enum Given {
     Slot(Region),
     /// Memory of the user, and the end of the train.
     Lent(RegionId, Region),
@@ -81,10 +80,16 @@ impl Giver {
         while self.given.front().is_some_and(|it| is_over(it.0))
             && let Some((_, given)) = self.given.pop_front()
         {
-            match given {
-                Given::Slot(slot) => self.free.push(slot),
-                Given::Lent(_, end) => self.free_ends.push(end),
-            }
+            self.put_back(Some(given));
+        }
+    }
+
+    /// Takes back memory that the kernel no longer reads, or that was not given after all.
+    pub(super) fn put_back(&mut self, given: Option<Given>) {
+        match given {
+            Some(Given::Slot(slot)) => self.free.push(slot),
+            Some(Given::Lent(_, end)) => self.free_ends.push(end),
+            None => {}
         }
     }
 
@@ -142,65 +147,32 @@ impl Giver {
         self.given.iter().any(is_of) && socket::has_unsent(socket)
     }
 
-    /// Takes back a slot that was not given.
-    pub(super) fn put_back(&mut self, slot: Region) {
-        self.free.push(slot);
-    }
-
-    /// Takes back an end that was not lent.
-    pub(super) fn put_back_end(&mut self, end: Region) {
-        self.free_ends.push(end);
-    }
-
-    /// Gives the first `len` bytes of `slot` as burst `number`, segmented every `segment` bytes.
+    /// Makes the kernel send `pieces` from where they lie, in memory that `given` names, as burst `number`, segmented every
+    /// `segment` bytes. Sets a segment size even if there is only one segment: without it the kernel itself computes the
+    /// checksum of data that comes in two calls (seen on 6.18: wrong checksums).
     ///
     /// # Errors
-    /// The kernel did not take all of the bytes, and keeps none: returns the slot.
+    /// The kernel did not take all of the bytes, and keeps none: returns the memory.
     pub(super) fn give(
         &mut self,
         socket: &Socket,
-        slot: Region,
-        (number, len, segment): (u32, usize, usize),
-    ) -> Result<(), Region> {
-        let bytes = &slot[..len];
-        match self.send(socket, &[iovec(bytes.as_ptr(), len)], segment) {
-            true => {
-                self.given.push_back((number, Given::Slot(slot)));
-                Ok(())
-            }
-            false => Err(slot),
-        }
-    }
-
-    /// Gives `pieces`, which are memory of `region` and the first bytes of `end`, as [`Giver::give`].
-    ///
-    /// # Errors
-    /// As [`Giver::give`]: returns the end.
-    pub(super) fn lend(
-        &mut self,
-        socket: &Socket,
         pieces: &[libc::iovec],
-        (region, end): (RegionId, Region),
+        given: Given,
         (number, segment): (u32, usize),
-    ) -> Result<(), Region> {
-        match self.send(socket, pieces, segment) {
-            true => {
-                self.given.push_back((number, Given::Lent(region, end)));
-                Ok(())
-            }
-            false => Err(end),
-        }
-    }
-
-    /// Makes the kernel send `pieces` from where they lie, segmented every `segment` bytes. False if it did not. Sets a
-    /// segment size even if there is only one segment: without it the kernel itself computes the checksum of data that
-    /// comes in two calls (seen on 6.18: wrong checksums).
-    fn send(&mut self, socket: &Socket, pieces: &[libc::iovec], segment: usize) -> bool {
+    ) -> Result<(), Given> {
         let sent = self
             .cut_after(socket, segment)
             .and_then(|()| send(pieces, socket));
-        self.refused |= sent.as_ref().is_err_and(is_refusal);
-        sent.is_ok()
+        match sent {
+            Ok(()) => {
+                self.given.push_back((number, given));
+                Ok(())
+            }
+            Err(error) => {
+                self.refused |= is_refusal(&error);
+                Err(given)
+            }
+        }
     }
 
     /// Prepares the socket to send the gathered pieces without segmentation.
@@ -284,10 +256,10 @@ mod tests {
         assert!(slot(&mut giver, 0).is_none());
         let first = slot(&mut giver, 1).expect("the first was seen");
         assert!(slot(&mut giver, 1).is_none());
-        giver.put_back(first);
+        giver.put_back(Some(Given::Slot(first)));
         let slot = slot(&mut giver, MAX_SLOTS as u32).expect("all were seen");
         assert!(giver.given.is_empty());
-        giver.put_back(slot);
+        giver.put_back(Some(Given::Slot(slot)));
         assert_eq!(giver.slots, MAX_SLOTS);
     }
 
@@ -298,10 +270,10 @@ mod tests {
         giver.given.push_back((u32::MAX, Given::Slot(first)));
         let other = slot(&mut giver, u32::MAX - 1).expect("room");
         assert_eq!(giver.given.len(), 1);
-        giver.put_back(other);
+        giver.put_back(Some(Given::Slot(other)));
         let other = slot(&mut giver, 3).expect("room");
         assert!(giver.given.is_empty());
-        giver.put_back(other);
+        giver.put_back(Some(Given::Slot(other)));
     }
 
     #[test]
@@ -370,6 +342,6 @@ mod tests {
         let mut giver = Giver::default();
         let slot = giver.slot_for(Method::Given).expect("room");
         assert_eq!(slot.as_ptr() as usize % 4096, 0);
-        giver.put_back(slot);
+        giver.put_back(Some(Given::Slot(slot)));
     }
 }
