@@ -147,7 +147,7 @@ impl Giver {
         self.given.iter().any(is_of) && socket::has_unsent(socket)
     }
 
-    /// Makes the kernel send `pieces` from where they lie, in memory that `given` names, as burst `number`, segmented every
+    /// Makes the kernel send `pieces` from where they lie, in the memory `given`, as burst `number`, segmented every
     /// `segment` bytes. Sets a segment size even if there is only one segment: without it the kernel itself computes the
     /// checksum of data that comes in two calls (seen on 6.18: wrong checksums).
     ///
