@@ -45,7 +45,7 @@ pub enum AnyLane {
 /// and the error says why it is not available; or the system gives no random numbers. Or as [`Options::check`].
 pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<AnyLane>> {
     options.check()?;
-    let device = options.device.as_ref();
+    let device = options.lane.device.as_ref();
     let taken = |key| device.is_some_and(|it| it.is_taken(key));
     let entropy = entropy::distinct(entropy::draw, taken)?;
     let (mut lane, config) = lane_to(peer, options, entropy)?;
@@ -64,17 +64,17 @@ pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<AnyLane
 /// The lane to `peer`, and the core's configuration.
 fn lane_to(peer: SocketAddr, options: &Options, entropy: Entropy) -> io::Result<(AnyLane, Config)> {
     let over = |(lane, config)| (AnyLane::Datagram(lane, None), config);
-    let no_shared_memory = match options.lane {
+    let no_shared_memory = match options.lane.choice {
         LaneChoice::Ethernet => return ethernet::to(peer, options, entropy).map(over),
         LaneChoice::Ip118 => return ip118::to(peer, options, entropy).map(over),
         LaneChoice::Udp => None,
         LaneChoice::Best | LaneChoice::SharedMemory => match shm::to(peer, options, entropy) {
             Ok(lane) => {
-                let best = options.lane == LaneChoice::Best;
+                let best = options.lane.choice == LaneChoice::Best;
                 let fallback = best.then(|| Box::new(Fallback::new(options)));
                 return Ok((AnyLane::SharedMemory(lane, fallback), shm::config(options)));
             }
-            Err(why) if options.lane == LaneChoice::Best => Some(why),
+            Err(why) if options.lane.choice == LaneChoice::Best => Some(why),
             Err(why) => return Err(why.into()),
         },
     };
