@@ -8,7 +8,6 @@ mod direct;
 mod error;
 mod exports;
 mod ids;
-mod initiate;
 mod kind;
 mod messages;
 mod post;
@@ -18,7 +17,6 @@ mod wait;
 
 pub use completion::{Completion, MessageControl};
 pub use error::{DriverError, NotPosted};
-pub(crate) use initiate::{exchange, initiate};
 pub use kind::WorkKind;
 pub use post::Report;
 
@@ -110,7 +108,7 @@ impl<L: Lane> Drop for Driver<L> {
         }
         if self.process.is_current() {
             // A child has no other thread that could access it.
-            self.memory.call_back_all();
+            self.memory.delegations.call_back_all();
         }
         self.leave_what_is_held();
     }

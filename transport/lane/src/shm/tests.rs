@@ -6,7 +6,7 @@ use super::rendezvous::{self, Rendezvous};
 use super::*;
 use crate::address::LaneChoice;
 use crate::any::AnyLane;
-use crate::driver::{Progress, Report};
+use crate::driver::{Driver, Progress, Report};
 use crate::listener::Listener;
 use crate::memory::shared::Bounds;
 use crate::memory::{ExportedRegion, Mapping, Region};

@@ -5,7 +5,7 @@
 use super::*;
 use crate::address::{EthernetAddress, LaneChoice};
 use crate::any::AnyLane;
-use crate::driver::{Completion, DriverError, Progress, Report};
+use crate::driver::{Completion, Driver, DriverError, Progress, Report};
 use crate::ethernet::AROUND;
 use crate::listener::Listener;
 use crate::memory::{Memory, Region};

@@ -12,7 +12,7 @@ use crate::account::Account;
 use crate::account::{MoveCause, Zerocopy};
 use crate::address::LaneChoice;
 use crate::any::AnyLane;
-use crate::driver::{Completion, Progress, Report};
+use crate::driver::{Completion, Driver, Progress, Report};
 use crate::listener::Listener;
 use crate::memory::{ExportedRegion, Memory, Region, shared};
 use crate::seal::Security;
