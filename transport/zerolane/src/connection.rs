@@ -14,8 +14,8 @@ use zerolane_lane::AnyLane;
 #[cfg(doc)]
 use zerolane_lane::Region;
 use zerolane_lane::{
-    Account, CloseReason, Delivery, Driver, Options, PathAddresses, PathState, PublicKey,
-    TransferError, Waited, Waker, WorkRequest, limits,
+    Account, CloseReason, Delivery, Driver, OnWake, Options, PathAddresses, PathState, PublicKey,
+    Step, TransferError, Waited, Waker, WorkRequest, limits,
 };
 
 /// How long [`Connection::close`] waits without progress of posted sends, in idle timeouts.
@@ -80,7 +80,7 @@ impl Connection {
 
     fn connect_one(address: SocketAddr, options: &Options) -> Result<Connection> {
         let mut driver = zerolane_lane::connect(address, options)?;
-        driver.wait_through(None, Driver::is_connected)?;
+        driver.wait(None, OnWake::GoOn, Driver::is_connected)?;
         match driver.closed() {
             None => Ok(Connection::accepted(driver, options)),
             Some(CloseReason::ConnectTimeout) => {
@@ -203,7 +203,7 @@ impl Connection {
     pub fn announced(&mut self, timeout: Option<Duration>) -> Result<Waited<u64>> {
         let waited = self
             .driver
-            .wait(timeout, |driver| driver.announced().is_some())?;
+            .wait(timeout, OnWake::Return, |it| it.announced().is_some())?;
         match (self.driver.announced(), self.driver.closed()) {
             (Some(length), _) => Ok(Waited::Got(length)),
             (None, Some(reason)) => Err(Error::Closed(reason)),
@@ -260,7 +260,7 @@ impl Connection {
     fn progress(&mut self) -> Result<()> {
         self.check_process()?;
         if self.driver.closed().is_none() && !self.driver.has_completion() {
-            self.driver.turn()?;
+            self.driver.turn(Step::Whole)?;
         }
         Ok(())
     }
@@ -288,7 +288,7 @@ impl Connection {
             }
             let mut waited = Waited::TimedOut;
             if !self.driver.has_notice() {
-                waited = self.driver.wait(left, Driver::has_notice)?;
+                waited = self.driver.wait(left, OnWake::Return, Driver::has_notice)?;
             }
             let told = self.driver.has_notice();
             if told || looks {
@@ -315,9 +315,10 @@ impl Connection {
             // The connection makes progress while the queue is full, so that the peer does not take this end for dead.
             let waker = self.driver.waker();
             self.driver
-                .wait(left, |_| queue.has_room_or_wakes(&waker))?
+                .wait(left, OnWake::Return, |_| queue.has_room_or_wakes(&waker))?
         } else {
-            self.driver.wait(left, Driver::has_completion)?
+            let has = Driver::has_completion;
+            self.driver.wait(left, OnWake::Return, has)?
         };
         let (count, told) = self.hand_over(queue, tag);
         if told || waited == Waited::Woken || self.driver.take_wake() {
@@ -541,7 +542,7 @@ impl Connection {
         loop {
             let before = self.driver.sending_mark();
             self.driver
-                .wait_through(Some(linger), |driver| !driver.is_sending())?;
+                .wait(Some(linger), OnWake::GoOn, |it| !it.is_sending())?;
             let stands = self.driver.sending_mark() == before;
             if stands || !self.driver.is_sending() || self.driver.closed().is_some() {
                 return Ok(());
@@ -560,7 +561,7 @@ impl Connection {
         self.flush()?;
         self.driver.close();
         self.driver
-            .wait_through(Some(self.idle_timeout), |_| false)?;
+            .wait(Some(self.idle_timeout), OnWake::GoOn, |_| false)?;
         while let Some(completion) = self.driver.next_completion() {
             if let (true, Err(TransferError::Closed(reason))) =
                 (completion.kind.is_outgoing(), completion.result)

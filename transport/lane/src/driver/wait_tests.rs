@@ -1,7 +1,7 @@
 //! Tests that a wait ends when its lane fails to send, and that memory stays while the lane holds it.
 #![allow(non_snake_case)]
 use super::*;
-use crate::driver::Report;
+use crate::driver::{Report, Step};
 use crate::driver::scripted::{Answer, ScriptedLane};
 use crate::error::LaneError;
 use crate::memory::Region;
@@ -41,7 +41,7 @@ fn wait__does_not_sleep_once_the_connection_ended_before_it() {
         (LaneError::Broken, CloseReason::Violation),
     ] {
         let mut driver = failing_before_its_sleep(failure);
-        driver.wait(None, |_| false).expect("no error");
+        driver.wait(None, OnWake::Return, |_| false).expect("no error");
         assert_eq!(driver.closed(), Some(reason));
         assert_eq!(driver.lane().sleeps, 0, "{reason:?}");
     }
@@ -54,7 +54,7 @@ fn wait__does_not_sleep_once_its_request_ended_before_it() {
     let failure = Err(LaneError::Fault(region));
     driver.lane_mut().transmits = [Ok(false), failure].into();
     let done = |it: &Driver<ScriptedLane>| it.has_completion();
-    driver.wait(None, done).expect("no error");
+    driver.wait(None, OnWake::Return, done).expect("no error");
     assert_eq!(driver.lane().sleeps, 0);
     let completion = driver.next_completion().expect("it failed");
     let fault = TransferError::Refused(Reason::MemoryFault);
@@ -68,10 +68,10 @@ fn wait__does_not_sleep_once_its_request_ended_before_it() {
 fn wait__says_what_the_lane_cannot_go_on_for() {
     let refused = || LaneError::Io(std::io::ErrorKind::PermissionDenied.into());
     let mut driver = failing_before_its_sleep(refused());
-    let waited = driver.wait(None, |_| false);
+    let waited = driver.wait(None, OnWake::Return, |_| false);
     assert!(matches!(waited, Err(DriverError::Io(_))), "{waited:?}");
     let mut driver = failing_before_its_sleep(LaneError::Strict { bytes: 5 });
-    let waited = driver.wait(None, |_| false);
+    let waited = driver.wait(None, OnWake::Return, |_| false);
     let strict = matches!(waited, Err(DriverError::Strict { bytes: 5 }));
     assert!(strict, "{waited:?}");
     assert_eq!(driver.lane().sleeps, 0);
@@ -85,10 +85,10 @@ fn fault__of_memory_that_the_lane_holds_completes_later() {
     let lane = driver.lane_mut();
     lane.held.push(region);
     lane.transmits = [Err(LaneError::Fault(region))].into();
-    driver.turn().expect("it goes on");
+    driver.turn(Step::Whole).expect("it goes on");
     assert!(!driver.has_completion() && driver.in_flight() == 1);
     driver.lane_mut().held.clear();
-    driver.turn().expect("it goes on");
+    driver.turn(Step::Whole).expect("it goes on");
     let completion = driver.next_completion().expect("let go of");
     assert!(completion.result.is_err() && completion.memory.is_some());
 }

@@ -6,7 +6,7 @@ use super::ready::Ready;
 use super::{ConnectionId, Event, Key, MAX_EVENTS, Slot, Worker};
 use crate::error::Error;
 use std::os::fd::AsFd;
-use zerolane_lane::{DriverError, Life, limits};
+use zerolane_lane::{DriverError, Life, Step, limits};
 
 /// What to do with a connection after advancing it.
 enum Next {
@@ -25,10 +25,13 @@ impl Worker {
         let readable = std::mem::take(&mut link.readable);
         let turned = match link.connection.driver.lane().is_undecided() {
             true => self.turn_undecided(key),
-            false => match readable {
-                true => link.connection.driver.turn().map(drop),
-                false => link.connection.driver.turn_without_input(),
-            },
+            false => {
+                let step = match readable {
+                    true => Step::Whole,
+                    false => Step::WithoutInput,
+                };
+                link.connection.driver.turn(step).map(drop)
+            }
         };
         self.settle(key, turned.err());
     }
@@ -39,7 +42,7 @@ impl Worker {
             return Ok(());
         };
         self.poller.remove_lane(&link.connection);
-        let turned = link.connection.driver.turn();
+        let turned = link.connection.driver.turn(Step::Whole);
         let watched = self.poller.add_lane(&link.connection, key);
         turned?;
         watched.map_err(DriverError::Io)
