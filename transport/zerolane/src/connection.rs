@@ -223,7 +223,8 @@ impl Connection {
     /// taken. For programs that wait for one particular request; blocking calls do this by themselves.
     pub fn notify(&mut self, id: RequestId) -> bool {
         let own = self.poster.number_of(id);
-        own.is_some_and(|id| self.driver.notify(id))
+        // Pieces of a request wake in any case.
+        own.is_some_and(|id| self.vectored.has(id) || self.driver.notify(id))
     }
 
     /// Returns a completion if there is one. Otherwise makes progress without sleeping, and checks again. It returns
@@ -324,7 +325,9 @@ impl Connection {
         if told || waited == Waited::Woken || self.driver.take_wake() {
             return Ok(Some(Waited::Woken));
         }
-        let over = count == 0 || left == Some(Duration::ZERO) || self.driver.closed().is_some();
+        // The end of one piece of a request is not reported.
+        let timed_out = count == 0 && waited == Waited::TimedOut;
+        let over = timed_out || left == Some(Duration::ZERO) || self.driver.closed().is_some();
         Ok(over.then_some(Waited::TimedOut))
     }
 
@@ -362,16 +365,6 @@ impl Connection {
     fn end(&self) -> Option<Error> {
         let reason = self.driver.closed()?;
         (!self.driver.has_completion()).then_some(Error::Closed(reason))
-    }
-
-    /// The next completion of a whole request, not of a piece.
-    pub(crate) fn next_whole(&mut self) -> Option<Completion> {
-        while let Some(completion) = self.driver.next_completion() {
-            if let Some(whole) = self.vectored.absorb(completion) {
-                return Some(Completion::new(whole, self.poster));
-            }
-        }
-        None
     }
 
     /// Sets how many completions the program took but has not processed yet, such as immediates kept for a later
@@ -437,11 +430,14 @@ impl Connection {
     }
 
     /// Cancels a posted Transfer: it completes with [`TransferError::Cancelled`], and its memory is no longer accessed.
-    /// The part of a receive that had arrived is valid ([`Completion::arrived`]). False if the request is already over,
-    /// or belongs to the parent process.
+    /// The part of a receive that had arrived is valid ([`Completion::arrived`]). Of a request of several pieces, those
+    /// that are not over are cancelled. False if the request is already over, or belongs to the parent process.
     pub fn cancel(&mut self, id: RequestId) -> bool {
         let own = self.poster.number_of(id);
-        own.is_some_and(|id| self.driver.cancel(id))
+        own.is_some_and(|id| match self.vectored.has(id) {
+            true => self.cancel_pieces(id),
+            false => self.driver.cancel(id),
+        })
     }
 
     /// Closes the sending direction, as TCP's half-close does. Requests posted before are delivered; later sends and
@@ -483,10 +479,12 @@ impl Connection {
     /// ```
     ///
     /// # Errors
-    /// The connection is closed.
+    /// The connection is closed; or [`PostError::Full`], while pieces of a request posted before wait for room.
     ///
     /// [`PostError::Finished`]: crate::failure::PostError::Finished
+    /// [`PostError::Full`]: crate::failure::PostError::Full
     pub fn finish(&mut self) -> Result<()> {
+        self.vectored.check_order()?;
         Ok(self.driver.finish()?)
     }
 
@@ -526,9 +524,15 @@ impl Connection {
         self.driver.account()
     }
 
-    /// Requests that are not over, apart from inline ones, which hold none of the caller's memory.
+    /// Requests that are not over, apart from inline ones, which hold none of the caller's memory. Each piece of a request
+    /// counts.
     pub fn in_flight(&self) -> usize {
-        self.driver.in_flight()
+        self.driver.in_flight() + self.vectored.waiting()
+    }
+
+    /// Whether posted sends or puts are in progress.
+    pub(crate) fn is_sending(&self) -> bool {
+        self.driver.is_sending() || self.vectored.has_puts()
     }
 
     /// How long closing waits without progress of posted sends.
@@ -541,10 +545,16 @@ impl Connection {
         let linger = self.linger();
         loop {
             let before = self.driver.sending_mark();
-            self.driver
-                .wait(Some(linger), OnWake::GoOn, |it| !it.is_sending())?;
-            let stands = self.driver.sending_mark() == before;
-            if stands || !self.driver.is_sending() || self.driver.closed().is_some() {
+            // Room for the pieces that wait is made by the completions of others.
+            let feeds = self.vectored.has_puts();
+            let ends = |it: &Driver<AnyLane>| !it.is_sending() || feeds && it.has_completion();
+            let waited = self.driver.wait(Some(linger), OnWake::GoOn, ends)?;
+            if self.driver.closed().is_some() {
+                return Ok(());
+            }
+            while self.vectored.has_puts() && self.next_whole().is_some() {}
+            let stands = waited == Waited::TimedOut && self.driver.sending_mark() == before;
+            if stands || !self.is_sending() {
                 return Ok(());
             }
         }

@@ -18,6 +18,7 @@ mod wait;
 
 pub use completion::{Completion, MessageControl};
 pub use error::{DriverError, NotPosted};
+pub use ids::IdHasher;
 pub(crate) use initiate::{exchange, initiate};
 pub use kind::WorkKind;
 pub use post::Report;
@@ -34,7 +35,6 @@ use completion::Held;
 use completions::Completions;
 use core::fmt;
 use exports::Exports;
-use ids::IdHasher;
 use messages::Controls;
 use post::Posted;
 use std::collections::HashMap;
