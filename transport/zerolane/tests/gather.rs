@@ -174,21 +174,17 @@ fn all_posts(options: &Options) {
 
 #[test]
 fn gather__plain() {
-    all_posts(&Options {
-        security: Security::plain(),
-        ..Options::default()
-    });
+    all_posts(&Options::default().with(|it| it.security = Security::plain()));
 }
 
 #[test]
 fn gather__without_gso_and_with_checksums() {
-    all_posts(&Options {
-        security: Security::plain(),
-        gso: false,
-        gro: false,
-        checksum: true,
-        ..Options::default()
-    });
+    all_posts(&Options::default().with(|it| {
+        it.security = Security::plain();
+        it.datagrams.gso = false;
+        it.datagrams.gro = false;
+        it.datagrams.checksum = true;
+    }));
 }
 
 #[test]
@@ -198,10 +194,7 @@ fn gather__encrypted() {
 
 #[test]
 fn gather__encrypted_without_gso() {
-    all_posts(&Options {
-        gso: false,
-        ..Options::default()
-    });
+    all_posts(&Options::default().with(|it| it.datagrams.gso = false));
 }
 
 #[test]
@@ -224,10 +217,7 @@ fn gather__refused_gives_all_back() {
 #[test]
 fn gather__of_a_file_that_shrank_fails_alone() {
     for security in [Security::plain(), Security::default()] {
-        let (mut here, mut there) = pair(&Options {
-            security,
-            ..Options::default()
-        });
+        let (mut here, mut there) = pair(&Options::default().with(|it| it.security = security));
         // Copied when posted, one burst, many.
         for len in [1000, 20_000, 3 << 20] {
             let mut file = tempfile::tempfile().expect("a file");
@@ -312,17 +302,11 @@ const MANY: u64 = 100_000;
 const TABLE: usize = MANY as usize * 8;
 
 fn shared() -> Options {
-    Options {
-        lane: LaneChoice::SharedMemory,
-        ..Options::default()
-    }
+    Options::default().with(|it| it.lane.choice = LaneChoice::SharedMemory)
 }
 
 fn plain() -> Options {
-    Options {
-        security: Security::plain(),
-        ..Options::default()
-    }
+    Options::default().with(|it| it.security = Security::plain())
 }
 
 fn table() -> Region {
