@@ -47,7 +47,8 @@ pub use address::{
 pub use any::{AnyLane, connect};
 pub use datagram::{DatagramLane, max_ethernet_datagram, max_ip118_datagram};
 pub use driver::{
-    Completion, Driver, DriverError, MessageControl, NotPosted, Progress, Report, WorkKind,
+    Completion, Driver, DriverError, IdHasher, MessageControl, NotPosted, OnWake, Progress, Report,
+    Step, WorkKind,
 };
 pub use error::LaneError;
 pub use ethernet::{

@@ -2,7 +2,7 @@
 
 use super::direct::{AtOnce, Local};
 use super::post::{Report, RequestInfo};
-use super::{Completion, Driver, DriverError};
+use super::{Completion, Driver, DriverError, OnWake};
 use crate::lane::Lane;
 use crate::memory::registry::EntryKind;
 use crate::memory::uninit;
@@ -137,7 +137,8 @@ impl<L: Lane> Driver<L> {
     /// Waits for request `id` and takes its completion; others stay in the queue. A wake does not end the wait.
     pub(super) fn await_request(&mut self, id: TransferId) -> Result<Completion, DriverError> {
         let timeout = self.request_timeout;
-        self.wait_through(timeout, |driver| !driver.posted.contains_key(&id))?;
+        let over = |driver: &Driver<L>| !driver.posted.contains_key(&id);
+        self.wait(timeout, OnWake::GoOn, over)?;
         if self.abandon(id) {
             return Err(DriverError::TimedOut(timeout.unwrap_or_default()));
         }
