@@ -30,7 +30,7 @@ pub struct Completion {
     pub value: u64,
     /// The control of a received message.
     pub control: MessageControl,
-    /// The region that was opened by name.
+    /// The region that was opened by name; of an immediate, the one of this end that its put wrote.
     pub region: Option<RemoteRegion>,
 }
 
@@ -150,16 +150,20 @@ impl<L: Lane> Driver<L> {
                     control,
                     ..Ending::of(id, Some(Ok(payload)))
                 }),
-                Event::Immediate { value } => self.completions.push(Completion {
+                Event::Immediate {
+                    value,
+                    region,
+                    length,
+                } => self.completions.push(Completion {
                     id: 0,
                     kind: WorkKind::Immediate,
                     context: 0,
-                    result: Ok(0),
+                    result: Ok(length),
                     memory: None,
                     delivery: Delivery::Interrupt,
                     value: u64::from(value),
                     control: MessageControl::default(),
-                    region: None,
+                    region: Some(region),
                 }),
                 Event::Failed { id, error } => {
                     let value = self.core.take_arrived(id);

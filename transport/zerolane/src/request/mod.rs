@@ -15,7 +15,7 @@ use crate::id::RequestId;
 use zerolane_lane::PostError;
 use zerolane_lane::{Memory, Report, TransferId, WorkFlags, Writable};
 
-pub use crate::completion::Output;
+pub use crate::completion::{Immediate, Output};
 pub use crate::in_order::InOrder;
 pub use message::{Message, ReceiveMessage};
 pub use pieces::{GetPieces, PutPieces};

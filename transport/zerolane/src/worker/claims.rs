@@ -6,7 +6,7 @@ use crate::completion::{Completion, Output};
 use crate::connection::Connection;
 use crate::error::{Error, Refused, Result};
 use crate::id::RequestId;
-use crate::request::Request;
+use crate::request::{Immediate, Request};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use zerolane_lane::{CloseReason, PostError, PublicKey, TransferError, WorkKind};
@@ -113,8 +113,8 @@ pub(super) struct Claims {
     incoming: VecDeque<Waiting>,
     /// Data received for a request that was given up.
     kept: VecDeque<Completion>,
-    immediates: VecDeque<u32>,
-    immediates_awaited: VecDeque<Claim<u32>>,
+    immediates: VecDeque<Immediate>,
+    immediates_awaited: VecDeque<Claim<Immediate>>,
     arrivals: Arrivals,
     /// Why the connection ended before all sends were done.
     unsent: Option<CloseReason>,
@@ -269,10 +269,10 @@ impl Claims {
         {
             self.unsent = Some(reason);
         }
-        if let Some(number) = completion.immediate()
+        if let Some(immediate) = completion.immediate()
             && self.is_handled()
         {
-            self.deliver_immediate(number);
+            self.deliver_immediate(immediate);
             return None;
         }
         let given_up = match self.requests.remove(&completion.id) {
@@ -298,24 +298,24 @@ impl Claims {
         }
     }
 
-    fn deliver_immediate(&mut self, mut value: u32) {
+    fn deliver_immediate(&mut self, mut immediate: Immediate) {
         while let Some(claim) = self.immediates_awaited.pop_front() {
-            match claim.answer(Ok(value)) {
-                Err(Ok(again)) => value = again,
+            match claim.answer(Ok(immediate)) {
+                Err(Ok(again)) => immediate = again,
                 _ => return,
             }
         }
         if self.holder != Holder::None {
-            self.immediates.push_back(value);
+            self.immediates.push_back(immediate);
         }
     }
 
     /// Answers with the next immediate.
-    pub(super) fn await_immediate(&mut self, claim: Claim<u32>) {
+    pub(super) fn await_immediate(&mut self, claim: Claim<Immediate>) {
         match self.immediates.pop_front() {
-            Some(value) => {
-                if let Err(Ok(value)) = claim.answer(Ok(value)) {
-                    self.immediates.push_front(value);
+            Some(immediate) => {
+                if let Err(Ok(immediate)) = claim.answer(Ok(immediate)) {
+                    self.immediates.push_front(immediate);
                 }
             }
             // Dropping the claim refuses it.
@@ -325,9 +325,9 @@ impl Claims {
     }
 
     /// Withdraws a wait for an immediate. An immediate that already came goes to the next wait.
-    pub(super) fn give_up_immediate(&mut self, unread: Option<u32>) {
+    pub(super) fn give_up_immediate(&mut self, unread: Option<Immediate>) {
         match unread {
-            Some(value) if self.holder != Holder::None => self.immediates.push_front(value),
+            Some(it) if self.holder != Holder::None => self.immediates.push_front(it),
             _ => self.immediates_awaited.retain(Claim::is_awaited),
         }
     }

@@ -258,7 +258,7 @@ fn immediate__comes_to_handles_in_order_also_before_it_is_asked_for() {
         }
     }
     for n in 0..10 {
-        assert_eq!(server.immediate().wait().expect("it came"), n);
+        assert_eq!(server.immediate().wait().expect("it came").number, n);
     }
 }
 
@@ -292,7 +292,7 @@ fn immediate__is_there_after_the_end_of_its_connection() {
     is_gone(&server);
     drop(server.immediate());
     for n in 0..10 {
-        assert_eq!(server.immediate().wait().expect("it came"), n);
+        assert_eq!(server.immediate().wait().expect("it came").number, n);
     }
     let none = server.immediate().wait().expect_err("there is no other");
     assert!(matches!(none.error, Error::Closed(_)));
@@ -362,7 +362,7 @@ fn immediate__not_asked_for_has_its_sender_wait_and_nobody_else() {
         assert!(received[..] == content(4, len), "content");
     }
     for n in 0..PUTS {
-        assert_eq!(in_time(server.immediate()).expect("it came"), n);
+        assert_eq!(in_time(server.immediate()).expect("it came").number, n);
     }
 }
 
