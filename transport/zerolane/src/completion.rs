@@ -87,9 +87,9 @@ pub enum Output {
         /// The word's value before; none if the request failed.
         before: Option<u64>,
     },
-    /// Of a [`Message`](crate::request::Message).
+    /// Of a [`Message`](crate::request::Message) or [`MessageInline`](crate::request::MessageInline).
     Message {
-        /// The payload sent.
+        /// The payload sent; none for an inline message.
         payload: Option<Memory>,
     },
     /// Of a [`ReceiveMessage`](crate::request::ReceiveMessage).

@@ -49,6 +49,12 @@ impl Completion {
             region: None,
         }
     }
+
+    /// The same without its memory, if that is a copy.
+    fn without_copy(self, copied: bool) -> Completion {
+        let memory = self.memory.filter(|_| !copied);
+        Completion { memory, ..self }
+    }
 }
 
 /// The control of a message: up to 128 bytes.
@@ -84,6 +90,8 @@ impl fmt::Debug for MessageControl {
 pub(super) struct Held {
     pub(super) region: RegionId,
     pub(super) completion: Completion,
+    /// Its memory is a copy, which the user does not get.
+    copied: bool,
     /// Whether to report its end.
     reported: bool,
 }
@@ -271,9 +279,13 @@ impl<L: Lane> Driver<L> {
             Some(region) => self.held.push(Held {
                 region,
                 completion,
+                copied: posted.info.copied,
                 reported,
             }),
-            None => self.completions.push(completion),
+            None => {
+                let copied = posted.info.copied;
+                self.completions.push(completion.without_copy(copied));
+            }
         }
         if posted.awaited {
             self.completions.notify(it.id);
@@ -289,7 +301,7 @@ impl<L: Lane> Driver<L> {
         let released = self.held.extract_if(.., |held| !lane.holds(held.region));
         let completions = released
             .filter(|held| held.reported)
-            .map(|held| held.completion);
+            .map(|held| held.completion.without_copy(held.copied));
         completions.for_each(|completion| self.completions.push(completion));
     }
 

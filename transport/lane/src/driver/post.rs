@@ -35,6 +35,8 @@ pub(super) struct RequestInfo {
     pub(super) report: Report,
     /// Slot for the control of a message.
     pub(super) control: Option<u32>,
+    /// Its memory is a copy, which the user does not get.
+    pub(super) copied: bool,
 }
 
 impl RequestInfo {
@@ -43,6 +45,7 @@ impl RequestInfo {
             kind: WorkKind::of(request),
             report,
             control: None,
+            copied: false,
         }
     }
 }
@@ -81,6 +84,7 @@ impl Posted {
             kind: WorkKind::Put,
             report: Report::default(),
             control: None,
+            copied: true,
         })
     }
 }

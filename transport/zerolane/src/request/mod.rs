@@ -17,7 +17,7 @@ use zerolane_lane::{Memory, Report, TransferId, WorkFlags, Writable};
 
 pub use crate::completion::{Immediate, Output};
 pub use crate::in_order::InOrder;
-pub use message::{Message, ReceiveMessage};
+pub use message::{Message, MessageInline, ReceiveMessage};
 pub use pieces::{GetPieces, PutPieces};
 pub use remote::{Fetch, Get, OpenRegion, Put, PutInline};
 pub use transfer::{Receive, Transfer};
