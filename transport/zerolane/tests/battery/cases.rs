@@ -6,6 +6,7 @@ use crate::drive::{both, idle, next, receive_all, send_all, transfer};
 use crate::eager;
 use crate::finish;
 use crate::immediates;
+use crate::inline;
 use crate::path::{Pair, Path, plain};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -84,6 +85,7 @@ over_every_path!(
     memory__put_got_and_counted_in,
     memory__immediates_tell_of_all_before_them,
     memory__immediates_say_what_was_put,
+    inline__what_was_posted_may_change_at_once,
 );
 
 fn transfer__every_size(path: Path, base: &Options) {
@@ -477,6 +479,12 @@ fn memory__immediates_tell_of_all_before_them(path: Path, base: &Options) {
 
 fn memory__immediates_say_what_was_put(path: Path, base: &Options) {
     with_memory(path, base, immediates::say_what_was_put);
+}
+
+fn inline__what_was_posted_may_change_at_once(path: Path, base: &Options) {
+    if let Some(pair) = path.connect(base) {
+        inline::may_change_at_once(pair);
+    }
 }
 
 /// Runs `test` with memory of both kinds.
