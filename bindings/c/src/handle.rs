@@ -518,12 +518,20 @@ pub unsafe extern "C" fn zl_handle_immediate(
     timeout_ms: i64,
     immediate: *mut u32,
 ) -> zl_status {
-    // SAFETY: C's promises about handles and outputs.
-    unsafe {
-        tell(connection, (immediate, "immediate"), timeout_ms, |it| {
-            Ok(it.immediate())
-        })
-    }
+    guard(|| {
+        // SAFETY: C's promises about handles and outputs.
+        let (connection, output) = unsafe {
+            (
+                handle(connection, "connection")?,
+                Output::new(immediate, "immediate")?,
+            )
+        };
+        let Ok(told) = waited(connection.0.immediate(), timeout_ms) else {
+            return Ok(zl_status::ZL_TIMEOUT);
+        };
+        output.set(told?.number);
+        Ok(zl_status::ZL_OK)
+    })
 }
 
 /// Waits `timeout_ms` milliseconds (negative: no limit) until the peer announces a Transfer

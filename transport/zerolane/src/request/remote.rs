@@ -80,24 +80,26 @@ impl sealed::Post for Put {
     }
 }
 
-/// Writes a copy of at most [`MAX_INLINE`] bytes to the peer's memory. It completes locally, which is the weaker
-/// guarantee: the bytes may change as soon as the request is posted. Puts posted together are sent in one burst.
+/// Writes a copy of at most [`MAX_INLINE`] bytes to the peer's memory: the bytes may change as soon as the request is
+/// posted. Without [`PutInline::signalled`] it needs no completion, as libfabric's inject. Puts posted together are sent
+/// in one burst.
 #[derive(Debug)]
 pub struct PutInline<'a> {
     to: RegionKey,
     offset: u64,
-    data: &'a [u8],
+    data: Cow<'a, [u8]>,
     immediate: Option<u32>,
     how: How,
 }
 
 impl<'a> PutInline<'a> {
-    /// Writes a copy of `data` to `offset` of the region `to`.
-    pub fn new(to: &RegionKey, offset: u64, data: &'a [u8]) -> PutInline<'a> {
+    /// Writes a copy of `data` to `offset` of the region `to`. For a
+    /// [`ConnectionHandle`](crate::worker::ConnectionHandle), which posts later, `data` is a `Vec`.
+    pub fn new(to: &RegionKey, offset: u64, data: impl Into<Cow<'a, [u8]>>) -> PutInline<'a> {
         PutInline {
             to: *to,
             offset,
-            data,
+            data: data.into(),
             immediate: None,
             how: How::default(),
         }
@@ -128,7 +130,7 @@ impl sealed::Post for PutInline<'_> {
         };
         let posted = connection
             .driver
-            .post_inline(put, self.how.report(), self.data);
+            .post_inline(put, self.how.report(), &self.data);
         posted.map_err(|reason| (reason.into(), self))
     }
 
