@@ -77,6 +77,9 @@ impl Connection {
     /// Like [`Connection::close`], with a reason for the peer.
     pub fn close_with(&mut self, now: Instant, reason: Reason) {
         self.cx.enter(now);
+        if self.session.is_asked() {
+            return self.session.refuse(&mut self.cx);
+        }
         self.session.set_disconnect_reason(reason);
         self.on_life(LifeEvent::Close, CloseReason::Local);
     }

@@ -63,7 +63,12 @@ impl Connection {
             // The Responder was never heard to use our key. Keep-alives will find out whether it lives.
             self.cx.timers.stop(Timer::Handshake);
         }
-        self.on_life(LifeEvent::GaveUp, CloseReason::ConnectTimeout);
+        let why = match self.session.is_accepted() || self.session.is_asked() {
+            true => CloseReason::ConnectTimeout,
+            // It was refused here.
+            false => CloseReason::Local,
+        };
+        self.on_life(LifeEvent::GaveUp, why);
     }
 
     fn on_handshake_timeout(&mut self) {
