@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use zerolane_core::{Config, Control, limits};
-use zerolane_wire::{MAX_PATHS, Profiles};
+use zerolane_wire::{MAX_PATHS, PrivateData, Profiles};
 
 /// Which threads carry a connection over several paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -131,6 +131,14 @@ pub struct Options {
     /// repeat their request, for at most [`Options::connect_timeout`]. 0: no thread, and clients wait until the program
     /// calls `accept`. A worker accepts by itself, and ignores this.
     pub backlog: u16,
+    /// Whether a listener asks its program about each request: it accepts none by itself, and the program reads the
+    /// client's private data before it accepts or refuses. Clients repeat their request meanwhile, for at most
+    /// [`Options::connect_timeout`].
+    pub asks: bool,
+    /// Data of the program, up to 64 bytes: of a connecting end with its request, of a listener with each answer, unless
+    /// the program gives others as it accepts. A client that gives some, even empty, gets those of the answer, so that no
+    /// answer is longer than the request. Encrypted with the rest; in plain mode anyone on the path can read it.
+    pub private_data: Option<PrivateData>,
     /// Divides the receiving link among all connections with the same scheduler (incast). `None`: a listener makes a
     /// scheduler for the connections that it accepts, and only its own window limits a connection opened from here. The
     /// same is true of each connection in shared memory, which uses no link.
@@ -175,6 +183,8 @@ impl Default for Options {
             max_connections: zerolane_handshake::limits::MAX_CONNECTIONS,
             max_connections_of_origin: zerolane_handshake::limits::MAX_CONNECTIONS_OF_ORIGIN,
             backlog: zerolane_handshake::limits::DEFAULT_BACKLOG,
+            asks: false,
+            private_data: None,
             scheduler: None,
             ports: Ports::default(),
         }

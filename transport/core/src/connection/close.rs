@@ -150,7 +150,8 @@ impl Connection {
                     }));
             }
             Transition::End => {
-                let graceful = matches!(before, Life::Disconnecting | Life::Answering);
+                let graceful = matches!(before, Life::Disconnecting | Life::Answering)
+                    || self.session.is_refused();
                 let why = if graceful {
                     self.session.close_reason()
                 } else {

@@ -63,12 +63,7 @@ impl Connection {
             // The Responder was never heard to use our key. Keep-alives will find out whether it lives.
             self.cx.timers.stop(Timer::Handshake);
         }
-        let why = match self.session.is_accepted() || self.session.is_asked() {
-            true => CloseReason::ConnectTimeout,
-            // It was refused here.
-            false => CloseReason::Local,
-        };
-        self.on_life(LifeEvent::GaveUp, why);
+        self.on_life(LifeEvent::GaveUp, CloseReason::ConnectTimeout);
     }
 
     fn on_handshake_timeout(&mut self) {

@@ -313,9 +313,13 @@ impl Session {
         self.decision == Decision::Asked && self.life == Life::Answered
     }
 
-    /// Whether the peer has this end's key.
+    /// Whether the peer may have this end's key.
     pub(crate) fn is_accepted(&self) -> bool {
         self.decision == Decision::Accepted
+    }
+
+    pub(crate) fn is_refused(&self) -> bool {
+        self.decision == Decision::Refused
     }
 
     /// The program accepts the request.

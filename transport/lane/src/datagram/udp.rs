@@ -165,6 +165,8 @@ pub(crate) fn config(
         connect_timeout: options.connect_timeout,
         idle_timeout: options.idle_timeout,
         keep_alive: options.keep_alive,
+        private_data: options.private_data,
+        asks: options.asks,
         paths: options.most_paths(),
         ..Config::default()
     }

@@ -8,6 +8,7 @@ mod direct;
 mod error;
 mod exports;
 mod ids;
+mod incoming;
 mod initiate;
 mod kind;
 mod messages;
@@ -118,8 +119,9 @@ impl<L: Lane> Drop for Driver<L> {
 
 impl<L: Lane> Driver<L> {
     fn say_goodbye(&mut self) {
+        self.core.refuse(self.clock.now());
         if self.core.life() == Life::Answered {
-            // The operation that proves the peer's address may be in the socket; before that proof, the peer is told
+            // A refusal leaves. The operation that proves the peer's address may be in the socket; before that proof, the peer is told
             // nothing.
             let _ = self.turn();
         }

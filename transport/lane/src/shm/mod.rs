@@ -352,6 +352,8 @@ pub(crate) fn config(options: &Options) -> Config {
         connect_timeout: options.connect_timeout,
         idle_timeout: options.idle_timeout,
         keep_alive: options.keep_alive,
+        private_data: options.private_data,
+        asks: options.asks,
         ..Config::default()
     }
 }

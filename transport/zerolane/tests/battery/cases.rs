@@ -7,6 +7,7 @@ use crate::eager;
 use crate::finish;
 use crate::immediates;
 use crate::path::{Pair, Path, plain};
+use crate::private;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use zerolane::advanced::{Offer, Read};
@@ -65,6 +66,7 @@ macro_rules! over_every_path {
 }
 
 over_every_path!(
+    connect__private_data_both_ways,
     transfer__every_size,
     transfer__both_directions_at_once,
     transfer__many_in_flight,
@@ -84,6 +86,10 @@ over_every_path!(
     memory__put_got_and_counted_in,
     memory__immediates_tell_of_all_before_them,
 );
+
+fn connect__private_data_both_ways(path: Path, base: &Options) {
+    private::both_ways(path, base);
+}
 
 fn transfer__every_size(path: Path, base: &Options) {
     let Some(mut pair) = path.connect(base) else {
