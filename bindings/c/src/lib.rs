@@ -25,7 +25,7 @@ pub mod event;
 pub mod exported;
 pub mod fetch;
 pub mod handle;
-mod incoming;
+pub mod incoming;
 pub mod message;
 pub mod options;
 mod owned;

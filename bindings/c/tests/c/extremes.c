@@ -202,7 +202,7 @@ static void memory(void)
 
 static void options(const char *directory)
 {
-    const uint32_t known[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19};
+    const uint32_t known[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20};
     const uint32_t unknown[] = {0, COUNT(known) + 1, INT32_MAX, UINT32_MAX};
     const uint64_t values[] = {0, INT64_MAX, (uint64_t)INT64_MIN, UINT64_MAX};
     const zl_device_options devices[] = {
