@@ -1,7 +1,7 @@
 //! Tests that a program decides about requests for connections, and that private data travels with both answers.
 
 use super::{PATIENCE, anywhere, plain};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,6 +10,8 @@ use zerolane::options::{LaneChoice, PrivateData};
 use zerolane::security::Mode;
 use zerolane::worker::{Event, Worker};
 use zerolane::{Connection, Endpoint, Error, Options, Result, Security};
+use zerolane_core::{BurstLimit, Config, Entropy, Instant as Start, Transmit};
+use zerolane_wire::{HEADER_LEN, MAX_CONTROL};
 
 /// Long enough for what must not happen to happen.
 const MOMENT: Duration = Duration::from_millis(300);
@@ -363,4 +365,50 @@ fn listen_on__takes_over_undecided_requests() {
         }
     };
     assert_eq!(connected.peer_data(), b"as usual");
+}
+
+/// What a peer says about the length of its data is checked against what came.
+#[test]
+fn request__with_data_of_another_length_is_refused_and_counted() {
+    let client = Options {
+        lane: LaneChoice::Udp,
+        ..plain()
+    };
+    let mut endpoint = Endpoint::bind(anywhere(), asking(&client, 64)).expect("a port");
+    let config = Config {
+        private_data: data(b"good"),
+        ..Config::default()
+    };
+    let entropy = Entropy {
+        key: 7,
+        port: 9,
+        sync: 11,
+    };
+    let mut core = zerolane_core::Connection::connect(Start::ZERO, config, entropy);
+    let good = match core.poll_transmit(Start::ZERO, BurstLimit::default()) {
+        Some(Transmit::Control(it)) => it.bytes().to_vec(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(good.len(), MAX_CONTROL);
+    let socket = UdpSocket::bind(anywhere()).expect("a port");
+    socket.connect(endpoint.local_addr()).expect("a route");
+    let wrong = [(66, 136), (255, 136), (0, 136), (5, 72), (5, 135), (5, 137)];
+    for (said, len) in wrong {
+        let mut bytes = good.clone();
+        bytes.resize(len, 0);
+        bytes[HEADER_LEN + 17] = said;
+        socket.send(&bytes).expect("sent");
+    }
+    let end = Instant::now() + PATIENCE;
+    while endpoint.counters().refused < wrong.len() as u64 {
+        assert!(Instant::now() < end, "{:?}", endpoint.counters());
+        thread::sleep(Duration::from_millis(5));
+    }
+    let none = endpoint.incoming(Some(Duration::ZERO)).expect("it listens");
+    assert!(none.is_none(), "{none:?}");
+    socket.set_nonblocking(true).expect("a socket");
+    assert!(socket.recv(&mut [0; 200]).is_err(), "an answer");
+    socket.send(&good).expect("sent");
+    let incoming = endpoint.incoming(Some(PATIENCE)).expect("it listens");
+    assert_eq!(incoming.expect("in time").data(), b"good");
 }
