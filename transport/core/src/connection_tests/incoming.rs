@@ -154,7 +154,7 @@ fn accept__answers_with_the_data_of_the_decision() {
 #[test]
 fn refuse__tells_the_initiator_also_if_the_first_answer_is_lost() {
     let mut told = 0;
-    for seed in 0..20 {
+    for seed in 0..100 {
         let mut sim = Sim::new(lossy(), seed, with(data(b"who")), asking(None));
         asked(&mut sim);
         let now = sim.now();
@@ -173,7 +173,10 @@ fn refuse__tells_the_initiator_also_if_the_first_answer_is_lost() {
         assert_eq!(sim.b.closed(), Some(CloseReason::Local));
         assert_eq!(sim.b.c().next_timeout(), None);
     }
-    assert!(told > 14, "{told} of 20: one answer alone reaches about 12");
+    assert!(
+        told > 75,
+        "{told} of 100: one answer alone reaches about 60"
+    );
 }
 
 /// A program may decide late, as long as the Initiator asks.
