@@ -11,12 +11,12 @@ use zerolane_wire::PrivateData;
 /// ```
 /// use zerolane::options::PrivateData;
 /// use zerolane::{Connection, Endpoint, Options};
-/// let asks = Options { asks: true, ..Options::default() };
+/// let asks = Options::default().with(|it| it.listen.asks = true);
 /// let mut endpoint = Endpoint::bind("127.0.0.1:0", asks)?;
 /// let address = endpoint.local_addr();
 /// let client = std::thread::spawn(move || {
 ///     let rank = Some(PrivateData::new(b"rank 3")?);
-///     Connection::connect(address, &Options { private_data: rank, ..Options::default() })
+///     Connection::connect(address, &Options::default().with(|it| it.private_data = rank))
 /// });
 /// let incoming = endpoint.incoming(None)?.expect("no timeout");
 /// assert_eq!(incoming.data(), b"rank 3");

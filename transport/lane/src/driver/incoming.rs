@@ -11,7 +11,7 @@ impl<L: Lane> Driver<L> {
     }
 
     /// Whether the peer waits for [`Driver::accept`] or [`Driver::refuse`]: see
-    /// [`Options::asks`](crate::options::Options::asks).
+    /// [`ListenOptions::asks`](crate::options::ListenOptions::asks).
     pub fn is_asked(&self) -> bool {
         self.core.is_asked()
     }

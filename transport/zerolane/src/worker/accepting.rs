@@ -2,7 +2,7 @@
 
 use super::handle::ConnectionHandle;
 use super::incoming::IncomingHandle;
-use super::pending::Claim;
+use super::pending::{Claim, GivenUp};
 use crate::connection::Connection;
 use crate::error::{self, Error};
 use std::collections::VecDeque;
@@ -14,6 +14,7 @@ pub(super) struct Accepting {
     /// A handle owns the endpoint, so it has no events.
     handled: bool,
     waiting: VecDeque<Waiter>,
+    given_up: GivenUp,
     /// Connections that no handle asked for yet: accepted, or requested if the endpoint asks.
     ready: VecDeque<ConnectionHandle>,
     /// Length of `ready` that triggers the next purge of closed connections.
@@ -140,7 +141,10 @@ impl Accepting {
     pub(super) fn give_up(&mut self, unread: Option<ConnectionHandle>) {
         match unread {
             Some(handle) => self.accepted(handle),
-            None => self.waiting.retain(Waiter::is_awaited),
+            None if self.given_up.add(self.waiting.len()) => {
+                self.waiting.retain(Waiter::is_awaited);
+            }
+            None => {}
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::handle::{ConnectionHandle, EndpointHandle};
 use super::pending::Pending;
-use super::{ConnectionId, Slot, Worker};
+use super::{ConnectionId, Due, Slot, Worker};
 use crate::error::Error;
 use std::io;
 use std::net::SocketAddr;
@@ -40,14 +40,14 @@ impl Worker {
             return false;
         }
         decide(driver);
-        self.ready.push(id.0, &mut link.queued);
+        self.agenda.add(id.0, Due::Turn);
         true
     }
 }
 
 impl EndpointHandle {
-    /// Waits for the next request for a connection, to accept or refuse it. Refused with
-    /// [`Error::Io`] unless the endpoint was made with [`Options::asks`](crate::Options::asks).
+    /// Waits for the next request for a connection, to accept or refuse it. Refused with [`Error::Io`] unless the
+    /// endpoint was made with [`ListenOptions::asks`](crate::options::ListenOptions::asks).
     pub fn incoming(&self) -> Pending<IncomingHandle> {
         let (id, worker) = (self.id(), self.worker());
         let (claim, pending) = Pending::new(
@@ -73,9 +73,10 @@ impl EndpointHandle {
     }
 }
 
-/// The error of a program that waits for requests without [`Options::asks`](crate::Options::asks).
+/// The error of a program that waits for requests without
+/// [`ListenOptions::asks`](crate::options::ListenOptions::asks).
 pub(crate) fn not_asked() -> Error {
-    let why = "the endpoint accepts by itself: set Options::asks to decide about requests";
+    let why = "the endpoint accepts by itself: set options.listen.asks to decide about requests";
     io::Error::new(io::ErrorKind::InvalidInput, why).into()
 }
 
@@ -86,10 +87,10 @@ pub(crate) fn not_asked() -> Error {
 /// use zerolane::worker::Worker;
 /// use zerolane::Options;
 /// let worker = Worker::new()?.spawn()?;
-/// let asks = Options { asks: true, ..Options::default() };
+/// let asks = Options::default().with(|it| it.listen.asks = true);
 /// let endpoint = worker.listen("127.0.0.1:0", asks).wait()?;
-/// let name = Some(PrivateData::new(b"rank 3")?);
-/// let options = Options { private_data: name, ..Options::default() };
+/// let rank = Some(PrivateData::new(b"rank 3")?);
+/// let options = Options::default().with(|it| it.private_data = rank);
 /// let client = worker.connect(endpoint.local_addr(), &options);
 /// let incoming = endpoint.incoming().wait()?;
 /// assert_eq!(incoming.data(), b"rank 3");

@@ -5,11 +5,10 @@ use zerolane::Options;
 use zerolane::options::PrivateData;
 
 fn with(base: &Options, data: &[u8], asks: bool) -> Options {
-    Options {
-        private_data: Some(PrivateData::new(data).expect("short enough")),
-        asks,
-        ..base.clone()
-    }
+    base.clone().with(|it| {
+        it.private_data = Some(PrivateData::new(data).expect("short enough"));
+        it.listen.asks = asks;
+    })
 }
 
 pub fn both_ways(path: Path, base: &Options) {

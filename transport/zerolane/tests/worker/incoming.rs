@@ -25,25 +25,30 @@ fn of_each_lane() -> Vec<Options> {
     let mut all = Vec::new();
     for security in [Security::default(), Security::plain()] {
         for lane in [LaneChoice::Udp, LaneChoice::SharedMemory, LaneChoice::Best] {
-            all.push(Options {
-                security: security.clone(),
-                lane,
-                connect_timeout: PATIENCE,
-                private_data: data(b"a client"),
-                ..Options::default()
-            });
+            all.push(Options::default().with(|it| {
+                it.security = security.clone();
+                it.lane.choice = lane;
+                it.times.connect = PATIENCE;
+                it.private_data = data(b"a client");
+            }));
         }
     }
     all
 }
 
+fn by_udp(connect: Duration) -> Options {
+    plain().with(|it| {
+        it.lane.choice = LaneChoice::Udp;
+        it.times.connect = connect;
+    })
+}
+
 fn asking(client: &Options, backlog: u16) -> Options {
-    Options {
-        asks: true,
-        private_data: data(b"as usual"),
-        backlog,
-        ..client.clone()
-    }
+    client.clone().with(|it| {
+        it.listen.asks = true;
+        it.listen.backlog = backlog;
+        it.private_data = data(b"as usual");
+    })
 }
 
 /// A client in a thread of its own.
@@ -135,29 +140,30 @@ fn incoming__is_accepted_or_refused_over_every_lane() {
 fn incoming__of_an_endpoint_that_accepts_by_itself_is_an_error() {
     let mut endpoint = Endpoint::bind(anywhere(), plain()).expect("a port");
     let error = endpoint.incoming(None).expect_err("it was not asked for");
-    assert!(error.to_string().contains("set Options::asks"), "{error}");
+    assert!(
+        error.to_string().contains("set options.listen.asks"),
+        "{error}"
+    );
     let worker = Worker::new().expect("descriptors").spawn().expect("thread");
     let endpoint = worker.listen(anywhere(), plain()).wait().expect("a port");
     let refused = endpoint.incoming().wait().expect_err("not asked for");
-    assert!(refused.error.to_string().contains("set Options::asks"));
+    assert!(
+        refused
+            .error
+            .to_string()
+            .contains("set options.listen.asks")
+    );
 }
 
 /// Requests beyond the backlog wait, and none is lost.
 #[test]
 fn incoming__more_requests_than_the_backlog_holds() {
-    let client = Options {
-        lane: LaneChoice::Udp,
-        connect_timeout: PATIENCE,
-        ..plain()
-    };
+    let client = by_udp(PATIENCE);
     let mut endpoint = Endpoint::bind(anywhere(), asking(&client, 2)).expect("a port");
     let address = endpoint.local_addr();
     let clients: Vec<_> = (0..5u8)
         .map(|n| {
-            let own = Options {
-                private_data: data(&[n]),
-                ..client.clone()
-            };
+            let own = client.clone().with(|it| it.private_data = data(&[n]));
             connecting(address, &own)
         })
         .collect();
@@ -191,21 +197,13 @@ fn incoming__more_requests_than_the_backlog_holds() {
 /// A client that gave up leaves the backlog.
 #[test]
 fn incoming__of_a_client_that_gave_up() {
-    let client = Options {
-        lane: LaneChoice::Udp,
-        connect_timeout: MOMENT,
-        ..plain()
-    };
+    let client = by_udp(MOMENT);
     let mut endpoint = Endpoint::bind(anywhere(), asking(&client, 1)).expect("a port");
     let address = endpoint.local_addr();
     let gone = told(&connecting(address, &client));
     assert!(matches!(gone, Err(Error::ConnectTimeout(_))), "{gone:?}");
     // There is room for the next one, unless the first one stays.
-    let patient = Options {
-        connect_timeout: PATIENCE,
-        private_data: data(b"patient"),
-        ..client
-    };
+    let patient = by_udp(PATIENCE).with(|it| it.private_data = data(b"patient"));
     let second = connecting(address, &patient);
     let end = Instant::now() + PATIENCE;
     let accepted = loop {
@@ -342,12 +340,7 @@ fn incoming__handles_decide() {
 /// The backlog's requests go to the worker that takes over.
 #[test]
 fn listen_on__takes_over_undecided_requests() {
-    let client = Options {
-        lane: LaneChoice::Udp,
-        connect_timeout: PATIENCE,
-        private_data: data(b"a client"),
-        ..plain()
-    };
+    let client = by_udp(PATIENCE).with(|it| it.private_data = data(b"a client"));
     let endpoint = Endpoint::bind(anywhere(), asking(&client, 8)).expect("a port");
     let connecting = connecting(endpoint.local_addr(), &client);
     thread::sleep(MOMENT);
@@ -370,10 +363,7 @@ fn listen_on__takes_over_undecided_requests() {
 /// What a peer says about the length of its data is checked against what came.
 #[test]
 fn request__with_data_of_another_length_is_refused_and_counted() {
-    let client = Options {
-        lane: LaneChoice::Udp,
-        ..plain()
-    };
+    let client = by_udp(PATIENCE);
     let mut endpoint = Endpoint::bind(anywhere(), asking(&client, 64)).expect("a port");
     let config = Config {
         private_data: data(b"good"),
