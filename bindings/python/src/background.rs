@@ -9,6 +9,7 @@ use crate::dropped;
 use crate::errors;
 use crate::exported::{self, ExportedRegion, Key};
 use crate::fetch::FetchOp;
+use crate::incoming::Incoming;
 use crate::options::{self, Options};
 use crate::pending::Pending;
 use crate::pieces::Given;
@@ -16,6 +17,7 @@ use crate::pinned::{Use, copied, pin, pin_source};
 use crate::requests::{message, payload, place};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use std::sync::{Mutex, PoisonError};
 use zerolane::Process;
 use zerolane::failure::{CloseReason, Reason, TransferError};
@@ -232,6 +234,14 @@ impl EndpointHandle {
         Pending::new(self.0.accept(), connected)
     }
 
+    /// Returns a Pending of the next request for a connection, an Incoming to accept or refuse, if the options have
+    /// `asks`.
+    fn incoming(&self) -> Pending {
+        Pending::new(self.0.incoming(), |py, it| {
+            Incoming::of_worker(it, connected).into_py_any(py)
+        })
+    }
+
     /// Lets every client that connects from now on use `region` by `name`, with `rights`: exported once, for any number
     /// of peers. Revoking the region ends it for all. Returns a Pending of None.
     fn export(
@@ -287,6 +297,12 @@ impl ConnectionHandle {
     #[getter]
     fn peer_key(&self, py: Python<'_>) -> PyResult<Option<String>> {
         Ok(self.handle(py)?.peer_key().map(|key| key.to_string()))
+    }
+
+    /// The peer's private data: of its request, or of its answer. Empty if there were none.
+    #[getter]
+    fn peer_data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, self.handle(py)?.peer_data()))
     }
 
     /// Sends the bytes of `buffer`, or of a list or tuple of buffers, as one message. `delivery`: see

@@ -5,7 +5,7 @@ use super::{crate_dir, generated};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The files of Rust's interface.
-const RUST: [&str; 21] = [
+const RUST: [&str; 23] = [
     "completion.rs",
     "connection.rs",
     "arrived.rs",
@@ -14,11 +14,13 @@ const RUST: [&str; 21] = [
     "request/mod.rs",
     "advanced.rs",
     "endpoint.rs",
+    "incoming.rs",
     "listener.rs",
     "queue.rs",
     "worker/mod.rs",
     "worker/run.rs",
     "worker/handle.rs",
+    "worker/incoming.rs",
     "worker/numbered.rs",
     "worker/remote.rs",
     "worker/partial.rs",
@@ -29,9 +31,10 @@ const RUST: [&str; 21] = [
     "worker/tokio.rs",
 ];
 /// Python's classes whose methods are listed.
-const PYTHON: [&str; 9] = [
+const PYTHON: [&str; 10] = [
     "Connection",
     "Endpoint",
+    "Incoming",
     "CompletionQueue",
     "Worker",
     "WorkerThread",
@@ -41,9 +44,10 @@ const PYTHON: [&str; 9] = [
     "PendingSet",
 ];
 /// What C puts before the names of a type's functions.
-const PREFIXES: [(&str, &str); 9] = [
+const PREFIXES: [(&str, &str); 10] = [
     ("Connection", "zl_"),
     ("Endpoint", "zl_endpoint_"),
+    ("Incoming", "zl_incoming_"),
     ("CompletionQueue", "zl_queue_"),
     ("Worker", "zl_worker_"),
     ("EndpointHandle", "zl_endpoint_handle_"),

@@ -285,6 +285,26 @@ pub(crate) const SECTIONS: &[Section] = &[
         ],
     },
     Section {
+        page: "zl_endpoint_incoming",
+        title: "Private data, and requests for connections",
+        about: "Up to 64 bytes of the program travel with the request for a connection and with its answer. With \
+                ZL_OPTION_ASKS the program reads them before it accepts or refuses.",
+        items: &[
+            "ZL_PRIVATE_DATA_LENGTH",
+            "zl_options_set_private_data",
+            "zl_peer_data",
+            "zl_incoming",
+            "zl_endpoint_incoming",
+            "zl_incoming_data",
+            "zl_incoming_peer_addr",
+            "zl_incoming_peer_key",
+            "zl_incoming_accept",
+            "zl_incoming_refuse",
+            "zl_worker_accept_request",
+            "zl_worker_refuse_request",
+        ],
+    },
+    Section {
         page: "zl_account_read",
         title: "Counters",
         about: "Bytes placed and copied, datagrams and system calls of a connection.",

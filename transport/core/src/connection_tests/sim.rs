@@ -10,7 +10,9 @@ use netsim::link::LinkConfig;
 use netsim::pair::Duplex;
 use std::collections::HashMap;
 use std::time::Duration;
-use zerolane_wire::{Flags, Frames, HEADER_LEN, Header, Op, Operation, Packet, Reason, Word};
+use zerolane_wire::{
+    Flags, Frames, HEADER_LEN, Header, Op, Operation, Packet, PrivateData, Reason, Word,
+};
 
 /// How long a host leaves datagrams in its socket before it receives them all at once.
 const NAP: Duration = Duration::from_micros(40);
@@ -588,7 +590,8 @@ impl Sim {
             let outcome = if self.busy {
                 Err(reject(&packet, Reason::Busy))
             } else {
-                listen(now, self.b_config.clone(), entropy, &packet)
+                let made = listen(now, self.b_config.clone(), entropy, &packet);
+                made.map(|it| it.with_peer_data(PrivateData::of(content)))
             };
             match outcome {
                 Ok(connection) => self.b.connection = Some(connection),

@@ -8,6 +8,7 @@ mod direct;
 mod error;
 mod exports;
 mod ids;
+mod incoming;
 mod kind;
 mod messages;
 mod post;
@@ -131,9 +132,10 @@ impl<L: Lane> Drop for Driver<L> {
 
 impl<L: Lane> Driver<L> {
     fn say_goodbye(&mut self) {
+        self.core.refuse(self.clock.now());
         if self.core.life() == Life::Answered {
-            // The operation that proves the peer's address may be in the socket; before that proof, the peer is told
-            // nothing.
+            // A refusal leaves. The operation that proves the peer's address may be in the socket; before that proof,
+            // the peer is told nothing.
             let _ = self.turn(Step::Whole);
         }
         if self.core.life() != Life::Established {

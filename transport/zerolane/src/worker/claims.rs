@@ -11,12 +11,14 @@ use crate::request::Immediate;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use zerolane_lane::{CloseReason, PublicKey, TransferError};
+use zerolane_wire::PrivateData;
 
-/// The peer's address and key.
+/// The peer's address, key and private data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Peer {
     pub(super) address: SocketAddr,
     pub(super) key: Option<PublicKey>,
+    pub(super) data: Option<PrivateData>,
 }
 
 impl Peer {
@@ -24,6 +26,7 @@ impl Peer {
         Peer {
             address: connection.peer_addr(),
             key: connection.peer_key(),
+            data: connection.driver.peer_data().copied(),
         }
     }
 }

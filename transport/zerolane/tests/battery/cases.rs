@@ -8,6 +8,7 @@ use crate::finish;
 use crate::immediates;
 use crate::inline;
 use crate::path::{Pair, Path, plain};
+use crate::private;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use zerolane::advanced::{Offer, Read};
@@ -66,6 +67,7 @@ macro_rules! over_every_path {
 }
 
 over_every_path!(
+    connect__private_data_both_ways,
     transfer__every_size,
     transfer__both_directions_at_once,
     transfer__many_in_flight,
@@ -87,6 +89,10 @@ over_every_path!(
     memory__immediates_say_what_was_put,
     inline__what_was_posted_may_change_at_once,
 );
+
+fn connect__private_data_both_ways(path: Path, base: &Options) {
+    private::both_ways(path, base);
+}
 
 fn transfer__every_size(path: Path, base: &Options) {
     let Some(mut pair) = path.connect(base) else {

@@ -11,6 +11,7 @@ mod child;
 mod ended;
 mod fork;
 mod handles;
+mod incoming;
 mod killed;
 mod late;
 mod numbered;
