@@ -367,7 +367,8 @@ impl Connection {
     pub(crate) fn next_whole(&mut self) -> Option<Completion> {
         while let Some(completion) = self.driver.next_completion() {
             if let Some(whole) = self.vectored.absorb(completion) {
-                return Some(Completion::new(whole, self.poster));
+                let pool = whole.pooled.then(|| self.driver.receive_pool()).flatten();
+                return Some(Completion::new(whole, self.poster, pool.cloned()));
             }
         }
         None
@@ -567,6 +568,7 @@ impl Connection {
             {
                 return Err(Error::Closed(reason));
             }
+            self.driver.recycle(completion);
         }
         match self.driver.closed() {
             None | Some(CloseReason::Local | CloseReason::Peer(_)) => Ok(()),

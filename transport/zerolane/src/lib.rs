@@ -40,6 +40,7 @@ mod key;
 pub mod keys;
 mod listener;
 mod queue;
+mod receive_pool;
 mod remote;
 pub mod request;
 mod vectored;
@@ -53,6 +54,7 @@ pub use fetch_op::FetchOp;
 pub use id::RequestId;
 pub use key::RegionKey;
 pub use queue::CompletionQueue;
+pub use receive_pool::ReceivePool;
 pub use remote::ReceivedMessage;
 pub use zerolane_lane::{
     Delivery, ExportedRegion, Options, Process, Region, RegionNumber, Security, SharedRegion,

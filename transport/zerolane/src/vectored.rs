@@ -93,6 +93,7 @@ mod tests {
             context: 0,
             result,
             memory: None,
+            pooled: false,
             delivery: Delivery::Interrupt,
             value: 0,
             control: MessageControl::default(),

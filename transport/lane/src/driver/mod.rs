@@ -235,7 +235,7 @@ impl<L: Lane> Driver<L> {
     pub fn next_timeout(&self) -> Option<Duration> {
         // A child of fork must turn at once to learn that it has no connection: a lane in shared memory would tell the
         // peer that this end sleeps.
-        if self.moved || self.resumes || !self.process.is_current() {
+        if self.moved || self.resumes || self.receives.may_take() || !self.process.is_current() {
             return Some(Duration::ZERO);
         }
         let of_core = self.core.next_timeout().map(|at| at - self.clock.now());

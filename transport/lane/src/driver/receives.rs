@@ -13,6 +13,16 @@ use zerolane_core::{Connection, Instant, TransferError, TransferId, WorkRequest}
 pub(super) struct Receives {
     pub(super) controls: Controls,
     pool: Option<Share>,
+    /// Called when there may be memory in the pool. `None`: the driver's own waker.
+    wake: Option<Wake>,
+}
+
+struct Wake(MemoryWake);
+
+impl std::fmt::Debug for Wake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Wake").finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -62,7 +72,7 @@ impl Supply for Receives {
                 memory.close(span.region);
                 self.controls.give_back(Some(slot));
                 share.member.on_message_over();
-                share.member.give_back(region, context);
+                share.member.pool().give_back(region, context);
             }
         }
     }
@@ -82,7 +92,7 @@ impl Receives {
         if let (true, Some(share)) = (pooled, &self.pool)
             && let Some(region) = memory.and_then(Memory::into_region)
         {
-            share.member.give_back(region, context);
+            share.member.pool().give_back(region, context);
         }
     }
 
@@ -91,6 +101,11 @@ impl Receives {
         if let Some(share) = &mut self.pool {
             share.member.on_message_over();
         }
+    }
+
+    /// Whether a deferred message may have memory now.
+    pub(super) fn may_take(&self) -> bool {
+        self.pool.as_ref().is_some_and(|it| it.member.may_take())
     }
 
     /// The connection is over.
@@ -114,9 +129,8 @@ impl<L: Lane> Driver<L> {
         if let Some(share) = &self.receives.pool {
             return share.member.pool() == pool;
         }
-        let waker = self.waker.clone();
         self.receives.pool = Some(Share {
-            member: pool.join(Arc::new(move || waker.nudge())),
+            member: pool.join(self.memory_wake()),
             posted: Vec::new(),
             last: None,
         });
@@ -132,11 +146,18 @@ impl<L: Lane> Driver<L> {
     /// Sets what is called, from any thread, when the connection needs a turn because there may be memory in its pool.
     /// `None`: that ends a sleep of this driver, as it does unless set.
     pub fn set_memory_wake(&mut self, wake: Option<MemoryWake>) {
-        let waker = self.waker.clone();
+        self.receives.wake = wake.map(Wake);
+        let wake = self.memory_wake();
         if let Some(share) = &mut self.receives.pool {
-            share
-                .member
-                .set_wake(wake.unwrap_or_else(|| Arc::new(move || waker.nudge())));
+            share.member.set_wake(wake);
+        }
+    }
+
+    fn memory_wake(&self) -> MemoryWake {
+        let waker = self.waker.clone();
+        match &self.receives.wake {
+            Some(Wake(wake)) => Arc::clone(wake),
+            None => Arc::new(move || waker.nudge()),
         }
     }
 

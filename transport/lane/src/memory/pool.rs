@@ -93,6 +93,14 @@ impl ReceivePool {
         Ok(())
     }
 
+    /// Returns memory that came from the pool, which may be closed by now. In a child of fork it is freed.
+    pub fn give_back(&self, memory: Region, context: u64) {
+        if let Some(mut state) = self.enter() {
+            state.free.push_back((memory, context));
+            state.leave_and_tell();
+        }
+    }
+
     /// Pieces of memory that no message has taken.
     pub fn len(&self) -> usize {
         self.enter().map_or(0, |state| state.free.len())
@@ -284,17 +292,15 @@ impl Member {
         None
     }
 
+    /// Whether it waits, and was told to try again.
+    pub(crate) fn may_take(&self) -> bool {
+        let state = self.waits.then(|| self.pool.enter()).flatten();
+        state.is_some_and(|it| it.place(self.number).is_some_and(|at| it.waiting[at].told))
+    }
+
     /// A message that took memory is over: the memory goes to the program.
     pub(crate) fn on_message_over(&mut self) {
         self.held = self.held.saturating_sub(1);
-    }
-
-    /// Gives memory back that the program has not seen.
-    pub(crate) fn give_back(&self, memory: Region, context: u64) {
-        if let Some(mut state) = self.pool.enter() {
-            state.free.push_front((memory, context));
-            state.leave_and_tell();
-        }
     }
 
     /// Leaves those that wait: the connection needs no memory.

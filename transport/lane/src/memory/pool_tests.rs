@@ -113,7 +113,7 @@ fn close__returns_what_is_left_and_later_what_comes_back() {
     assert_eq!(pool.close().len(), 2);
     assert!(member.take().is_none() && pool.is_empty());
     pool.add(Region::from_vec(vec![1]), 9).expect_err("closed");
-    member.give_back(memory, context);
+    pool.give_back(memory, context);
     assert!(member.take().is_none());
     assert_eq!(woken.load(Ordering::Relaxed), 0);
     let back = pool.drain();

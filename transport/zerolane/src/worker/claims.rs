@@ -111,10 +111,11 @@ pub(super) struct Claims {
     requests: HashMap<RequestId, Awaited>,
     outgoing: VecDeque<Waiting>,
     incoming: VecDeque<Waiting>,
-    /// Data received for a request that was given up.
+    /// Data received for a request that was given up, and messages that no handle has asked for.
     kept: VecDeque<Completion>,
     immediates: VecDeque<u32>,
     immediates_awaited: VecDeque<Claim<u32>>,
+    messages_awaited: VecDeque<Claim<Completion>>,
     arrivals: Arrivals,
     /// Why the connection ended before all sends were done.
     unsent: Option<CloseReason>,
@@ -158,7 +159,7 @@ impl Claims {
     /// Leaves the connection without an owner, because its last handle was dropped.
     pub(super) fn forsake(&mut self) {
         self.holder = Holder::None;
-        self.kept.clear();
+        self.recycle_kept();
         self.immediates.clear();
     }
 
@@ -192,8 +193,8 @@ impl Claims {
         let posted =
             self.requests.is_empty() && self.outgoing.is_empty() && self.incoming.is_empty();
         let kept = self.kept.is_empty() && self.immediates.is_empty();
-        let awaited = !self.immediates_awaited.is_empty() || !self.ended.is_empty();
-        posted && kept && !awaited && self.arrivals.is_empty()
+        let awaited = !self.immediates_awaited.is_empty() || !self.messages_awaited.is_empty();
+        posted && kept && !awaited && self.ended.is_empty() && self.arrivals.is_empty()
     }
 
     /// How many received items wait for a handle to ask for them.
@@ -222,7 +223,7 @@ impl Claims {
     /// Answers `waiting` with data kept from a request that was given up. False if there is none.
     pub(super) fn give_kept(&mut self, direction: Direction, waiting: &mut Waiting) -> bool {
         if let Direction::Incoming(kind) = direction
-            && let Some(at) = self.kept.iter().position(|it| it.kind() == kind)
+            && let Some(at) = self.kept.iter().position(|it| it.kind() == kind && !it.is_pooled())
             && let Some(claim) = waiting.claim.take()
         {
             if let Some(mut kept) = self.kept.remove(at) {
@@ -275,6 +276,10 @@ impl Claims {
             self.deliver_immediate(number);
             return None;
         }
+        if completion.is_pooled() && self.is_handled() {
+            self.deliver_message(completion);
+            return None;
+        }
         let given_up = match self.requests.remove(&completion.id) {
             Some(Awaited { id, claim }) => {
                 completion.id = id;
@@ -307,6 +312,57 @@ impl Claims {
         }
         if self.holder != Holder::None {
             self.immediates.push_back(value);
+        }
+    }
+
+    fn deliver_message(&mut self, mut message: Completion) {
+        while let Some(claim) = self.messages_awaited.pop_front() {
+            match claim.answer(Ok(message)) {
+                Err(Ok(again)) => message = again,
+                _ => return,
+            }
+        }
+        self.keep_message(message, VecDeque::push_back);
+    }
+
+    fn keep_message(
+        &mut self,
+        message: Completion,
+        push: impl FnOnce(&mut VecDeque<Completion>, Completion),
+    ) {
+        match self.holder {
+            Holder::None => drop(message.recycle()),
+            _ => push(&mut self.kept, message),
+        }
+    }
+
+    /// Answers with the next message that has memory of a pool.
+    pub(super) fn await_message(&mut self, claim: Claim<Completion>) {
+        match self.kept.iter().position(Completion::is_pooled) {
+            Some(place) => {
+                if let Some(message) = self.kept.remove(place)
+                    && let Err(Ok(message)) = claim.answer(Ok(message))
+                {
+                    self.keep_message(message, VecDeque::push_front);
+                }
+            }
+            // Dropping the claim refuses it.
+            None if self.over.is_some() => {}
+            None => self.messages_awaited.push_back(claim),
+        }
+    }
+
+    /// Withdraws a wait for a message. One that already came goes to the next wait.
+    pub(super) fn give_up_message(&mut self, unread: Option<Completion>) {
+        match unread {
+            Some(message) => self.keep_message(message, VecDeque::push_front),
+            None => self.messages_awaited.retain(Claim::is_awaited),
+        }
+    }
+
+    fn recycle_kept(&mut self) {
+        for completion in self.kept.drain(..) {
+            completion.recycle();
         }
     }
 
@@ -413,6 +469,9 @@ impl Claims {
             claim.answer_or_drop(Err(reason.again()));
         }
         for claim in self.immediates_awaited.drain(..) {
+            claim.answer_or_drop(Err(reason.again()));
+        }
+        for claim in self.messages_awaited.drain(..) {
             claim.answer_or_drop(Err(reason.again()));
         }
         self.arrivals.end(reason);

@@ -37,7 +37,7 @@ impl Worker {
         link.connection = next;
         (link.readable, link.writable) = (true, false);
         self.poller.add_lane(&link.connection, key)?;
-        self.ready.push(key, &mut link.queued);
+        self.join_pool(key);
         Ok(true)
     }
 }
