@@ -7,6 +7,7 @@ use crate::eager;
 use crate::finish;
 use crate::immediates;
 use crate::path::{Pair, Path, plain};
+use crate::pooled;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use zerolane::advanced::{Offer, Read};
@@ -83,7 +84,14 @@ over_every_path!(
     finish__the_other_direction_goes_on,
     memory__put_got_and_counted_in,
     memory__immediates_tell_of_all_before_them,
+    messages__take_memory_of_a_pool,
 );
+
+fn messages__take_memory_of_a_pool(path: Path, base: &Options) {
+    if let Some(pair) = path.connect(base) {
+        pooled::take_memory_of_a_pool(pair);
+    }
+}
 
 fn transfer__every_size(path: Path, base: &Options) {
     let Some(mut pair) = path.connect(base) else {

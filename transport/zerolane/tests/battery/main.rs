@@ -13,6 +13,7 @@
 //!  incast.rs  several senders, one receiver
 //!  link_local.rs  addresses of one link, with their interface
 //!  marks.rs   ECN: capable datagrams, and counts of marks
+//!  pooled.rs  messages into memory of a pool
 //!  rates.rs  measured rates, printed
 //!  roam.rs    addresses that change in the middle of a Transfer
 //! ```
@@ -42,5 +43,6 @@ mod incast;
 mod link_local;
 mod marks;
 mod path;
+mod pooled;
 mod rates;
 mod roam;

@@ -16,6 +16,7 @@ mod late;
 mod numbered;
 mod over;
 mod progress;
+mod receive_pool;
 mod set;
 mod tokio;
 
