@@ -106,16 +106,16 @@ impl ReceivePool {
         self.shared.is_empty()
     }
 
-    /// Takes out what no message has taken, with the contexts.
-    pub fn drain(&self) -> Vec<(Region, u64)> {
-        self.shared.drain()
+    /// Takes out the first piece that no message has taken, with its context.
+    pub fn remove(&self) -> Option<(Region, u64)> {
+        self.shared.remove()
     }
 
-    /// Ends the pool: no message takes memory of it any more, and nothing can be added. Returns what no message has
-    /// taken. Messages in progress continue; what returns from connections that end is there for
-    /// [`ReceivePool::drain`].
-    pub fn close(&self) -> Vec<(Region, u64)> {
-        self.shared.close()
+    /// Ends the pool: no message takes memory of it any more, and nothing can be added. Messages that have memory
+    /// continue. What no message has taken, and what returns from connections that end, stays for
+    /// [`ReceivePool::remove`].
+    pub fn close(&self) {
+        self.shared.close();
     }
 
     /// Calls `notice` once when less than `limit` pieces are left, at once if that is so now

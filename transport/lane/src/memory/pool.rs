@@ -111,20 +111,17 @@ impl ReceivePool {
         self.len() == 0
     }
 
-    /// Takes the memory that no message has taken, with its contexts.
-    pub fn drain(&self) -> Vec<(Region, u64)> {
-        self.enter()
-            .map_or_else(Vec::new, |mut state| state.free.drain(..).collect())
+    /// Takes out the first piece that no message has taken, with its context.
+    pub fn remove(&self) -> Option<(Region, u64)> {
+        self.enter()?.free.pop_front()
     }
 
-    /// Ends the pool: no message takes memory any more. Messages that took some continue. Returns what no message took;
-    /// what comes back later is there for [`ReceivePool::drain`].
-    pub fn close(&self) -> Vec<(Region, u64)> {
+    /// Ends the pool: no message takes memory any more. Messages that took some continue.
+    pub fn close(&self) {
         if let Some(mut state) = self.enter() {
             state.closed = true;
             state.low = None;
         }
-        self.drain()
     }
 
     /// Calls `notice` once, when less than `limit` pieces are left: at once if so now. Replaces an earlier notice. It

@@ -109,15 +109,19 @@ fn close__returns_what_is_left_and_later_what_comes_back() {
     let pool = ReceivePool::default();
     add(&pool, 0..3);
     let (mut member, woken) = join(&pool);
-    let (memory, context) = member.take().expect("some");
-    assert_eq!(pool.close().len(), 2);
-    assert!(member.take().is_none() && pool.is_empty());
+    let (memory, first) = member.take().expect("some");
+    pool.close();
+    assert!(member.take().is_none() && pool.len() == 2);
+    assert_eq!(
+        [pool.remove(), pool.remove()].map(context),
+        [Some(1), Some(2)]
+    );
+    assert!(pool.is_empty());
     pool.add(Region::from_vec(vec![1]), 9).expect_err("closed");
-    pool.give_back(memory, context);
+    pool.give_back(memory, first);
     assert!(member.take().is_none());
     assert_eq!(woken.load(Ordering::Relaxed), 0);
-    let back = pool.drain();
-    assert_eq!((back.len(), back[0].1), (1, 0));
+    assert_eq!([pool.remove(), pool.remove()].map(context), [Some(0), None]);
 }
 
 #[test]

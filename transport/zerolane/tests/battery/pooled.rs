@@ -46,7 +46,7 @@ pub fn take_memory_of_a_pool(mut pair: Pair) {
         drop(used);
     });
     assert_eq!(pool.len(), PIECES as usize);
-    let mut contexts: Vec<_> = pool.close().into_iter().map(|it| it.1).collect();
+    let mut contexts: Vec<_> = std::iter::from_fn(|| Some(pool.remove()?.1)).collect();
     contexts.sort_unstable();
     assert_eq!(contexts, (0..PIECES).collect::<Vec<_>>());
 }
