@@ -126,7 +126,7 @@ pub unsafe extern "C" fn zl_worker_thread_listen(
         };
         let endpoint = thread
             .handle
-            .listen(resolve(address, options.lane)?, options)
+            .listen(resolve(address, options.lane.choice)?, options)
             .wait()?;
         output.set(give(zl_endpoint_handle(endpoint)));
         Ok(zl_status::ZL_OK)
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn zl_worker_thread_connect(
         };
         let connected = thread
             .handle
-            .connect(resolve(address, options.lane)?, &options)
+            .connect(resolve(address, options.lane.choice)?, &options)
             .wait()?;
         output.set(zl_handle::give(connected));
         Ok(zl_status::ZL_OK)

@@ -153,7 +153,7 @@ pub unsafe extern "C" fn zl_worker_listen(
             let output = Output::new(endpoint, "endpoint")?;
             output.set(
                 worker
-                    .listen(resolve(address, options.lane)?, options)?
+                    .listen(resolve(address, options.lane.choice)?, options)?
                     .to_u64(),
             );
             Ok(zl_status::ZL_OK)
@@ -285,7 +285,7 @@ pub unsafe extern "C" fn zl_worker_connect(
             let output = Output::new(connection, "connection")?;
             output.set(
                 worker
-                    .connect(resolve(address, options.lane)?, &options)?
+                    .connect(resolve(address, options.lane.choice)?, &options)?
                     .to_u64(),
             );
             Ok(zl_status::ZL_OK)

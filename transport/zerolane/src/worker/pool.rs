@@ -1,5 +1,6 @@
 //! Shares a pool of memory for messages among a worker's connections.
 
+use super::agenda::Due;
 use super::handle::{ConnectionHandle, WorkerHandle};
 use super::pending::Pending;
 use super::{Key, Slot, Worker};
@@ -43,13 +44,11 @@ impl Worker {
         let wake = move || handle.submit(move |worker| worker.on_memory(key));
         link.connection.driver.set_memory_wake(Some(Arc::new(wake)));
         // A peer may wait already.
-        self.ready.push(key, &mut link.queued);
+        self.agenda.add(key, Due::Turn);
     }
 
     fn on_memory(&mut self, key: Key) {
-        if let Some(Slot::Connection(link)) = self.slots.get_mut(key) {
-            self.ready.push(key, &mut link.queued);
-        }
+        self.agenda.add(key, Due::Turn);
     }
 }
 
