@@ -5,7 +5,7 @@ use super::{crate_dir, generated};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The files of Rust's interface.
-const RUST: [&str; 21] = [
+const RUST: [&str; 23] = [
     "completion.rs",
     "connection.rs",
     "arrived.rs",
@@ -16,10 +16,12 @@ const RUST: [&str; 21] = [
     "endpoint.rs",
     "listener.rs",
     "queue.rs",
+    "receive_pool.rs",
     "worker/mod.rs",
     "worker/run.rs",
     "worker/handle.rs",
     "worker/numbered.rs",
+    "worker/pool.rs",
     "worker/remote.rs",
     "worker/partial.rs",
     "worker/thread.rs",
@@ -29,7 +31,7 @@ const RUST: [&str; 21] = [
     "worker/tokio.rs",
 ];
 /// Python's classes whose methods are listed.
-const PYTHON: [&str; 9] = [
+const PYTHON: [&str; 10] = [
     "Connection",
     "Endpoint",
     "CompletionQueue",
@@ -39,9 +41,10 @@ const PYTHON: [&str; 9] = [
     "ConnectionHandle",
     "Pending",
     "PendingSet",
+    "ReceivePool",
 ];
 /// What C puts before the names of a type's functions.
-const PREFIXES: [(&str, &str); 9] = [
+const PREFIXES: [(&str, &str); 10] = [
     ("Connection", "zl_"),
     ("Endpoint", "zl_endpoint_"),
     ("CompletionQueue", "zl_queue_"),
@@ -51,6 +54,7 @@ const PREFIXES: [(&str, &str); 9] = [
     ("ExportedRegion", "zl_exported_"),
     ("Pending", "zl_pending_"),
     ("PendingSet", "zl_set_"),
+    ("ReceivePool", "zl_pool_"),
 ];
 /// The class of requests, which Python's connections extend.
 const REQUESTS: &str = "Requests";

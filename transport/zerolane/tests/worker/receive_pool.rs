@@ -90,12 +90,10 @@ fn clients_that_fit() -> usize {
 
 #[test]
 fn share_receives__serves_a_thousand_clients_with_64_pieces() {
-    let options = Options {
-        connect_timeout: PATIENCE,
-        idle_timeout: PATIENCE,
-        lane: LaneChoice::Udp,
-        ..plain()
-    };
+    let options = plain().with(|it| {
+        (it.times.connect, it.times.idle) = (PATIENCE, PATIENCE);
+        it.lane.choice = LaneChoice::Udp;
+    });
     let count = clients_that_fit();
     let pool = pool_of(64, 2_000);
     let (mut server, address) = serving(&pool, options.clone());
@@ -217,11 +215,10 @@ fn pool__has_its_memory_back_from_a_peer_that_is_gone() {
         (LaneChoice::Udp, false),
         (LaneChoice::Best, true),
     ] {
-        let options = Options {
-            lane,
-            idle_timeout: Duration::from_secs(2),
-            ..Options::default()
-        };
+        let options = Options::default().with(|it| {
+            it.lane.choice = lane;
+            it.times.idle = Duration::from_secs(2);
+        });
         let pool = pool_of(2, 32 << 20);
         let (mut server, address) = serving(&pool, options.clone());
         let (gone, left) = std::sync::mpsc::channel::<()>();
