@@ -96,7 +96,7 @@ pub enum Output {
         /// The payload sent.
         payload: Option<Memory>,
     },
-    /// Of a [`ReceiveMessage`](crate::request::ReceiveMessage).
+    /// Of a [`ReceiveMessage`](crate::request::ReceiveMessage), or of memory of a [`ReceivePool`](crate::ReceivePool).
     MessageReceived {
         /// The message's control; empty if the request failed.
         control: MessageControl,

@@ -254,9 +254,10 @@ impl Claims {
         message: Completion,
         push: impl FnOnce(&mut VecDeque<Completion>, Completion),
     ) {
-        match self.holder {
-            Holder::None => drop(message.recycle()),
-            _ => push(&mut self.kept, message),
+        if self.holder == Holder::None {
+            message.recycle();
+        } else {
+            push(&mut self.kept, message);
         }
     }
 

@@ -176,7 +176,7 @@ pub enum Event {
         /// The connection.
         connection: ConnectionId,
     },
-    /// A request is over, or an immediate arrived.
+    /// A request is over, an immediate arrived, or a message that took memory of a [`ReceivePool`].
     Completed {
         /// The connection.
         connection: ConnectionId,
