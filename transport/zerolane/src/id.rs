@@ -4,23 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Identifies a request of one connection or handle. The identifier of another's request names none here. A connection
 /// uses an identifier again after four billion requests.
-#[derive(Clone, Copy, Debug, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(not(test), derive(PartialEq))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(u64);
-
-#[cfg(test)]
-thread_local! {
-    /// How often this thread compared two of them.
-    pub(crate) static COMPARED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
-}
-
-#[cfg(test)]
-impl PartialEq for RequestId {
-    fn eq(&self, other: &RequestId) -> bool {
-        COMPARED.set(COMPARED.get() + 1);
-        self.0 == other.0
-    }
-}
 
 /// The number of the next connection or handle of this process; 0 is none's.
 static POSTERS: AtomicU32 = AtomicU32::new(1);
