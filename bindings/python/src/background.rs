@@ -14,6 +14,7 @@ use crate::options::{self, Options};
 use crate::pending::Pending;
 use crate::pieces::Given;
 use crate::pinned::{Use, copied, pin, pin_source};
+use crate::pool::ReceivePool;
 use crate::requests::{message, payload, place};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
@@ -169,6 +170,13 @@ impl WorkerThread {
     fn revoke_number(&self, number: u32) -> PyResult<Pending> {
         let revoking = self.handle.revoke_number(exported::number(number)?);
         Ok(Pending::new(revoking, plain).that_goes_on())
+    }
+
+    /// Takes buffers of `pool` for messages: see `Worker.share_receives`. Returns a Pending of None.
+    /// `ConnectionHandle.message` returns the messages.
+    fn share_receives(&self, pool: &Bound<'_, ReceivePool>) -> Pending {
+        let sharing = self.handle.share_receives(pool.get().inner());
+        Pending::new(sharing, nothing).that_goes_on()
     }
 
     /// Completes posted sends, closes everything, and waits for the end. Gives up one to two idle timeouts after posted
@@ -544,6 +552,17 @@ impl ConnectionHandle {
         Ok(Pending::new(self.handle(py)?.immediate(), |py, it| {
             Completion::of_immediate(&it).into_py_any(py)
         }))
+    }
+
+    /// Takes buffers of `pool` for messages: see `Connection.set_receive_pool`. Returns a Pending of None.
+    fn set_receive_pool(&self, py: Python<'_>, pool: &Bound<'_, ReceivePool>) -> PyResult<Pending> {
+        let sharing = self.handle(py)?.set_receive_pool(pool.get().inner());
+        Ok(Pending::new(sharing, nothing).that_goes_on())
+    }
+
+    /// Returns a Pending of the next message that took a buffer of a ReceivePool, a Completion.
+    fn message(&self, py: Python<'_>) -> PyResult<Pending> {
+        Ok(Pending::new(self.handle(py)?.message(), completed))
     }
 
     /// Finishes sending after all requests made before: see `Connection.finish`. Returns a Pending of None.

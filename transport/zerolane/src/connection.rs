@@ -592,6 +592,7 @@ impl Connection {
             {
                 return Err(Error::Closed(reason));
             }
+            self.driver.recycle(completion);
         }
         match self.driver.closed() {
             None | Some(CloseReason::Local | CloseReason::Peer(_)) => Ok(()),

@@ -648,6 +648,27 @@ static void sets(struct ends *it)
     zl_set_free(set);
 }
 
+static void no_notice(void *context)
+{
+    (void)context;
+}
+
+static void pools(const struct ends *it)
+{
+    zl_pool *pool;
+    uint64_t context;
+
+    EXPECT(zl_pool_new(&pool) == ZL_OK);
+    for (size_t n = 0; n < COUNT(OUTSIDE); n++)
+        REFUSED(ON(zl_pool_add)(pool, it->memory, OUTSIDE[n][0], OUTSIDE[n][1], 0));
+    for (size_t n = 0; n < COUNT(NOTHING); n++) {
+        EXPECT(zl_pool_add(pool, it->memory, LENGTH, 0, NOTHING[n]) == ZL_OK);
+        EXPECT(ON(zl_pool_notify_below)(pool, NOTHING[n], no_notice, NULL) == ZL_OK);
+        EXPECT(zl_pool_remove(pool, &context) == ZL_OK && context == NOTHING[n]);
+    }
+    zl_pool_free(pool);
+}
+
 /* A connection that is over, and what is told of it. */
 static void ended(const struct ends *it)
 {
@@ -862,6 +883,7 @@ int main(int arguments, char **argument)
     numbers(&ends);
     own_words(&ends);
     sets(&ends);
+    pools(&ends);
     ended(&ends);
     handles(&ends);
     queues(&ends);

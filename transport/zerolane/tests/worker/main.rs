@@ -17,6 +17,7 @@ mod late;
 mod numbered;
 mod over;
 mod progress;
+mod receive_pool;
 mod set;
 mod signals;
 mod tokio;
