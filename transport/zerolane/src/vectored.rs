@@ -39,7 +39,7 @@ pub(crate) struct Vectored {
 
 impl Vectored {
     /// Begins a request whose first piece was posted as `first`; `unposted` are the others.
-    pub(crate) fn begin(&mut self, first: TransferId, report: Report, unposted: Unposted) {
+    fn begin(&mut self, first: TransferId, unposted: Unposted) {
         let group = Group {
             kind: unposted.kind(),
             report: unposted.report(),
