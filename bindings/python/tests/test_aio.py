@@ -52,7 +52,7 @@ def test_memory__of_the_peer_in_the_same_loop() -> None:
             row = np.arange(1000.0)
             await ours.put(key, 8000, row, immediate=3)
             told = await peers.immediate()
-            assert (told.value, told.region, told.length) == (3, key, len(row))
+            assert (told.value, told.region, told.length) == (3, key, row.nbytes)
             assert (memory[1000:2000] == row).all()
             back = np.zeros(1000)
             await ours.get(key, 8000, back)

@@ -13,7 +13,7 @@ import pytest
 
 import zerolane
 from conftest import Pair, serving
-from zerolane import FetchOp, Rights
+from zerolane import FetchOp, Key, Rights
 
 
 def test_put_get__any_place_and_length(pair: Pair) -> None:
@@ -436,7 +436,7 @@ def test_inline__is_copied_and_pins_nothing(pair: Pair, executor: ThreadPoolExec
             with pytest.raises(ValueError, match="at most 256"):
                 ours.post_message(b"", too_long, inline=True)
         with pytest.raises(TypeError):
-            ours.post_put(key, 8, [b"one", b"two"], inline=True)  # type: ignore[arg-type]
+            ours.post_put(key, 8, [b"one", b"two"], inline=True)
 
 
 def test_immediate__not_asked_for_has_its_sender_wait_and_nobody_else(
