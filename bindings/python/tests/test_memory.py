@@ -428,7 +428,7 @@ def test_inline__is_copied_and_pins_nothing(pair: Pair, executor: ThreadPoolExec
         while not receiving.done():
             assert ours.wait(timeout=0.001) is None
         control, payload = receiving.result()
-        assert (control, payload) == (b"hi", b"y" * 256)
+        assert control == b"hi" and payload is not None and payload == b"y" * 256
         assert memory[8:264] == b"x" * 256
         for too_long in (bytes(257), np.zeros(1 << 20)):
             with pytest.raises(ValueError, match="at most 256"):
