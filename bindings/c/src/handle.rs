@@ -283,7 +283,7 @@ pub unsafe extern "C" fn zl_handle_get(
     }
 }
 
-/// Puts 1 to 4096 pieces: see zl_post_put_vectored. `how` may be null; the request is always
+/// Puts pieces: see zl_post_put_vectored. `how` may be null; the request is always
 /// signalled.
 ///
 /// Threads: any.
@@ -308,7 +308,7 @@ pub unsafe extern "C" fn zl_handle_put_vectored(
     }
 }
 
-/// Gets 1 to 4096 pieces: see zl_post_get_vectored. `how` may be null; the request is always
+/// Gets pieces: see zl_post_get_vectored. `how` may be null; the request is always
 /// signalled.
 ///
 /// Threads: any.

@@ -21,8 +21,7 @@ use std::sync::Arc;
 use zerolane::failure::CloseReason;
 use zerolane::memory::Memory;
 use zerolane::request::{
-    Get, GetPieces, Message, MessageInline, OpenRegion, Put, PutInline, PutPieces, Receive,
-    ReceiveMessage, Transfer,
+    Get, Message, MessageInline, OpenRegion, Put, PutInline, Receive, ReceiveMessage, Transfer,
 };
 use zerolane::security::PublicKey;
 use zerolane::worker::ConnectionId;
@@ -45,20 +44,22 @@ pub(crate) struct Requests {
     place: Place,
     peer: SocketAddr,
     peer_key: Option<PublicKey>,
+    peer_data: Vec<u8>,
 }
 
 impl Requests {
     /// Requests of a connection that its caller drives.
-    pub(crate) fn own(
-        driven: Arc<Driven>,
-        peer: SocketAddr,
-        peer_key: Option<PublicKey>,
-    ) -> Requests {
-        Requests {
-            place: Place::Own(driven),
+    pub(crate) fn own(connection: zerolane::Connection) -> (Requests, Arc<Driven>) {
+        let (peer, peer_key) = (connection.peer_addr(), connection.peer_key());
+        let peer_data = connection.peer_data().to_vec();
+        let driven = Arc::new(Driven::new(connection));
+        let requests = Requests {
+            place: Place::Own(Arc::clone(&driven)),
             peer,
             peer_key,
-        }
+            peer_data,
+        };
+        (requests, driven)
     }
 
     /// Requests of a worker's connection.
@@ -70,6 +71,7 @@ impl Requests {
         Requests {
             peer: connection.peer_addr(),
             peer_key: connection.peer_key(),
+            peer_data: connection.peer_data().to_vec(),
             place: Place::Worker(Arc::clone(worker), id),
         }
     }
@@ -143,6 +145,12 @@ impl Requests {
     #[getter]
     fn peer_key(&self) -> Option<String> {
         self.peer_key.map(|key| key.to_string())
+    }
+
+    /// The peer's private data: of its request, or of its answer. Empty if there were none.
+    #[getter]
+    fn peer_data(&self) -> &[u8] {
+        &self.peer_data
     }
 
     /// The number of requests in flight.
@@ -401,8 +409,9 @@ impl Requests {
         self.post(py, |connection| connection.post(put))
     }
 
-    /// Posts one put of 1 to 4096 pieces, each an offset and a buffer, or `Pieces` of one buffer: gathered here and
-    /// scattered there.
+    /// Posts one put of any number of pieces, each an offset and a buffer, or `Pieces` of one buffer: gathered here and
+    /// scattered there. From 4096 on, pieces wait for others to complete; until all are posted, later operations on
+    /// remote memory and messages raise QueueFull.
     #[pyo3(signature = (key, pieces, *, immediate=None, fence=false, signalled=true, context=0))]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn post_put_vectored(
@@ -415,9 +424,7 @@ impl Requests {
         signalled: bool,
         context: u64,
     ) -> PyResult<u64> {
-        let key = key.get().region();
-        let pieces: Vec<(u64, Memory)> = pieces.pin(Use::Read, |it| it.share().into())?;
-        let put = PutPieces::new(&key, pieces).immediate(immediate);
+        let put = pieces.put(key)?.immediate(immediate);
         let put = put.fence(fence).signalled(signalled).context(context);
         self.post(py, |connection| connection.post(put))
     }
@@ -438,8 +445,7 @@ impl Requests {
         self.post(py, |connection| connection.post(get))
     }
 
-    /// Posts one get of 1 to 4096 pieces, each an offset and a buffer, or `Pieces` of one buffer: gathered there and
-    /// scattered here.
+    /// Posts one get of pieces, gathered there and scattered here: otherwise like `post_put_vectored`.
     #[pyo3(signature = (key, pieces, *, fence=false, context=0))]
     fn post_get_vectored(
         &self,
@@ -449,9 +455,7 @@ impl Requests {
         fence: bool,
         context: u64,
     ) -> PyResult<u64> {
-        let key = key.get().region();
-        let pieces = pieces.pin(Use::Write, |it| it)?;
-        let get = GetPieces::new(&key, pieces).fence(fence).context(context);
+        let get = pieces.get(key)?.fence(fence).context(context);
         self.post(py, |connection| connection.post(get))
     }
 

@@ -167,7 +167,9 @@ impl Connection {
         } = self;
         let (kind, flags) = match request {
             WorkRequest::Send { delivery } => {
-                return Ok(sending.post(cx, memory, delivery, Target::Receive));
+                let id = cx.new_id();
+                sending.post(cx, id, memory, delivery, Target::Receive);
+                return Ok(id);
             }
             WorkRequest::Receive => return Ok(receiving.post(cx, memory)),
             WorkRequest::Offer { delivery } => return Ok(sending.offer(cx, memory, delivery)),
@@ -243,6 +245,25 @@ impl Connection {
     /// An identifier for a request that is executed by other means.
     pub fn new_id(&mut self) -> TransferId {
         self.cx.new_id()
+    }
+}
+
+/// Receives of messages that are posted when a message needs one: see [`Connection::lacks_receive`].
+impl Connection {
+    /// Whether the peer was told that its message found no receive, and there still is none. A receive that is posted
+    /// now requests the message again.
+    pub fn wants_receive(&self) -> bool {
+        self.session.is_established() && self.responder.wants_receive()
+    }
+
+    /// The number of the peer's next operation.
+    pub fn next_operation(&self) -> u32 {
+        self.responder.expected()
+    }
+
+    /// Cancels receive `id` if no message has matched it. False if it is matched, or over.
+    pub fn cancel_unmatched(&mut self, now: Instant, id: TransferId) -> bool {
+        self.responder.is_unmatched(id) && self.cancel(now, id)
     }
 }
 

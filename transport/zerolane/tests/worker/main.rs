@@ -11,12 +11,15 @@ mod child;
 mod ended;
 mod fork;
 mod handles;
+mod incoming;
 mod killed;
 mod late;
 mod numbered;
 mod over;
 mod progress;
+mod receive_pool;
 mod set;
+mod signals;
 mod tokio;
 
 use bytes::content;
