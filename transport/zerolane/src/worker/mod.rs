@@ -396,7 +396,7 @@ impl Worker {
     /// not end the export, and revoking it returns the memory whatever the endpoint does; the name is then free again.
     ///
     /// # Errors
-    /// There is no such endpoint, or the name is too long. A duplicate name ends each connection that would get both
+    /// There is no such endpoint, or the name is not 1 to 32 bytes without NUL. A duplicate name ends each connection that would get both
     /// regions.
     pub fn export(
         &mut self,
