@@ -121,8 +121,8 @@ impl<L: Lane> Driver<L> {
     fn say_goodbye(&mut self) {
         self.core.refuse(self.clock.now());
         if self.core.life() == Life::Answered {
-            // A refusal leaves. The operation that proves the peer's address may be in the socket; before that proof, the peer is told
-            // nothing.
+            // A refusal leaves. The operation that proves the peer's address may be in the socket; before that proof,
+            // the peer is told nothing.
             let _ = self.turn();
         }
         if self.core.life() != Life::Established {
