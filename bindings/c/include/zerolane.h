@@ -650,7 +650,7 @@ enum zl_kind
      */
     ZL_KIND_MESSAGE = 5,
     /**
-     * zl_post_message_recv.
+     * zl_post_message_recv, or memory of a zl_pool.
      */
     ZL_KIND_MESSAGE_RECEIVED = 6,
     /**
@@ -1310,7 +1310,9 @@ typedef struct zl_piece {
 } zl_piece;
 
 /**
- * Posts one put of 1 to 4096 pieces, gathered here and scattered there. `how` may be null.
+ * Posts one put of any number of pieces, at least 1, gathered here and scattered there. From 4096
+ * on, pieces wait for others to complete; until all are posted, later operations on remote memory
+ * and messages return ZL_ERROR_TOO_MANY. `how` may be null.
  *
  * Threads: one at a time.
  */
@@ -1322,7 +1324,8 @@ zl_status zl_post_put_vectored(struct zl_connection *connection,
                                uint64_t *id);
 
 /**
- * Posts one get of 1 to 4096 pieces, gathered there and scattered here. `how` may be null.
+ * Posts one get of pieces, gathered there and scattered here: otherwise like
+ * zl_post_put_vectored. `how` may be null.
  *
  * Threads: one at a time.
  */
@@ -1351,7 +1354,8 @@ zl_status zl_post_fetch_op(struct zl_connection *connection,
 /* ================================================================================================
  * Messages
  * A message has up to 128 bytes of control, and a payload of any length or none. The n-th receive
- * gets the n-th message; a message without a receive waits for one.
+ * gets the n-th message; a message without a receive waits for one. Connections may share a pool
+ * of memory instead: zl_pool_new.
  */
 
 /**
@@ -1424,6 +1428,91 @@ zl_status zl_post_message_recv(struct zl_connection *connection,
                                size_t len,
                                const struct zl_work *how,
                                uint64_t *id);
+
+/**
+ * Memory for messages, shared by any number of connections (ibv_srq, a shared receive context
+ * of libfabric). A message takes the first piece when it arrives and no zl_post_message_recv
+ * matches it, so an idle connection holds none. Its completion, ZL_KIND_MESSAGE_RECEIVED, has
+ * the piece's context; the memory is yours again, to be added again. A message longer than its
+ * piece fails with ZL_ERROR_TOO_LARGE at both ends, and no other does.
+ *
+ * While the pool is empty, peers wait. Connections that hold none are served in the order of
+ * waiting, and a connection holds at most as many pieces, of messages that are not complete, as
+ * are left. Memory that no message used returns to the pool when its connection ends.
+ */
+typedef struct zl_pool zl_pool;
+
+/**
+ * Makes an empty pool. Free it with zl_pool_free.
+ *
+ * Threads: any.
+ */
+zl_status zl_pool_new(struct zl_pool **pool);
+
+/**
+ * Adds `len` bytes at `offset` of `region` for the payload of one message, and lets a peer that
+ * waits continue, also while the thread of its connection sleeps. 0 bytes serve a message
+ * without payload. `context` returns with the completion. ZL_ERROR_CLOSED if the pool is closed.
+ *
+ * Threads: any.
+ */
+zl_status zl_pool_add(const struct zl_pool *pool,
+                      const struct zl_region *region,
+                      size_t offset,
+                      size_t len,
+                      uint64_t context);
+
+/**
+ * Takes out the first piece that no message has taken, and returns its context. ZL_TIMEOUT if
+ * there is none.
+ *
+ * Threads: any.
+ */
+zl_status zl_pool_remove(const struct zl_pool *pool, uint64_t *context);
+
+/**
+ * Returns the number of pieces that no message has taken.
+ *
+ * Threads: any.
+ */
+zl_status zl_pool_len(const struct zl_pool *pool, size_t *count);
+
+/**
+ * Calls `notice` with `context` once when less than `limit` pieces are left, at once if that is
+ * so now (IBV_EVENT_SRQ_LIMIT_REACHED). It replaces an earlier notice. `notice` runs in a thread
+ * that drives a connection; it must return soon, and must neither call this library nor throw.
+ *
+ * Threads: any.
+ */
+zl_status zl_pool_notify_below(const struct zl_pool *pool,
+                               size_t limit,
+                               void (*notice)(void *context),
+                               void *context);
+
+/**
+ * Ends the pool: no message takes memory of it, and nothing can be added. Messages that have
+ * memory continue. What no message has taken, and what returns from connections that end, stays
+ * for zl_pool_remove.
+ *
+ * Threads: any.
+ */
+zl_status zl_pool_close(const struct zl_pool *pool);
+
+/**
+ * Frees the handle. Connections that share the pool still do; close it first if they must not.
+ * Null does nothing.
+ *
+ * Threads: the last that uses it.
+ */
+void zl_pool_free(struct zl_pool *pool);
+
+/**
+ * Takes memory of `pool` for messages that no posted receive matches, from now on and for the
+ * life of the connection. ZL_ERROR_ARGUMENT if it shares another pool.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_set_receive_pool(struct zl_connection *connection, const struct zl_pool *pool);
 
 /* ================================================================================================
  * Workers: many connections in one loop
@@ -1513,6 +1602,15 @@ zl_status zl_worker_export_numbered(struct zl_worker *worker,
  * Threads: one at a time.
  */
 zl_status zl_worker_revoke_number(struct zl_worker *worker, uint32_t number);
+
+/**
+ * Takes memory of `pool` for messages that no posted receive matches, on all present connections
+ * and on all that the worker accepts, makes or adopts later. A connection that shares another
+ * pool keeps that. ZL_ERROR_ARGUMENT if the worker shares another pool.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_share_receives(struct zl_worker *worker, const struct zl_pool *pool);
 
 /**
  * Stops listening. Accepted connections stay open. ZL_ERROR_CLOSED if it was already closed.
@@ -2039,7 +2137,7 @@ zl_status zl_handle_get(const struct zl_handle *connection,
                         struct zl_pending **pending);
 
 /**
- * Puts 1 to 4096 pieces: see zl_post_put_vectored. `how` may be null; the request is always
+ * Puts pieces: see zl_post_put_vectored. `how` may be null; the request is always
  * signalled.
  *
  * Threads: any.
@@ -2052,7 +2150,7 @@ zl_status zl_handle_put_vectored(const struct zl_handle *connection,
                                  struct zl_pending **pending);
 
 /**
- * Gets 1 to 4096 pieces: see zl_post_get_vectored. `how` may be null; the request is always
+ * Gets pieces: see zl_post_get_vectored. `how` may be null; the request is always
  * signalled.
  *
  * Threads: any.

@@ -33,6 +33,7 @@ pub mod partial;
 pub mod path;
 pub mod pending;
 mod pointer;
+pub mod pool;
 pub mod queue;
 pub mod region;
 pub mod remote;

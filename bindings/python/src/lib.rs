@@ -30,6 +30,7 @@ mod patience;
 mod pending;
 mod pieces;
 mod pinned;
+mod pool;
 mod queue;
 mod release;
 mod remote;
@@ -69,6 +70,8 @@ mod _zerolane {
     use crate::pending::{Pending, PendingSet};
     #[pymodule_export]
     use crate::pieces::Pieces;
+    #[pymodule_export]
+    use crate::pool::ReceivePool;
     #[pymodule_export]
     use crate::queue::CompletionQueue;
     #[pymodule_export]

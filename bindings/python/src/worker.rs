@@ -10,6 +10,7 @@ use crate::errors;
 use crate::exported::{self, ExportedRegion};
 use crate::options::{self, Options, seconds};
 use crate::patience::Patience;
+use crate::pool::ReceivePool;
 use crate::requests::Requests;
 use crate::shared::{Loop, Shared};
 use pyo3::exceptions::PyValueError;
@@ -341,6 +342,13 @@ impl Worker {
     fn revoke_number(&self, py: Python<'_>, number: u32) -> PyResult<bool> {
         let number = exported::number(number)?;
         self.with(py, |worker| Ok(worker.revoke_number(number)))
+    }
+
+    /// Takes buffers of `pool` for messages that no posted receive matches, on all present connections and on all that
+    /// this worker accepts, makes or adopts later. ValueError if it shares another pool.
+    fn share_receives(&self, py: Python<'_>, pool: &Bound<'_, ReceivePool>) -> PyResult<()> {
+        let pool = pool.get().inner();
+        self.with(py, |worker| worker.share_receives(pool))
     }
 
     /// Stops listening. Accepted connections stay open. False if it was already closed.

@@ -111,7 +111,7 @@ pub(crate) fn deliver_data(
     turn: &mut Turn<'_>,
 ) -> Result<(), RegionId> {
     let len = payload.len() as u32;
-    let placement = turn.core.on_data(turn.now, header, len, stu, None);
+    let placement = turn.on_data(header, len, stu, None);
     let (span, cause) = match placement {
         Placement::Move(span) => (span, cause),
         Placement::Unannounced(span) => (span, MoveCause::Unannounced),

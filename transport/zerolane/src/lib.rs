@@ -41,6 +41,7 @@ mod key;
 pub mod keys;
 mod listener;
 mod queue;
+mod receive_pool;
 mod remote;
 pub mod request;
 mod vectored;
@@ -55,6 +56,7 @@ pub use id::RequestId;
 pub use incoming::Incoming;
 pub use key::RegionKey;
 pub use queue::CompletionQueue;
+pub use receive_pool::ReceivePool;
 pub use remote::ReceivedMessage;
 pub use zerolane_lane::{
     Delivery, ExportedRegion, Options, Process, Region, RegionNumber, Security, SharedRegion,

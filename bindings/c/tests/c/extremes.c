@@ -25,7 +25,7 @@
         REFUSED(ON(function)(__VA_ARGS__, text, SIZE_MAX));                                        \
     } while (0)
 
-enum { LENGTH = 4096, SMALL = 64 };
+enum { LENGTH = 4096, SMALL = 64, PIECES = 100000 };
 
 static const uint32_t ALL = ZL_RIGHT_READ | ZL_RIGHT_WRITE | ZL_RIGHT_ATOMIC;
 
@@ -440,6 +440,17 @@ static void lengths(struct ends *it)
     }
     REFUSED(zl_post_put_vectored(ours, &it->key, &piece, 0, NULL, &id));
     REFUSED(zl_post_get_vectored(ours, &it->key, &piece, 0, NULL, &id));
+    /* Far more than are posted at once. */
+    zl_piece *pieces = calloc(PIECES, sizeof *pieces);
+    EXPECT(pieces != NULL);
+    for (size_t n = 0; n < PIECES; n++)
+        pieces[n] = (zl_piece){n * 8 % LENGTH, it->local, n * 8 % LENGTH, 8};
+    EXPECT(zl_post_put_vectored(ours, &it->key, pieces, PIECES, NULL, &id) == ZL_OK);
+    EXPECT(zl_put(ours, &it->key, 0, text, sizeof text) == ZL_ERROR_TOO_MANY);
+    EXPECT(next(ours, id).length == PIECES * 8);
+    EXPECT(zl_post_get_vectored(ours, &it->key, pieces, PIECES, NULL, &id) == ZL_OK);
+    EXPECT(next(ours, id).length == PIECES * 8);
+    free(pieces);
     for (size_t n = 0; n < 2; n++) {
         REFUSED(ON(zl_send)(ours, text, many[n]));
         REFUSED(ON(zl_recv_into)(ours, text, many[n], &length));
@@ -452,6 +463,8 @@ static void lengths(struct ends *it)
         REFUSED(zl_post_message(ours, text, many[n], NULL, 0, 0, NULL, &id));
         REFUSED(zl_handle_send_message(theirs, text, many[n], NULL, 0, 0, &pending));
         REFUSED(ON(zl_post_put_inline)(ours, &it->key, 0, text, many[n], NULL, &id));
+        REFUSED(ON(zl_post_message_inline)(ours, text, 0, text, many[n], NULL, &id));
+        REFUSED(zl_post_message_inline(ours, text, many[n], text, 0, NULL, &id));
     }
 }
 
@@ -633,6 +646,27 @@ static void sets(struct ends *it)
     REFUSED(ON(zl_set_poll_batch)(set, &token, 0, &count));
     REFUSED(zl_set_poll_batch(set, &token, SIZE_MAX, &count));
     zl_set_free(set);
+}
+
+static void no_notice(void *context)
+{
+    (void)context;
+}
+
+static void pools(const struct ends *it)
+{
+    zl_pool *pool;
+    uint64_t context;
+
+    EXPECT(zl_pool_new(&pool) == ZL_OK);
+    for (size_t n = 0; n < COUNT(OUTSIDE); n++)
+        REFUSED(ON(zl_pool_add)(pool, it->memory, OUTSIDE[n][0], OUTSIDE[n][1], 0));
+    for (size_t n = 0; n < COUNT(NOTHING); n++) {
+        EXPECT(zl_pool_add(pool, it->memory, LENGTH, 0, NOTHING[n]) == ZL_OK);
+        EXPECT(ON(zl_pool_notify_below)(pool, NOTHING[n], no_notice, NULL) == ZL_OK);
+        EXPECT(zl_pool_remove(pool, &context) == ZL_OK && context == NOTHING[n]);
+    }
+    zl_pool_free(pool);
 }
 
 /* A connection that is over, and what is told of it. */
@@ -849,6 +883,7 @@ int main(int arguments, char **argument)
     numbers(&ends);
     own_words(&ends);
     sets(&ends);
+    pools(&ends);
     ended(&ends);
     handles(&ends);
     queues(&ends);

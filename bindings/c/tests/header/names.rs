@@ -5,7 +5,7 @@ use super::{crate_dir, generated};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The files of Rust's interface.
-const RUST: [&str; 23] = [
+const RUST: [&str; 25] = [
     "completion.rs",
     "connection.rs",
     "arrived.rs",
@@ -17,11 +17,13 @@ const RUST: [&str; 23] = [
     "incoming.rs",
     "listener.rs",
     "queue.rs",
+    "receive_pool.rs",
     "worker/mod.rs",
     "worker/run.rs",
     "worker/handle.rs",
     "worker/incoming.rs",
     "worker/numbered.rs",
+    "worker/pool.rs",
     "worker/remote.rs",
     "worker/partial.rs",
     "worker/thread.rs",
@@ -31,7 +33,7 @@ const RUST: [&str; 23] = [
     "worker/tokio.rs",
 ];
 /// Python's classes whose methods are listed.
-const PYTHON: [&str; 10] = [
+const PYTHON: [&str; 11] = [
     "Connection",
     "Endpoint",
     "Incoming",
@@ -42,9 +44,10 @@ const PYTHON: [&str; 10] = [
     "ConnectionHandle",
     "Pending",
     "PendingSet",
+    "ReceivePool",
 ];
 /// What C puts before the names of a type's functions.
-const PREFIXES: [(&str, &str); 10] = [
+const PREFIXES: [(&str, &str); 11] = [
     ("Connection", "zl_"),
     ("Endpoint", "zl_endpoint_"),
     ("Incoming", "zl_incoming_"),
@@ -55,6 +58,7 @@ const PREFIXES: [(&str, &str); 10] = [
     ("ExportedRegion", "zl_exported_"),
     ("Pending", "zl_pending_"),
     ("PendingSet", "zl_set_"),
+    ("ReceivePool", "zl_pool_"),
 ];
 /// The class of requests, which Python's connections extend.
 const REQUESTS: &str = "Requests";

@@ -145,13 +145,24 @@ pub(crate) const SECTIONS: &[Section] = &[
         page: "zl_send_message",
         title: "Messages",
         about: "A message has up to 128 bytes of control, and a payload of any length or none. The n-th receive \
-                gets the n-th message; a message without a receive waits for one.",
+                gets the n-th message; a message without a receive waits for one. Connections may share a pool of \
+                memory instead: zl_pool_new.",
         items: &[
             "zl_send_message",
             "zl_recv_message",
             "zl_post_message",
+            "zl_post_message_inline",
             "zl_post_message_vectored",
             "zl_post_message_recv",
+            "zl_pool",
+            "zl_pool_new",
+            "zl_pool_add",
+            "zl_pool_remove",
+            "zl_pool_len",
+            "zl_pool_notify_below",
+            "zl_pool_close",
+            "zl_pool_free",
+            "zl_set_receive_pool",
         ],
     },
     Section {
@@ -169,6 +180,7 @@ pub(crate) const SECTIONS: &[Section] = &[
             "zl_worker_export",
             "zl_worker_export_numbered",
             "zl_worker_revoke_number",
+            "zl_worker_share_receives",
             "zl_worker_close_endpoint",
             "zl_worker_connect",
             "zl_worker_adopt",

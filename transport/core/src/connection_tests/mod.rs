@@ -40,6 +40,7 @@ mod paths_gets;
 mod paths_hostile;
 mod paths_narrow;
 mod paths_sim;
+mod pooled;
 mod posts;
 mod reports;
 mod seeds;

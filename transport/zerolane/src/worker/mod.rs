@@ -79,6 +79,7 @@ mod others;
 mod partial;
 mod pending;
 mod poller;
+mod pool;
 mod release;
 mod remote;
 mod reply;
@@ -102,6 +103,7 @@ use crate::addresses::{ToAddresses, resolved};
 use crate::completion::Completion;
 use crate::connection::Connection;
 use crate::error::{Error, Result};
+use crate::receive_pool::ReceivePool;
 use agenda::{Agenda, Due};
 use claims::Claims;
 use endpoints::Listening;
@@ -187,7 +189,7 @@ pub enum Event {
         /// The connection.
         connection: ConnectionId,
     },
-    /// A request is over, or an immediate arrived.
+    /// A request is over, an immediate arrived, or a message that took memory of a [`ReceivePool`].
     Completed {
         /// The connection.
         connection: ConnectionId,
@@ -254,6 +256,8 @@ pub struct Worker {
     inbox: Arc<Inbox>,
     /// Regions that every peer may use.
     numbered: Numbered,
+    /// The memory of messages that its connections share.
+    pool: Option<ReceivePool>,
     /// The endpoints among `slots`.
     endpoints: Vec<Key>,
     /// Submissions that have not started.
@@ -286,6 +290,7 @@ impl Worker {
                 process: Process::current(),
             }),
             numbered: Numbered::default(),
+            pool: None,
             endpoints: Vec::new(),
             taken: VecDeque::new(),
             ports: Ports::default(),
@@ -355,6 +360,7 @@ impl Worker {
         match self.remove(connection.0)? {
             Slot::Connection(mut link) => {
                 link.connection.set_unread_of_handles(0);
+                link.connection.driver.set_memory_wake(None);
                 Some(link.connection)
             }
             Slot::Endpoint(_) => None,
@@ -506,7 +512,9 @@ impl Worker {
 
     fn own(&mut self, mut link: Link) -> Result<ConnectionId> {
         self.numbered.export_to(&mut link.connection)?;
-        Ok(ConnectionId(self.insert(Slot::Connection(Box::new(link)))?))
+        let key = self.insert(Slot::Connection(Box::new(link)))?;
+        self.join_pool(key);
+        Ok(ConnectionId(key))
     }
 
     /// Watches the object in `slot`.

@@ -17,7 +17,9 @@ mod late;
 mod numbered;
 mod over;
 mod progress;
+mod receive_pool;
 mod set;
+mod signals;
 mod tokio;
 
 use bytes::content;
