@@ -258,7 +258,8 @@ fn tutorials_run(installed: &Installed) {
         if said.is_empty() {
             assert!(serving.wait().expect("ours").success());
         } else {
-            serving.kill().expect("ours");
+            // `timeout` ends the server with itself; killed, it would leave it behind.
+            run(Command::new("kill").arg(serving.id().to_string()));
             serving.wait().expect("ours");
         }
     }
