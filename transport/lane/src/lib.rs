@@ -47,7 +47,8 @@ pub use address::{
 pub use any::{AnyLane, connect};
 pub use datagram::{DatagramLane, max_ethernet_datagram, max_ip118_datagram};
 pub use driver::{
-    Completion, Driver, DriverError, MessageControl, NotPosted, Progress, Report, WorkKind,
+    Completion, Driver, DriverError, IdHasher, MessageControl, NotPosted, OnWake, Progress, Report,
+    Step, WorkKind,
 };
 pub use error::LaneError;
 pub use ethernet::{
@@ -57,8 +58,8 @@ pub use ethernet::{
 pub use lane::{Lane, RemoteAccess, Turn};
 pub use listener::{Accept, Listener, ListenerCounters, Untrusted};
 pub use memory::{
-    Access, ExportedRegion, Exporting, FileRegion, Memory, Owner, Region, Registry, SharedRegion,
-    Writable,
+    Access, ExportedRegion, Exporting, FileRegion, Memory, MemoryWake, Owner, ReceivePool, Region,
+    Registry, SharedRegion, Writable,
 };
 pub use options::{
     DatagramOptions, FlowOptions, LaneOptions, ListenOptions, Options, PathOptions, PathThreads,

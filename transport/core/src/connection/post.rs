@@ -74,11 +74,38 @@ impl Connection {
         flags: WorkFlags,
     ) -> Result<TransferId, PostError> {
         assert!(bytes.len() <= limits::MAX_INLINE, "{} bytes", bytes.len());
+        self.put(now, place, Content::copy(bytes), immediate, flags)
+    }
+
+    /// Posts the rest of a put to `place` whose bytes the lane has placed itself, `placed` of them: its end, and its
+    /// immediate.
+    ///
+    /// # Errors
+    /// As [`Connection::post`].
+    pub fn post_placed(
+        &mut self,
+        now: Instant,
+        place: RemotePlace,
+        placed: u64,
+        immediate: Option<u32>,
+        flags: WorkFlags,
+    ) -> Result<TransferId, PostError> {
+        self.put(now, place, Content::Placed(placed), immediate, flags)
+    }
+
+    fn put(
+        &mut self,
+        now: Instant,
+        place: RemotePlace,
+        content: Content,
+        immediate: Option<u32>,
+        flags: WorkFlags,
+    ) -> Result<TransferId, PostError> {
         self.can_post(self.initiator.waiting())?;
         self.cx.enter(now);
         let kind = RequestKind::Put {
             place,
-            content: Content::copy(bytes),
+            content,
             immediate,
         };
         let is_open = self.session.is_established();
@@ -140,7 +167,9 @@ impl Connection {
         } = self;
         let (kind, flags) = match request {
             WorkRequest::Send { delivery } => {
-                return Ok(sending.post(cx, memory, delivery, Target::Receive));
+                let id = cx.new_id();
+                sending.post(cx, id, memory, delivery, Target::Receive);
+                return Ok(id);
             }
             WorkRequest::Receive => return Ok(receiving.post(cx, memory)),
             WorkRequest::Offer { delivery } => return Ok(sending.offer(cx, memory, delivery)),
@@ -216,6 +245,25 @@ impl Connection {
     /// An identifier for a request that is executed by other means.
     pub fn new_id(&mut self) -> TransferId {
         self.cx.new_id()
+    }
+}
+
+/// Receives of messages that are posted when a message needs one: see [`Connection::lacks_receive`].
+impl Connection {
+    /// Whether the peer was told that its message found no receive, and there still is none. A receive that is posted
+    /// now requests the message again.
+    pub fn wants_receive(&self) -> bool {
+        self.session.is_established() && self.responder.wants_receive()
+    }
+
+    /// The number of the peer's next operation.
+    pub fn next_operation(&self) -> u32 {
+        self.responder.expected()
+    }
+
+    /// Cancels receive `id` if no message has matched it. False if it is matched, or over.
+    pub fn cancel_unmatched(&mut self, now: Instant, id: TransferId) -> bool {
+        self.responder.is_unmatched(id) && self.cancel(now, id)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::direct::Direct;
 use super::post::{Posted, RequestInfo};
+use super::receives::is_unused;
 use super::{Driver, WorkKind};
 use crate::lane::Lane;
 use crate::memory::Memory;
@@ -23,6 +24,8 @@ pub struct Completion {
     pub result: Result<u64, TransferError>,
     /// The memory posted; `None` if it was borrowed or copied, or there was none.
     pub memory: Option<Memory>,
+    /// The memory came from the connection's [`ReceivePool`](crate::ReceivePool).
+    pub pooled: bool,
     /// The delivery that the sender requested (receives only).
     pub delivery: Delivery,
     /// The old word of an atomic operation; the number of an immediate; for a receive or get that failed, the number of
@@ -30,7 +33,7 @@ pub struct Completion {
     pub value: u64,
     /// The control of a received message.
     pub control: MessageControl,
-    /// The region that was opened by name.
+    /// The region that was opened by name; of an immediate, the one of this end that its put wrote.
     pub region: Option<RemoteRegion>,
 }
 
@@ -43,11 +46,18 @@ impl Completion {
             context: info.report.context,
             result: done.result,
             memory,
+            pooled: false,
             delivery: Delivery::Interrupt,
             value: done.value,
             control: MessageControl::default(),
             region: None,
         }
+    }
+
+    /// The same without its memory, if that is a copy.
+    fn without_copy(self, copied: bool) -> Completion {
+        let memory = self.memory.filter(|_| !copied);
+        Completion { memory, ..self }
     }
 }
 
@@ -84,6 +94,8 @@ impl fmt::Debug for MessageControl {
 pub(super) struct Held {
     pub(super) region: RegionId,
     pub(super) completion: Completion,
+    /// Its memory is a copy, which the user does not get.
+    copied: bool,
     /// Whether to report its end.
     reported: bool,
 }
@@ -117,11 +129,13 @@ impl<L: Lane> Driver<L> {
     pub(super) fn collect(&mut self) {
         self.place_held();
         self.release_held();
+        self.take_back_unmatched();
         while let Some(event) = self.core.poll_event() {
             match event {
                 Event::Connected(_) => self.connected = true,
                 Event::Closed(reason) => {
                     self.closed = Some(reason);
+                    self.receives.stop_waiting();
                     self.completions.end();
                 }
                 Event::Announced { .. } => {}
@@ -150,16 +164,21 @@ impl<L: Lane> Driver<L> {
                     control,
                     ..Ending::of(id, Some(Ok(payload)))
                 }),
-                Event::Immediate { value } => self.completions.push(Completion {
+                Event::Immediate {
+                    value,
+                    region,
+                    length,
+                } => self.completions.push(Completion {
                     id: 0,
                     kind: WorkKind::Immediate,
                     context: 0,
-                    result: Ok(0),
+                    result: Ok(length),
                     memory: None,
+                    pooled: false,
                     delivery: Delivery::Interrupt,
                     value: u64::from(value),
                     control: MessageControl::default(),
-                    region: None,
+                    region: Some(region),
                 }),
                 Event::Failed { id, error } => {
                     let value = self.core.take_arrived(id);
@@ -187,6 +206,12 @@ impl<L: Lane> Driver<L> {
     pub(super) fn report_unread(&mut self) {
         self.core
             .set_unread(self.completions.notified() + self.unread_external);
+    }
+
+    /// Adds the completion of a request that the caller posts in pieces, of which none is in progress.
+    pub fn add_completion(&mut self, completion: Completion) {
+        self.completions.push(completion);
+        self.report_unread();
     }
 
     /// Takes the next completion that is there already and not deferred.
@@ -245,10 +270,17 @@ impl<L: Lane> Driver<L> {
             Some(Ok(_)) if posted.faulted => Err(TransferError::Refused(Reason::MemoryFault)),
             result => result.unwrap_or(Ok(posted.len)),
         };
-        let reported = !posted.abandoned && (posted.info.report.signalled || result.is_err());
+        if posted.pooled {
+            self.receives.on_message_over();
+        }
+        let unused = posted.pooled && is_unused(&result);
+        let wanted = posted.info.report.signalled || result.is_err();
+        let reported = !posted.abandoned && wanted && !unused;
         let held = posted.region.filter(|&region| self.lane.holds(region));
         if !reported && held.is_none() {
-            return self.controls.give_back(posted.info.control);
+            let (context, memory) = (posted.info.report.context, posted.memory);
+            self.receives.give_back(posted.pooled, memory, context);
+            return self.receives.controls.give_back(posted.info.control);
         }
         let control = self.take_control(&posted, it.control);
         let completion = Completion {
@@ -257,6 +289,7 @@ impl<L: Lane> Driver<L> {
             context: posted.info.report.context,
             result,
             memory: posted.memory,
+            pooled: posted.pooled,
             delivery: it.delivery,
             // Its memory is gone, in part or as a whole.
             value: if posted.faulted { 0 } else { it.value },
@@ -267,9 +300,13 @@ impl<L: Lane> Driver<L> {
             Some(region) => self.held.push(Held {
                 region,
                 completion,
+                copied: posted.info.copied,
                 reported,
             }),
-            None => self.completions.push(completion),
+            None => {
+                let copied = posted.info.copied;
+                self.completions.push(completion.without_copy(copied));
+            }
         }
         if posted.awaited {
             self.completions.notify(it.id);
@@ -283,10 +320,17 @@ impl<L: Lane> Driver<L> {
         }
         let lane = &self.lane;
         let released = self.held.extract_if(.., |held| !lane.holds(held.region));
-        let completions = released
-            .filter(|held| held.reported)
-            .map(|held| held.completion);
-        completions.for_each(|completion| self.completions.push(completion));
+        for held in released {
+            let completion = held.completion.without_copy(held.copied);
+            match held.reported {
+                true => self.completions.push(completion),
+                false => self.receives.give_back(
+                    completion.pooled,
+                    completion.memory,
+                    completion.context,
+                ),
+            }
+        }
     }
 
     /// Takes the received control out of its slot, and frees the slot.
@@ -295,11 +339,11 @@ impl<L: Lane> Driver<L> {
         let Some(slot) = posted.info.control else {
             return control;
         };
-        let span = self.controls.span(slot);
+        let span = self.receives.controls.span(slot);
         if self.memory.read(span, &mut control.bytes[..len as usize]) {
             control.len = len as u8;
         }
-        self.controls.give_back(Some(slot));
+        self.receives.controls.give_back(Some(slot));
         control
     }
 }

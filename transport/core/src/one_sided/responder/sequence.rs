@@ -85,6 +85,11 @@ impl Sequence {
         SequenceCheck::Ahead
     }
 
+    /// Whether operation `number` is next in order, and would be executed.
+    pub(crate) fn is_next(&self, number: u32) -> bool {
+        number == self.expected && self.refusal.is_none()
+    }
+
     /// Whether to request missing operations from the Initiator: once per gap, and again if it still asks after its
     /// answer is due, a round trip `rtt` later.
     pub(crate) fn ask(&mut self, now: Instant, ask: bool, rtt: Duration) -> bool {
@@ -121,7 +126,7 @@ impl Sequence {
         self.refusal = Some((id, why));
     }
 
-    /// Whether a refusal is unconfirmed.
+    /// Whether a refusal is unconfirmed: it is the answer to every operation meanwhile.
     pub(crate) fn is_refusing(&self) -> bool {
         self.refusal.is_some()
     }
