@@ -283,7 +283,7 @@ pub unsafe extern "C" fn zl_handle_get(
     }
 }
 
-/// Puts 1 to 4096 pieces: see zl_post_put_vectored. `how` may be null; the request is always
+/// Puts pieces: see zl_post_put_vectored. `how` may be null; the request is always
 /// signalled.
 ///
 /// Threads: any.
@@ -308,7 +308,7 @@ pub unsafe extern "C" fn zl_handle_put_vectored(
     }
 }
 
-/// Gets 1 to 4096 pieces: see zl_post_get_vectored. `how` may be null; the request is always
+/// Gets pieces: see zl_post_get_vectored. `how` may be null; the request is always
 /// signalled.
 ///
 /// Threads: any.
@@ -518,12 +518,20 @@ pub unsafe extern "C" fn zl_handle_immediate(
     timeout_ms: i64,
     immediate: *mut u32,
 ) -> zl_status {
-    // SAFETY: C's promises about handles and outputs.
-    unsafe {
-        tell(connection, (immediate, "immediate"), timeout_ms, |it| {
-            Ok(it.immediate())
-        })
-    }
+    guard(|| {
+        // SAFETY: C's promises about handles and outputs.
+        let (connection, output) = unsafe {
+            (
+                handle(connection, "connection")?,
+                Output::new(immediate, "immediate")?,
+            )
+        };
+        let Ok(told) = waited(connection.0.immediate(), timeout_ms) else {
+            return Ok(zl_status::ZL_TIMEOUT);
+        };
+        output.set(told?.number);
+        Ok(zl_status::ZL_OK)
+    })
 }
 
 /// Waits `timeout_ms` milliseconds (negative: no limit) until the peer announces a Transfer

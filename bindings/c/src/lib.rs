@@ -25,6 +25,7 @@ pub mod event;
 pub mod exported;
 pub mod fetch;
 pub mod handle;
+pub mod incoming;
 pub mod message;
 pub mod options;
 mod owned;

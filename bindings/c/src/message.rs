@@ -9,7 +9,7 @@ use crate::work::{ZL_WORK_FENCE, ZL_WORK_UNSIGNALLED, work, zl_work};
 use std::ffi::c_void;
 use zerolane::Region;
 use zerolane::memory::Memory;
-use zerolane::request::ReceiveMessage;
+use zerolane::request::{MessageInline, ReceiveMessage};
 
 /// The payload in `region`; none if it is null.
 ///
@@ -111,6 +111,36 @@ pub unsafe extern "C" fn zl_post_message(
             let how = work(how, ZL_WORK_UNSIGNALLED | ZL_WORK_FENCE)?;
             let id = connection.post(how.message(control, payload))?;
             output.set(id.to_u64());
+            Ok(zl_status::ZL_OK)
+        })
+    }
+}
+
+/// Posts a zl_send_message. Its payload is a copy of `len` bytes at `payload`, at most
+/// ZL_INLINE_LENGTH; you may reuse `control` and `payload` at once. With ZL_WORK_UNSIGNALLED it
+/// has no completion unless it fails. `how` may be null.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_post_message_inline(
+    connection: *mut zl_connection,
+    control: *const c_void,
+    control_len: usize,
+    payload: *const c_void,
+    len: usize,
+    how: *const zl_work,
+    id: *mut u64,
+) -> zl_status {
+    // SAFETY: C's promises about handles, memory and outputs.
+    unsafe {
+        with(connection, |connection| {
+            let output = Output::new(id, "id")?;
+            let control = bytes(control.cast(), control_len, "control")?;
+            let payload = bytes(payload.cast(), len, "payload")?;
+            let how = work(how, ZL_WORK_UNSIGNALLED | ZL_WORK_FENCE)?;
+            let message = MessageInline::new(control, payload).context(how.context);
+            let message = message.signalled(how.signalled).fence(how.fence);
+            output.set(connection.post(message)?.to_u64());
             Ok(zl_status::ZL_OK)
         })
     }

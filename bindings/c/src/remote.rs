@@ -163,7 +163,7 @@ pub unsafe extern "C" fn zl_post_put(
     }
 }
 
-/// Most bytes of a zl_post_put_inline.
+/// Most bytes of a zl_post_put_inline, and of the payload of a zl_post_message_inline.
 pub const ZL_INLINE_LENGTH: usize = 256;
 
 /// Posts a put of a copy of `len` bytes at `data`, at most ZL_INLINE_LENGTH; you may reuse
@@ -250,7 +250,9 @@ pub(crate) unsafe fn pieces<M>(
         .collect()
 }
 
-/// Posts one put of 1 to 4096 pieces, gathered here and scattered there. `how` may be null.
+/// Posts one put of any number of pieces, at least 1, gathered here and scattered there. From 4096
+/// on, pieces wait for others to complete; until all are posted, later operations on remote memory
+/// and messages return ZL_ERROR_TOO_MANY. `how` may be null.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -273,7 +275,8 @@ pub unsafe extern "C" fn zl_post_put_vectored(
     }
 }
 
-/// Posts one get of 1 to 4096 pieces, gathered there and scattered here. `how` may be null.
+/// Posts one get of pieces, gathered there and scattered here: otherwise like
+/// zl_post_put_vectored. `how` may be null.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]

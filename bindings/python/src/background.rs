@@ -9,18 +9,20 @@ use crate::dropped;
 use crate::errors;
 use crate::exported::{self, ExportedRegion, Key};
 use crate::fetch::FetchOp;
+use crate::incoming::Incoming;
 use crate::options::{self, Options};
 use crate::pending::Pending;
 use crate::pieces::Given;
-use crate::pinned::{Use, pin, pin_source};
+use crate::pinned::{Use, copied, pin, pin_source};
 use crate::pool::ReceivePool;
 use crate::requests::{message, payload, place};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use std::sync::{Mutex, PoisonError};
 use zerolane::Process;
 use zerolane::failure::{CloseReason, Reason, TransferError};
-use zerolane::request::{Get, GetPieces, OpenRegion, Put, PutPieces, ReceiveMessage, Transfer};
+use zerolane::request::{Get, MessageInline, OpenRegion, Put, PutInline, ReceiveMessage, Transfer};
 use zerolane::worker::WorkerHandle;
 
 /// The completion, or the exception of a failed request.
@@ -240,6 +242,14 @@ impl EndpointHandle {
         Pending::new(self.0.accept(), connected)
     }
 
+    /// Returns a Pending of the next request for a connection, an Incoming to accept or refuse, if the options have
+    /// `asks`.
+    fn incoming(&self) -> Pending {
+        Pending::new(self.0.incoming(), |py, it| {
+            Incoming::of_worker(it, connected).into_py_any(py)
+        })
+    }
+
     /// Lets every client that connects from now on use `region` by `name`, with `rights`: exported once, for any number
     /// of peers. Revoking the region ends it for all. Returns a Pending of None.
     fn export(
@@ -297,6 +307,12 @@ impl ConnectionHandle {
         Ok(self.handle(py)?.peer_key().map(|key| key.to_string()))
     }
 
+    /// The peer's private data: of its request, or of its answer. Empty if there were none.
+    #[getter]
+    fn peer_data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, self.handle(py)?.peer_data()))
+    }
+
     /// Sends the bytes of `buffer`, or of a list or tuple of buffers, as one message. `delivery`: see
     /// `Connection.send`.
     #[pyo3(signature = (buffer, *, delivery="interrupt", context=0))]
@@ -321,16 +337,21 @@ impl ConnectionHandle {
         Ok(Pending::incoming(receiving, completed))
     }
 
-    /// Sends a message of at most 128 bytes, with a payload: a buffer, or a list or tuple of buffers.
-    #[pyo3(signature = (control, payload=None))]
+    /// Sends a message of at most 128 bytes, with a payload: a buffer, or a list or tuple of buffers. `inline`: see
+    /// `Requests.post_message`.
+    #[pyo3(signature = (control, payload=None, *, inline=false))]
     fn send_message(
         &self,
         py: Python<'_>,
         control: &[u8],
         payload: Option<&Bound<'_, PyAny>>,
+        inline: bool,
     ) -> PyResult<Pending> {
-        let payload = self::payload(payload)?;
-        let sending = self.handle(py)?.post(message(control.to_vec(), payload));
+        let (control, handle) = (control.to_vec(), self.handle(py)?);
+        let sending = match payload.filter(|_| inline) {
+            Some(payload) => handle.post(MessageInline::new(control, copied(payload)?)),
+            None => handle.post(message(control, self::payload(payload)?)),
+        };
         Ok(Pending::outgoing(sending, completed))
     }
 
@@ -347,7 +368,8 @@ impl ConnectionHandle {
     }
 
     /// Puts the bytes of `buffer`, or of a list or tuple of buffers, into the peer's memory: see `Connection.put`.
-    #[pyo3(signature = (key, offset, buffer, *, immediate=None, fence=false, context=0))]
+    /// `inline`: see `Requests.post_put`.
+    #[pyo3(signature = (key, offset, buffer, *, immediate=None, inline=false, fence=false, context=0))]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn put(
         &self,
@@ -356,12 +378,18 @@ impl ConnectionHandle {
         offset: u64,
         buffer: &Bound<'_, PyAny>,
         immediate: Option<u32>,
+        inline: bool,
         fence: bool,
         context: u64,
     ) -> PyResult<Pending> {
-        let (key, memory) = (key.get().region(), pin_source(buffer)?);
-        let put = Put::new(&key, offset, memory).immediate(immediate);
-        let putting = self.handle(py)?.post(put.fence(fence).context(context));
+        let (key, handle) = (key.get().region(), self.handle(py)?);
+        let putting = if inline {
+            let put = PutInline::new(&key, offset, copied(buffer)?).immediate(immediate);
+            handle.post(put.fence(fence).context(context))
+        } else {
+            let put = Put::new(&key, offset, pin_source(buffer)?).immediate(immediate);
+            handle.post(put.fence(fence).context(context))
+        };
         Ok(Pending::outgoing(putting, completed))
     }
 
@@ -382,8 +410,7 @@ impl ConnectionHandle {
         Ok(Pending::incoming(getting, completed))
     }
 
-    /// Puts 1 to 4096 pieces, each an offset and a buffer, or `Pieces` of one buffer: gathered here and scattered
-    /// there.
+    /// Puts pieces as one request: see `Requests.post_put_vectored`.
     #[pyo3(signature = (key, pieces, *, immediate=None, fence=false, context=0))]
     fn put_vectored(
         &self,
@@ -394,14 +421,12 @@ impl ConnectionHandle {
         fence: bool,
         context: u64,
     ) -> PyResult<Pending> {
-        let pieces = pieces.pin(Use::Read, |it| it.share().into())?;
-        let put = PutPieces::new(&key.get().region(), pieces).immediate(immediate);
+        let put = pieces.put(key)?.immediate(immediate);
         let putting = self.handle(py)?.post(put.fence(fence).context(context));
         Ok(Pending::outgoing(putting, completed))
     }
 
-    /// Gets 1 to 4096 pieces, each an offset and a buffer, or `Pieces` of one buffer: gathered there and scattered
-    /// here. The completion has them in `pieces`.
+    /// Gets pieces as one request: see `Requests.post_get_vectored`. The completion has them in `pieces`.
     #[pyo3(signature = (key, pieces, *, fence=false, context=0))]
     fn get_vectored(
         &self,
@@ -411,9 +436,8 @@ impl ConnectionHandle {
         fence: bool,
         context: u64,
     ) -> PyResult<Pending> {
-        let pieces = pieces.pin(Use::Write, |it| it)?;
-        let get = GetPieces::new(&key.get().region(), pieces).fence(fence);
-        let getting = self.handle(py)?.post(get.context(context));
+        let get = pieces.get(key)?.fence(fence).context(context);
+        let getting = self.handle(py)?.post(get);
         Ok(Pending::incoming(getting, completed))
     }
 
@@ -522,10 +546,12 @@ impl ConnectionHandle {
         Ok(Pending::new(more, plain))
     }
 
-    /// Returns a Pending of the number of the peer's next put that has one. Numbers that came before the end of the
-    /// connection can be taken after it.
+    /// Returns a Pending of a Completion of the peer's next put that has a number: `value`, the memory's key in `region`,
+    /// and the bytes of the put in `length`. Numbers that came before the end of the connection can be taken after it.
     fn immediate(&self, py: Python<'_>) -> PyResult<Pending> {
-        Ok(Pending::new(self.handle(py)?.immediate(), plain))
+        Ok(Pending::new(self.handle(py)?.immediate(), |py, it| {
+            Completion::of_immediate(&it).into_py_any(py)
+        }))
     }
 
     /// Takes buffers of `pool` for messages: see `Connection.set_receive_pool`. Returns a Pending of None.

@@ -38,9 +38,8 @@ impl Connection {
         py: Python<'_>,
         connection: zerolane::Connection,
     ) -> PyResult<Py<Connection>> {
-        let (peer, peer_key) = (connection.peer_addr(), connection.peer_key());
-        let driven = Arc::new(Driven::new(connection));
-        let requests = Requests::own(Arc::clone(&driven), peer, peer_key);
+        let peer = connection.peer_addr();
+        let (requests, driven) = Requests::own(connection);
         let connection = Connection { driven, peer };
         let object = PyClassInitializer::from(requests).add_subclass(connection);
         Py::new(py, object)

@@ -49,12 +49,12 @@ pub(crate) fn of(py: Python<'_>, error: Error) -> PyErr {
             | PostError::Misaligned
             | PostError::ControlTooLong
             | PostError::NoPieces
-            | PostError::TooManyPieces
             | PostError::TooLong,
         )
         | Error::InUse
         | Error::NotInline { .. }
-        | Error::NameTooLong { .. } => return PyValueError::new_err(text),
+        | Error::NameTooLong { .. }
+        | Error::PrivateData(_) => return PyValueError::new_err(text),
         Error::Strict { .. } => "CopyRefused",
         _ => "Error",
     };

@@ -22,6 +22,7 @@ mod endpoint;
 mod errors;
 mod exported;
 mod fetch;
+mod incoming;
 mod messages;
 mod options;
 mod path;
@@ -59,6 +60,8 @@ mod _zerolane {
     use crate::exported::{ExportedRegion, Key};
     #[pymodule_export]
     use crate::fetch::FetchOp;
+    #[pymodule_export]
+    use crate::incoming::Incoming;
     #[pymodule_export]
     use crate::options::Options;
     #[pymodule_export]

@@ -9,7 +9,7 @@ use crate::exported::{self, ExportedRegion, Key};
 use crate::fetch::FetchOp;
 use crate::path::{self, Path};
 use crate::pieces::Given;
-use crate::pinned::{Use, pin, pin_source};
+use crate::pinned::{Use, copied, pin, pin_source};
 use crate::shared::Loop;
 use crate::view::view;
 use pyo3::exceptions::PyValueError;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use zerolane::failure::CloseReason;
 use zerolane::memory::Memory;
 use zerolane::request::{
-    Get, GetPieces, Message, OpenRegion, Put, PutPieces, Receive, ReceiveMessage, Transfer,
+    Get, Message, MessageInline, OpenRegion, Put, PutInline, Receive, ReceiveMessage, Transfer,
 };
 use zerolane::security::PublicKey;
 use zerolane::worker::ConnectionId;
@@ -44,20 +44,22 @@ pub(crate) struct Requests {
     place: Place,
     peer: SocketAddr,
     peer_key: Option<PublicKey>,
+    peer_data: Vec<u8>,
 }
 
 impl Requests {
     /// Requests of a connection that its caller drives.
-    pub(crate) fn own(
-        driven: Arc<Driven>,
-        peer: SocketAddr,
-        peer_key: Option<PublicKey>,
-    ) -> Requests {
-        Requests {
-            place: Place::Own(driven),
+    pub(crate) fn own(connection: zerolane::Connection) -> (Requests, Arc<Driven>) {
+        let (peer, peer_key) = (connection.peer_addr(), connection.peer_key());
+        let peer_data = connection.peer_data().to_vec();
+        let driven = Arc::new(Driven::new(connection));
+        let requests = Requests {
+            place: Place::Own(Arc::clone(&driven)),
             peer,
             peer_key,
-        }
+            peer_data,
+        };
+        (requests, driven)
     }
 
     /// Requests of a worker's connection.
@@ -69,6 +71,7 @@ impl Requests {
         Requests {
             peer: connection.peer_addr(),
             peer_key: connection.peer_key(),
+            peer_data: connection.peer_data().to_vec(),
             place: Place::Worker(Arc::clone(worker), id),
         }
     }
@@ -144,6 +147,12 @@ impl Requests {
         self.peer_key.map(|key| key.to_string())
     }
 
+    /// The peer's private data: of its request, or of its answer. Empty if there were none.
+    #[getter]
+    fn peer_data(&self) -> &[u8] {
+        &self.peer_data
+    }
+
     /// The number of requests in flight.
     #[getter]
     fn in_flight(&self, py: Python<'_>) -> usize {
@@ -178,17 +187,25 @@ impl Requests {
         self.post(py, |connection| connection.post(receive))
     }
 
-    /// Posts a message of at most 128 bytes, with a payload: a buffer, or a list or tuple of buffers.
-    #[pyo3(signature = (control, payload=None, *, fence=false, signalled=true, context=0))]
+    /// Posts a message of at most 128 bytes, with a payload: a buffer, or a list or tuple of buffers. With `inline` the
+    /// payload is a buffer of at most 256 bytes, which are copied, so that it may change at once.
+    #[pyo3(signature = (control, payload=None, *, inline=false, fence=false, signalled=true, context=0))]
+    #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn post_message(
         &self,
         py: Python<'_>,
         control: &[u8],
         payload: Option<&Bound<'_, PyAny>>,
+        inline: bool,
         fence: bool,
         signalled: bool,
         context: u64,
     ) -> PyResult<u64> {
+        if let Some(payload) = payload.filter(|_| inline) {
+            let message = MessageInline::new(control, copied(payload)?).fence(fence);
+            let message = message.signalled(signalled).context(context);
+            return self.post(py, |connection| connection.post(message));
+        }
         let message = message(control, self::payload(payload)?);
         let message = message.fence(fence).signalled(signalled).context(context);
         self.post(py, |connection| connection.post(message))
@@ -365,8 +382,8 @@ impl Requests {
     }
 
     /// Posts a put: see `Connection.put`. With `fence` it starts when all earlier requests of the connection are
-    /// complete.
-    #[pyo3(signature = (key, offset, buffer, *, immediate=None, fence=false, signalled=true, context=0))]
+    /// complete. With `inline`, at most 256 bytes of one buffer are copied, so that it may change at once.
+    #[pyo3(signature = (key, offset, buffer, *, immediate=None, inline=false, fence=false, signalled=true, context=0))]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn post_put(
         &self,
@@ -375,18 +392,26 @@ impl Requests {
         offset: u64,
         buffer: &Bound<'_, PyAny>,
         immediate: Option<u32>,
+        inline: bool,
         fence: bool,
         signalled: bool,
         context: u64,
     ) -> PyResult<u64> {
-        let (key, memory) = (key.get().region(), pin_source(buffer)?);
+        let key = key.get().region();
+        if inline {
+            let put = PutInline::new(&key, offset, copied(buffer)?).immediate(immediate);
+            let put = put.fence(fence).signalled(signalled).context(context);
+            return self.post(py, |connection| connection.post(put));
+        }
+        let memory = pin_source(buffer)?;
         let put = Put::new(&key, offset, memory).immediate(immediate);
         let put = put.fence(fence).signalled(signalled).context(context);
         self.post(py, |connection| connection.post(put))
     }
 
-    /// Posts one put of 1 to 4096 pieces, each an offset and a buffer, or `Pieces` of one buffer: gathered here and
-    /// scattered there.
+    /// Posts one put of any number of pieces, each an offset and a buffer, or `Pieces` of one buffer: gathered here and
+    /// scattered there. From 4096 on, pieces wait for others to complete; until all are posted, later operations on
+    /// remote memory and messages raise QueueFull.
     #[pyo3(signature = (key, pieces, *, immediate=None, fence=false, signalled=true, context=0))]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn post_put_vectored(
@@ -399,9 +424,7 @@ impl Requests {
         signalled: bool,
         context: u64,
     ) -> PyResult<u64> {
-        let key = key.get().region();
-        let pieces: Vec<(u64, Memory)> = pieces.pin(Use::Read, |it| it.share().into())?;
-        let put = PutPieces::new(&key, pieces).immediate(immediate);
+        let put = pieces.put(key)?.immediate(immediate);
         let put = put.fence(fence).signalled(signalled).context(context);
         self.post(py, |connection| connection.post(put))
     }
@@ -422,8 +445,7 @@ impl Requests {
         self.post(py, |connection| connection.post(get))
     }
 
-    /// Posts one get of 1 to 4096 pieces, each an offset and a buffer, or `Pieces` of one buffer: gathered there and
-    /// scattered here.
+    /// Posts one get of pieces, gathered there and scattered here: otherwise like `post_put_vectored`.
     #[pyo3(signature = (key, pieces, *, fence=false, context=0))]
     fn post_get_vectored(
         &self,
@@ -433,9 +455,7 @@ impl Requests {
         fence: bool,
         context: u64,
     ) -> PyResult<u64> {
-        let key = key.get().region();
-        let pieces = pieces.pin(Use::Write, |it| it)?;
-        let get = GetPieces::new(&key, pieces).fence(fence).context(context);
+        let get = pieces.get(key)?.fence(fence).context(context);
         self.post(py, |connection| connection.post(get))
     }
 

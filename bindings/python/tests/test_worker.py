@@ -295,7 +295,18 @@ def test_spawn__handles_do_all_from_any_thread(handles: Handles) -> None:
         thread.join()
     assert region.load(0) == 160
     ours.put(key, 8, b"told", immediate=9).wait(20)
-    assert peers.immediate().wait(20) == 9 and memory[8:12] == b"told"
+    immediate = peers.immediate().wait(20)
+    assert (immediate.kind, immediate.value, immediate.length) == ("immediate", 9, 4)
+    assert immediate.region == key and memory[8:12] == b"told"
+    short = bytearray(b"short")
+    placing = ours.put(key, 8, short, inline=True)
+    telling = ours.send_message(b"", short, inline=True)
+    short.clear()
+    received = peers.recv_message(bytearray(9)).wait(20)
+    assert received.memory == b"short" and memory[8:13] == b"short"
+    assert placing.wait(20).buffer is None and telling.wait(20).buffer is None
+    with pytest.raises(ValueError, match="at most 256"):
+        ours.put(key, 8, bytes(257), inline=True)
     assert peers.revoke(key).wait(20) is True
     assert ours.account().wait(20).bytes_sent > 0
     assert ours.close().wait(20) is None
@@ -408,7 +419,7 @@ def test_handle__pieces_announcements_and_what_has_arrived(handles: Handles) -> 
     ours.close().wait(20)
     with pytest.raises(zerolane.ConnectionEnded):
         waiting.wait(20)
-    assert peers.immediate().wait(20) == 3
+    assert peers.immediate().wait(20).value == 3
     with pytest.raises(zerolane.Closed):
         peers.immediate().wait(20)
 
@@ -723,6 +734,22 @@ def test_spawn__is_the_end_of_the_worker_that_was() -> None:
     with pytest.raises(zerolane.Closed):
         thread.connect(endpoint.local_addr).wait(20)
     thread.stop()
+
+
+def test_spawn__signals_are_for_the_threads_of_the_program() -> None:
+    program = """
+import os, signal, zerolane
+handled = []
+signal.signal(signal.SIGUSR1, lambda number, frame: handled.append(number))
+with zerolane.Worker().spawn(), zerolane.Endpoint("127.0.0.1:0"):
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    for _ in range(100):
+        os.kill(os.getpid(), signal.SIGUSR1)
+        # A thread that takes it leaves none to wait for.
+        assert signal.sigtimedwait([signal.SIGUSR1], 10) is not None
+    assert handled == []
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 def test_receive_pool__serves_the_connections_of_a_worker() -> None:

@@ -8,10 +8,10 @@ use crate::worker::{EndpointId, Event, Worker};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use zerolane_lane::{Process, Waker};
+use zerolane_lane::{Process, Waker, spawn_thread};
 
 /// A thread that accepts connections, and answers their peers until the program takes them.
 #[derive(Debug)]
@@ -83,13 +83,13 @@ impl Backlog {
                 failed: None,
             }),
         });
-        let thread = std::thread::Builder::new().name("zerolane-accept".to_owned());
         let ending = Ending {
             shared: Arc::clone(&shared),
             bell: Arc::clone(&bell),
             why: None,
         };
-        let thread = thread.spawn(move || serve(ending, &descriptor))?;
+        let name = "zerolane-accept".to_owned();
+        let thread = spawn_thread(name, move || serve(ending, &descriptor))?;
         Ok(Backlog {
             shared,
             endpoint,
@@ -107,6 +107,13 @@ impl Backlog {
     pub(crate) fn accept(&self, timeout: Option<Duration>) -> Result<Option<Connection>> {
         self.bell
             .wait_for(timeout, || self.with(|worker, it| worker.take(it))?)
+    }
+
+    pub(crate) fn refuser(&self) -> Refuser {
+        Refuser {
+            shared: Arc::downgrade(&self.shared),
+            waker: self.waker.clone(),
+        }
     }
 
     /// Calls `change` with the listener, and accepts no connection after that before the next [`Backlog::accept`].
@@ -165,6 +172,29 @@ impl Backlog {
         self.waker.wake();
         // A panic of the thread was already printed; this thread may be panicking itself.
         let _ = thread.join();
+    }
+}
+
+/// Refuses requests that a backlog's program took.
+#[derive(Debug)]
+pub(crate) struct Refuser {
+    shared: Weak<Shared>,
+    waker: Waker,
+}
+
+impl Refuser {
+    /// Refuses the request of `connection`, and leaves it to the thread, which answers a client that asks again. If the
+    /// thread has ended, the client is told once.
+    pub(crate) fn refuse(&self, mut connection: Connection) {
+        connection.driver.refuse();
+        // In a child of fork the lock may be held for ever.
+        let shared = self.shared.upgrade();
+        let shared = shared.filter(|_| connection.driver.check_process().is_ok());
+        if let Some(shared) = shared {
+            // If the worker refuses it, it is dropped, which tells the client.
+            let _ = shared.enter().worker.adopt(connection);
+            self.waker.wake();
+        }
     }
 }
 

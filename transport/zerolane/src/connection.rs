@@ -14,9 +14,10 @@ use zerolane_lane::AnyLane;
 #[cfg(doc)]
 use zerolane_lane::Region;
 use zerolane_lane::{
-    Account, CloseReason, Delivery, Driver, Options, PathAddresses, PathState, PublicKey,
-    TransferError, Waited, Waker, WorkRequest, limits,
+    Account, CloseReason, Delivery, Driver, OnWake, Options, PathAddresses, PathState, PublicKey,
+    Step, TransferError, Waited, Waker, WorkRequest, limits,
 };
+use zerolane_wire::PrivateData;
 
 /// How long [`Connection::close`] waits without progress of posted sends, in idle timeouts.
 const LINGER_IDLE_TIMEOUTS: u32 = 1;
@@ -81,7 +82,7 @@ impl Connection {
 
     fn connect_one(address: SocketAddr, options: &Options) -> Result<Connection> {
         let mut driver = zerolane_lane::connect(address, options)?;
-        driver.wait_through(None, Driver::is_connected)?;
+        driver.wait(None, OnWake::GoOn, Driver::is_connected)?;
         match driver.closed() {
             None => Ok(Connection::accepted(driver, options)),
             Some(CloseReason::ConnectTimeout) => Err(Error::ConnectTimeout(options.times.connect)),
@@ -155,6 +156,20 @@ impl Connection {
         self.driver.lane().peer_key()
     }
 
+    /// The data of the program that came with the peer's request, or with its answer; empty if there was none. See
+    /// [`Options::private_data`].
+    pub fn peer_data(&self) -> &[u8] {
+        let data = self.driver.peer_data();
+        data.map_or(&[], |it| it.as_slice())
+    }
+
+    /// Accepts the peer's request, and sends the answer.
+    pub(crate) fn answer(&mut self, data: Option<PrivateData>) {
+        self.driver.accept(data);
+        // An error shows in the next call.
+        let _ = self.driver.turn(Step::BeforeSleep);
+    }
+
     /// Sends `data` as one Transfer; returns when the peer has received all of it.
     ///
     /// `data` must stay readable. If it is a mapping of a file that is truncated meanwhile, the process may get SIGBUS
@@ -202,7 +217,7 @@ impl Connection {
     pub fn announced(&mut self, timeout: Option<Duration>) -> Result<Waited<u64>> {
         let waited = self
             .driver
-            .wait(timeout, |driver| driver.announced().is_some())?;
+            .wait(timeout, OnWake::Return, |it| it.announced().is_some())?;
         match (self.driver.announced(), self.driver.closed()) {
             (Some(length), _) => Ok(Waited::Got(length)),
             (None, Some(reason)) => Err(Error::Closed(reason)),
@@ -222,7 +237,8 @@ impl Connection {
     /// taken. For programs that wait for one particular request; blocking calls do this by themselves.
     pub fn notify(&mut self, id: RequestId) -> bool {
         let own = self.poster.number_of(id);
-        own.is_some_and(|id| self.driver.notify(id))
+        // Pieces of a request wake in any case.
+        own.is_some_and(|id| self.vectored.has(id) || self.driver.notify(id))
     }
 
     /// Returns a completion if there is one. Otherwise makes progress without sleeping, and checks again. It returns
@@ -259,7 +275,7 @@ impl Connection {
     fn progress(&mut self) -> Result<()> {
         self.check_process()?;
         if self.driver.closed().is_none() && !self.driver.has_completion() {
-            self.driver.turn()?;
+            self.driver.turn(Step::Whole)?;
         }
         Ok(())
     }
@@ -287,7 +303,7 @@ impl Connection {
             }
             let mut waited = Waited::TimedOut;
             if !self.driver.has_notice() {
-                waited = self.driver.wait(left, Driver::has_notice)?;
+                waited = self.driver.wait(left, OnWake::Return, Driver::has_notice)?;
             }
             let told = self.driver.has_notice();
             if told || looks {
@@ -314,15 +330,18 @@ impl Connection {
             // The connection makes progress while the queue is full, so that the peer does not take this end for dead.
             let waker = self.driver.waker();
             self.driver
-                .wait(left, |_| queue.has_room_or_wakes(&waker))?
+                .wait(left, OnWake::Return, |_| queue.has_room_or_wakes(&waker))?
         } else {
-            self.driver.wait(left, Driver::has_completion)?
+            let has = Driver::has_completion;
+            self.driver.wait(left, OnWake::Return, has)?
         };
         let (count, told) = self.hand_over(queue, tag);
         if told || waited == Waited::Woken || self.driver.take_wake() {
             return Ok(Some(Waited::Woken));
         }
-        let over = count == 0 || left == Some(Duration::ZERO) || self.driver.closed().is_some();
+        // The end of one piece of a request is not reported.
+        let timed_out = count == 0 && waited == Waited::TimedOut;
+        let over = timed_out || left == Some(Duration::ZERO) || self.driver.closed().is_some();
         Ok(over.then_some(Waited::TimedOut))
     }
 
@@ -365,7 +384,9 @@ impl Connection {
     /// The next completion of a whole request, not of a piece.
     pub(crate) fn next_whole(&mut self) -> Option<Completion> {
         while let Some(completion) = self.driver.next_completion() {
-            if let Some(whole) = self.vectored.absorb(completion) {
+            let whole = self.vectored.absorb(completion);
+            self.vectored.post_unposted(&mut self.driver);
+            if let Some(whole) = whole {
                 let pool = whole.pooled.then(|| self.driver.receive_pool()).flatten();
                 return Some(Completion::new(whole, self.poster, pool.cloned()));
             }
@@ -403,10 +424,10 @@ impl Connection {
     /// let mut kept = VecDeque::new();
     /// loop {
     ///     let completion = connection.wait(None)?.got().expect("no timeout");
-    ///     let Output::Immediate { number } = completion.output else {
+    ///     let Output::Immediate(it) = completion.output else {
     ///         break; // the receive
     ///     };
-    ///     kept.push_back(number);
+    ///     kept.push_back(it.number);
     ///     connection.set_unprocessed(kept.len());
     /// }
     /// while let Some(number) = kept.pop_front() {
@@ -436,11 +457,14 @@ impl Connection {
     }
 
     /// Cancels a posted Transfer: it completes with [`TransferError::Cancelled`], and its memory is no longer accessed.
-    /// The part of a receive that had arrived is valid ([`Completion::arrived`]). False if the request is already over,
-    /// or belongs to the parent process.
+    /// The part of a receive that had arrived is valid ([`Completion::arrived`]). Of a request of several pieces, those
+    /// that are not over are cancelled. False if the request is already over, or belongs to the parent process.
     pub fn cancel(&mut self, id: RequestId) -> bool {
         let own = self.poster.number_of(id);
-        own.is_some_and(|id| self.driver.cancel(id))
+        own.is_some_and(|id| match self.vectored.has(id) {
+            true => self.vectored.cancel(&mut self.driver, id),
+            false => self.driver.cancel(id),
+        })
     }
 
     /// Closes the sending direction, as TCP's half-close does. Requests posted before are delivered; later sends and
@@ -482,10 +506,12 @@ impl Connection {
     /// ```
     ///
     /// # Errors
-    /// The connection is closed.
+    /// The connection is closed; or [`PostError::Full`], while pieces of a request posted before wait for room.
     ///
     /// [`PostError::Finished`]: crate::failure::PostError::Finished
+    /// [`PostError::Full`]: crate::failure::PostError::Full
     pub fn finish(&mut self) -> Result<()> {
+        self.vectored.check_order()?;
         Ok(self.driver.finish()?)
     }
 
@@ -525,9 +551,15 @@ impl Connection {
         self.driver.account()
     }
 
-    /// Requests that are not over, apart from inline ones, which hold none of the caller's memory.
+    /// Requests that are not over, apart from inline ones, which hold none of the caller's memory. Each piece of a request
+    /// counts.
     pub fn in_flight(&self) -> usize {
-        self.driver.in_flight()
+        self.driver.in_flight() + self.vectored.waiting()
+    }
+
+    /// Whether posted sends or puts are in progress.
+    pub(crate) fn is_sending(&self) -> bool {
+        self.driver.is_sending() || self.vectored.has_puts()
     }
 
     /// How long closing waits without progress of posted sends.
@@ -540,10 +572,16 @@ impl Connection {
         let linger = self.linger();
         loop {
             let before = self.driver.sending_mark();
-            self.driver
-                .wait_through(Some(linger), |driver| !driver.is_sending())?;
-            let stands = self.driver.sending_mark() == before;
-            if stands || !self.driver.is_sending() || self.driver.closed().is_some() {
+            // Room for the pieces that wait is made by the completions of others.
+            let feeds = self.vectored.has_puts();
+            let ends = |it: &Driver<AnyLane>| !it.is_sending() || feeds && it.has_completion();
+            let waited = self.driver.wait(Some(linger), OnWake::GoOn, ends)?;
+            if self.driver.closed().is_some() {
+                return Ok(());
+            }
+            while self.vectored.has_puts() && self.next_whole().is_some() {}
+            let stands = waited == Waited::TimedOut && self.driver.sending_mark() == before;
+            if stands || !self.is_sending() {
                 return Ok(());
             }
         }
@@ -560,7 +598,7 @@ impl Connection {
         self.flush()?;
         self.driver.close();
         self.driver
-            .wait_through(Some(self.idle_timeout), |_| false)?;
+            .wait(Some(self.idle_timeout), OnWake::GoOn, |_| false)?;
         while let Some(completion) = self.driver.next_completion() {
             if let (true, Err(TransferError::Closed(reason))) =
                 (completion.kind.is_outgoing(), completion.result)

@@ -25,7 +25,7 @@
         REFUSED(ON(function)(__VA_ARGS__, text, SIZE_MAX));                                        \
     } while (0)
 
-enum { LENGTH = 4096, SMALL = 64 };
+enum { LENGTH = 4096, SMALL = 64, PIECES = 100000 };
 
 static const uint32_t ALL = ZL_RIGHT_READ | ZL_RIGHT_WRITE | ZL_RIGHT_ATOMIC;
 
@@ -202,7 +202,7 @@ static void memory(void)
 
 static void options(const char *directory)
 {
-    const uint32_t known[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19};
+    const uint32_t known[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20};
     const uint32_t unknown[] = {0, COUNT(known) + 1, INT32_MAX, UINT32_MAX};
     const uint64_t values[] = {0, INT64_MAX, (uint64_t)INT64_MIN, UINT64_MAX};
     const zl_device_options devices[] = {
@@ -312,6 +312,47 @@ static void accepts(struct ends *it)
     zl_endpoint_free(endpoint);
 }
 
+/* Requests for connections, and private data. */
+static void incoming(zl_connection *ours)
+{
+    struct later later;
+    char text[ZL_ADDRESS_LENGTH];
+    struct client client = {.address = text};
+    uint8_t data[ZL_PRIVATE_DATA_LENGTH + 1] = {0};
+    size_t length;
+    zl_endpoint *endpoint;
+    zl_incoming *incoming;
+    zl_connection *accepted;
+    zl_options *options;
+    const size_t longer[] = {sizeof data, INT64_MAX, SIZE_MAX};
+
+    EXPECT(zl_options_new(&options) == ZL_OK && zl_options_set(options, ZL_OPTION_ASKS, 1) == ZL_OK);
+    EXPECT(zl_endpoint_bind("127.0.0.1:0", options, &endpoint) == ZL_OK);
+    EXPECT(zl_endpoint_local_addr(endpoint, text, sizeof text) == ZL_OK);
+    EXPECT(zl_endpoint_incoming(endpoint, 0, &incoming) == ZL_TIMEOUT);
+    for (size_t n = 0; n < COUNT(FOREVER); n++) {
+        start(&later, connect_client, &client);
+        EXPECT(ON(zl_endpoint_incoming)(endpoint, FOREVER[n], &incoming) == ZL_OK);
+        char other[ZL_ADDRESS_LENGTH];
+        REFUSED(ON(zl_incoming_peer_addr)(incoming, other, 0));
+        REFUSED(ON(zl_incoming_peer_key)(incoming, other, 0));
+        EXPECT(ON(zl_incoming_data)(incoming, NULL, 0, &length) == ZL_OK && length == 0);
+        REFUSED(zl_incoming_data(incoming, data, SIZE_MAX, &length));
+        for (size_t many = 0; many < COUNT(longer); many++)
+            REFUSED(ON(zl_incoming_accept)(incoming, data, longer[many], &accepted));
+        EXPECT(zl_incoming_accept(incoming, data, 0, &accepted) == ZL_OK && waited(&later));
+        zl_connection_free(client.connection);
+        zl_connection_free(accepted);
+    }
+    for (size_t many = 0; many < COUNT(longer); many++)
+        REFUSED(ON(zl_options_set_private_data)(options, data, longer[many]));
+    EXPECT(zl_options_set_private_data(options, NULL, 0) == ZL_OK);
+    EXPECT(ON(zl_peer_data)(ours, NULL, 0, &length) == ZL_OK && length == 0);
+    REFUSED(zl_peer_data(ours, data, SIZE_MAX, &length));
+    zl_options_free(options);
+    zl_endpoint_free(endpoint);
+}
+
 static void send_from_peer(void *of)
 {
     struct ends *it = of;
@@ -399,6 +440,17 @@ static void lengths(struct ends *it)
     }
     REFUSED(zl_post_put_vectored(ours, &it->key, &piece, 0, NULL, &id));
     REFUSED(zl_post_get_vectored(ours, &it->key, &piece, 0, NULL, &id));
+    /* Far more than are posted at once. */
+    zl_piece *pieces = calloc(PIECES, sizeof *pieces);
+    EXPECT(pieces != NULL);
+    for (size_t n = 0; n < PIECES; n++)
+        pieces[n] = (zl_piece){n * 8 % LENGTH, it->local, n * 8 % LENGTH, 8};
+    EXPECT(zl_post_put_vectored(ours, &it->key, pieces, PIECES, NULL, &id) == ZL_OK);
+    EXPECT(zl_put(ours, &it->key, 0, text, sizeof text) == ZL_ERROR_TOO_MANY);
+    EXPECT(next(ours, id).length == PIECES * 8);
+    EXPECT(zl_post_get_vectored(ours, &it->key, pieces, PIECES, NULL, &id) == ZL_OK);
+    EXPECT(next(ours, id).length == PIECES * 8);
+    free(pieces);
     for (size_t n = 0; n < 2; n++) {
         REFUSED(ON(zl_send)(ours, text, many[n]));
         REFUSED(ON(zl_recv_into)(ours, text, many[n], &length));
@@ -411,6 +463,8 @@ static void lengths(struct ends *it)
         REFUSED(zl_post_message(ours, text, many[n], NULL, 0, 0, NULL, &id));
         REFUSED(zl_handle_send_message(theirs, text, many[n], NULL, 0, 0, &pending));
         REFUSED(ON(zl_post_put_inline)(ours, &it->key, 0, text, many[n], NULL, &id));
+        REFUSED(ON(zl_post_message_inline)(ours, text, 0, text, many[n], NULL, &id));
+        REFUSED(zl_post_message_inline(ours, text, many[n], text, 0, NULL, &id));
     }
 }
 
@@ -788,6 +842,8 @@ static void workers(zl_exported *exported)
         EXPECT(ON(zl_worker_release)(worker, NOTHING[n], &connection) == ZL_ERROR_CLOSED);
         EXPECT(ON(zl_worker_connection)(worker, NOTHING[n], &connection) == ZL_ERROR_CLOSED);
         EXPECT(ON(zl_worker_close)(worker, NOTHING[n]) == ZL_ERROR_CLOSED);
+        EXPECT(ON(zl_worker_accept_request)(worker, NOTHING[n], NULL, 0) == ZL_ERROR_CLOSED);
+        EXPECT(ON(zl_worker_refuse_request)(worker, NOTHING[n]) == ZL_ERROR_CLOSED);
     }
     REFUSED(zl_worker_export(worker, endpoint, "name", exported, UINT32_MAX));
     REFUSED(ON(zl_worker_events)(worker, &event, 0, &count));
@@ -816,6 +872,7 @@ int main(int arguments, char **argument)
     texts(&ends);
     waits(ends.ours, ends.local);
     accepts(&ends);
+    incoming(ends.ours);
     request_timeouts(&ends);
     parts(&ends);
     lengths(&ends);

@@ -5,7 +5,7 @@ use super::{crate_dir, generated};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The files of Rust's interface.
-const RUST: [&str; 23] = [
+const RUST: [&str; 25] = [
     "completion.rs",
     "connection.rs",
     "arrived.rs",
@@ -14,12 +14,14 @@ const RUST: [&str; 23] = [
     "request/mod.rs",
     "advanced.rs",
     "endpoint.rs",
+    "incoming.rs",
     "listener.rs",
     "queue.rs",
     "receive_pool.rs",
     "worker/mod.rs",
     "worker/run.rs",
     "worker/handle.rs",
+    "worker/incoming.rs",
     "worker/numbered.rs",
     "worker/pool.rs",
     "worker/remote.rs",
@@ -31,9 +33,10 @@ const RUST: [&str; 23] = [
     "worker/tokio.rs",
 ];
 /// Python's classes whose methods are listed.
-const PYTHON: [&str; 10] = [
+const PYTHON: [&str; 11] = [
     "Connection",
     "Endpoint",
+    "Incoming",
     "CompletionQueue",
     "Worker",
     "WorkerThread",
@@ -44,9 +47,10 @@ const PYTHON: [&str; 10] = [
     "ReceivePool",
 ];
 /// What C puts before the names of a type's functions.
-const PREFIXES: [(&str, &str); 10] = [
+const PREFIXES: [(&str, &str); 11] = [
     ("Connection", "zl_"),
     ("Endpoint", "zl_endpoint_"),
+    ("Incoming", "zl_incoming_"),
     ("CompletionQueue", "zl_queue_"),
     ("Worker", "zl_worker_"),
     ("EndpointHandle", "zl_endpoint_handle_"),

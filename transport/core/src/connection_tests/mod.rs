@@ -21,6 +21,7 @@ mod frames;
 mod goodput;
 mod hostile;
 mod incast;
+mod incoming;
 mod inline_puts;
 mod lan;
 mod liars;

@@ -10,7 +10,9 @@ use netsim::link::LinkConfig;
 use netsim::pair::Duplex;
 use std::collections::HashMap;
 use std::time::Duration;
-use zerolane_wire::{Flags, Frames, HEADER_LEN, Header, Op, Operation, Packet, Reason, Word};
+use zerolane_wire::{
+    Flags, Frames, HEADER_LEN, Header, Op, Operation, Packet, PrivateData, Reason, Word,
+};
 
 /// How long a host leaves datagrams in its socket before it receives them all at once.
 const NAP: Duration = Duration::from_micros(40);
@@ -611,7 +613,8 @@ impl Sim {
             let outcome = if self.busy {
                 Err(reject(&packet, Reason::Busy))
             } else {
-                listen(now, self.b_config.clone(), entropy, &packet)
+                let made = listen(now, self.b_config.clone(), entropy, &packet);
+                made.map(|it| it.with_peer_data(PrivateData::of(content)))
             };
             match outcome {
                 Ok(connection) => self.b.connection = Some(connection),
@@ -801,6 +804,22 @@ impl Host {
         self.events
             .iter()
             .any(|event| matches!(event, Event::Connected(_)))
+    }
+
+    /// The immediates shown, in order: the number, the handle of its region, the bytes of its put.
+    pub(super) fn immediates(&self) -> impl Iterator<Item = (u32, u32, u64)> + '_ {
+        self.events.iter().filter_map(|event| match event {
+            Event::Immediate {
+                value,
+                region,
+                length,
+            } => Some((*value, region.start.handle, *length)),
+            _ => None,
+        })
+    }
+
+    pub(super) fn is_shown(&self, value: u32) -> bool {
+        self.immediates().any(|it| it.0 == value)
     }
 
     pub(super) fn sent(&self, id: TransferId) -> bool {

@@ -33,7 +33,7 @@ pub struct Completion {
     pub value: u64,
     /// The control of a received message.
     pub control: MessageControl,
-    /// The region that was opened by name.
+    /// The region that was opened by name; of an immediate, the one of this end that its put wrote.
     pub region: Option<RemoteRegion>,
 }
 
@@ -52,6 +52,12 @@ impl Completion {
             control: MessageControl::default(),
             region: None,
         }
+    }
+
+    /// The same without its memory, if that is a copy.
+    fn without_copy(self, copied: bool) -> Completion {
+        let memory = self.memory.filter(|_| !copied);
+        Completion { memory, ..self }
     }
 }
 
@@ -88,6 +94,8 @@ impl fmt::Debug for MessageControl {
 pub(super) struct Held {
     pub(super) region: RegionId,
     pub(super) completion: Completion,
+    /// Its memory is a copy, which the user does not get.
+    copied: bool,
     /// Whether to report its end.
     reported: bool,
 }
@@ -156,17 +164,21 @@ impl<L: Lane> Driver<L> {
                     control,
                     ..Ending::of(id, Some(Ok(payload)))
                 }),
-                Event::Immediate { value } => self.completions.push(Completion {
+                Event::Immediate {
+                    value,
+                    region,
+                    length,
+                } => self.completions.push(Completion {
                     id: 0,
                     kind: WorkKind::Immediate,
                     context: 0,
-                    result: Ok(0),
+                    result: Ok(length),
                     memory: None,
                     pooled: false,
                     delivery: Delivery::Interrupt,
                     value: u64::from(value),
                     control: MessageControl::default(),
-                    region: None,
+                    region: Some(region),
                 }),
                 Event::Failed { id, error } => {
                     let value = self.core.take_arrived(id);
@@ -194,6 +206,12 @@ impl<L: Lane> Driver<L> {
     pub(super) fn report_unread(&mut self) {
         self.core
             .set_unread(self.completions.notified() + self.unread_external);
+    }
+
+    /// Adds the completion of a request that the caller posts in pieces, of which none is in progress.
+    pub fn add_completion(&mut self, completion: Completion) {
+        self.completions.push(completion);
+        self.report_unread();
     }
 
     /// Takes the next completion that is there already and not deferred.
@@ -282,9 +300,13 @@ impl<L: Lane> Driver<L> {
             Some(region) => self.held.push(Held {
                 region,
                 completion,
+                copied: posted.info.copied,
                 reported,
             }),
-            None => self.completions.push(completion),
+            None => {
+                let copied = posted.info.copied;
+                self.completions.push(completion.without_copy(copied));
+            }
         }
         if posted.awaited {
             self.completions.notify(it.id);
@@ -303,15 +325,15 @@ impl<L: Lane> Driver<L> {
         }
         let lane = &self.lane;
         let released = self.held.extract_if(.., |held| !lane.holds(held.region));
-        for Held {
-            completion: it,
-            reported,
-            ..
-        } in released
-        {
-            match reported {
-                true => self.completions.push(it),
-                false => self.receives.give_back(it.pooled, it.memory, it.context),
+        for held in released {
+            let completion = held.completion.without_copy(held.copied);
+            match held.reported {
+                true => self.completions.push(completion),
+                false => self.receives.give_back(
+                    completion.pooled,
+                    completion.memory,
+                    completion.context,
+                ),
             }
         }
     }

@@ -4,7 +4,7 @@ use super::direct::{AtOnce, Local};
 use super::{Driver, NotPosted, WorkKind};
 use crate::lane::Lane;
 use crate::memory::posted::Postable;
-use crate::memory::registry::EntryFlags;
+use crate::memory::registry::EntryKind;
 use crate::memory::{Memory, Region, Registry, Writable, uninit};
 use zerolane_core::limits::MAX_INLINE;
 use zerolane_core::{PostError, RegionId, RemotePlace, Span, TransferId, WorkFlags, WorkRequest};
@@ -35,6 +35,8 @@ pub(super) struct RequestInfo {
     pub(super) report: Report,
     /// Slot for the control of a message.
     pub(super) control: Option<u32>,
+    /// Its memory is a copy, which the user does not get.
+    pub(super) copied: bool,
 }
 
 impl RequestInfo {
@@ -43,6 +45,7 @@ impl RequestInfo {
             kind: WorkKind::of(request),
             report,
             control: None,
+            copied: false,
         }
     }
 }
@@ -84,6 +87,7 @@ impl Posted {
             kind: WorkKind::Put,
             report: Report::default(),
             control: None,
+            copied: true,
         })
     }
 }
@@ -197,12 +201,14 @@ impl<L: Lane> Driver<L> {
         else {
             panic!("{request:?} is no put");
         };
-        let done = self.access(&request, report.signalled, Local::Source(&[data]));
-        if let Some(AtOnce::Done(done)) = done {
-            return Ok(self.report_direct(done, RequestInfo::of(&request, report), None));
-        }
+        let placed = match self.access(&request, report.signalled, Local::Source(&[data])) {
+            Some(AtOnce::Done(done)) => {
+                return Ok(self.report_direct(done, RequestInfo::of(&request, report), None));
+            }
+            Some(AtOnce::Placed(len)) => Some(len),
+            None => None,
+        };
         self.check_poster()?;
-        let rest: &[u8] = if done.is_some() { &[] } else { data };
         // Those that leave together count as posted together: there may be millions in a second.
         let waits_since = self.core.unsent_since();
         let now = waits_since.unwrap_or_else(|| self.clock.now());
@@ -210,7 +216,10 @@ impl<L: Lane> Driver<L> {
         let remembered = report.context != 0;
         let signalled = flags.signalled || remembered;
         let flags = WorkFlags { signalled, ..flags };
-        let id = self.core.post_inline(now, place, rest, immediate, flags)?;
+        let id = match placed {
+            Some(len) => self.core.post_placed(now, place, len, immediate, flags)?,
+            None => self.core.post_inline(now, place, data, immediate, flags)?,
+        };
         if remembered {
             self.remember(id, RequestInfo::of(&request, report));
         }
@@ -254,14 +263,27 @@ impl<L: Lane> Driver<L> {
         }
     }
 
-    /// Posts the rest of a put of which `len` bytes are in place: its immediate, and its end.
+    /// Posts the rest of a put whose `len` bytes are in place: its immediate, and its end.
+    ///
+    /// # Panics
+    /// The request is no put.
     pub(super) fn post_placed(
         &mut self,
         request: WorkRequest<'_>,
         info: RequestInfo,
         len: u64,
     ) -> Result<(TransferId, &mut Posted), PostError> {
-        let id = self.post(request, Span::EMPTY)?;
+        self.check_poster()?;
+        let WorkRequest::Put {
+            place,
+            immediate,
+            flags,
+        } = signalled(request)
+        else {
+            panic!("{request:?} is no put");
+        };
+        let now = self.clock.now();
+        let id = self.core.post_placed(now, place, len, immediate, flags)?;
         let posted = Posted {
             len,
             ..Posted::without_memory(info)
@@ -312,24 +334,21 @@ fn open_any<M: Postable>(
     memory: &M,
     request: &WorkRequest<'_>,
 ) -> Option<Span> {
-    let access = EntryFlags {
-        writable: request.writes(),
-        file: memory.is_file(),
-        kept: true,
-        shared: false,
-    };
+    let (writable, file) = (request.writes(), memory.is_file());
     // The caller keeps the memory, so its bytes stay mapped. An exclusive region belongs to this end alone; a shared one
     // is only read.
     match memory.alone() {
         // SAFETY: as above.
-        Some((start, len)) => Some(unsafe { registry.open(start, len, access) }),
+        Some((start, len)) => {
+            Some(unsafe { registry.open(start, len, EntryKind::Posted { writable, file }) })
+        }
         None => {
             let pieces = memory.pieces();
             let mut lens = pieces.iter().map(|it| it.1);
             let total = lens.try_fold(0usize, |sum, len| sum.checked_add(len));
             total.filter(|&total| isize::try_from(total).is_ok())?;
             // SAFETY: as above.
-            Some(unsafe { registry.open_pieces(&pieces, access) })
+            Some(unsafe { registry.open_pieces(&pieces, file) })
         }
     }
 }

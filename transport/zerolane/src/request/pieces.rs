@@ -1,15 +1,20 @@
 //! Puts and gets several pieces, each with a place of its own at the peer.
 
-use super::remote::{Get, Put};
 use super::{How, Request, options, sealed};
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::key::RegionKey;
-use zerolane_lane::{Memory, PostError, Region, TransferId, limits};
-use zerolane_wire::Rights;
+use crate::vectored::Left;
+#[cfg(doc)]
+use zerolane_lane::PostError;
+use zerolane_lane::{Memory, Region, TransferId};
 
-/// Writes several pieces, each to an offset of its own: gathered here, scattered there. One completion, with all memory,
-/// comes when all are placed. The first piece carries the fence, the last the immediate.
+/// Writes several pieces, any number, each to an offset of its own: gathered here, scattered there. One completion, with
+/// all memory, comes when all are placed. The first piece carries the fence, the last the immediate.
+///
+/// Pieces for which there is no room are posted as others complete. Until all are, later operations on remote memory
+/// and messages are refused with [`PostError::Full`], because they would overtake them. If a piece fails or the request is
+/// cancelled, the pieces that were not posted are not written.
 #[derive(Debug)]
 pub struct PutPieces {
     to: RegionKey,
@@ -48,19 +53,16 @@ impl sealed::Post for PutPieces {
             immediate,
             how,
         } = self;
-        let piece = |it: Piece<Memory>| {
-            let put = Put::new(&to, it.offset, it.memory).with(it.how);
-            put.immediate(immediate.filter(|_| it.is_last))
-        };
-        let posted = connection.post_pieces(&to, pieces, how, Rights::WRITE, Memory::len, piece);
-        posted.map_err(|(error, pieces)| {
+        let left = left(to, pieces, immediate, how);
+        let posted = connection.vectored.post(&mut connection.driver, left);
+        posted.map_err(|(reason, pieces)| {
             let back = PutPieces {
                 to,
                 pieces,
                 immediate,
                 how,
             };
-            (error, back)
+            (reason.into(), back)
         })
     }
 
@@ -105,10 +107,9 @@ impl Request for GetPieces {
 impl sealed::Post for GetPieces {
     fn post_to(self, connection: &mut Connection) -> Result<TransferId, (Error, Self)> {
         let GetPieces { from, pieces, how } = self;
-        let piece = |it: Piece<Region>| Get::new(&from, it.offset, it.memory).with(it.how);
-        let bytes = |region: &Region| region.len();
-        let posted = connection.post_pieces(&from, pieces, how, Rights::READ, bytes, piece);
-        posted.map_err(|(error, pieces)| (error, GetPieces { from, pieces, how }))
+        let left = left(from, pieces, None, how);
+        let posted = connection.vectored.post(&mut connection.driver, left);
+        posted.map_err(|(reason, pieces)| (reason.into(), GetPieces { from, pieces, how }))
     }
 
     fn give_back(self) -> Option<Memory> {
@@ -126,70 +127,15 @@ fn gathered<M: Into<Memory>>(pieces: Vec<(u64, M)>) -> Option<Memory> {
     Some(pieces.into())
 }
 
-/// One piece of a request, with the options that it carries.
-struct Piece<M> {
-    offset: u64,
-    memory: M,
-    is_last: bool,
-    how: How,
-}
-
-impl<M> Piece<M> {
-    /// Piece `index` of `count` of a request with the options `how`. All pieces are signalled.
-    fn new((offset, memory): (u64, M), index: usize, count: usize, how: How) -> Self {
-        let mut how = how;
-        how.report.signalled = true;
-        how.flags.fence &= index == 0;
-        Piece {
-            offset,
-            memory,
-            is_last: index + 1 == count,
-            how,
-        }
-    }
-}
-
-impl Connection {
-    /// Posts `pieces`, each made a request by `piece`, as one request.
-    fn post_pieces<M, R: Request<Memory = M>>(
-        &mut self,
-        key: &RegionKey,
-        pieces: Vec<(u64, M)>,
-        how: How,
-        right: Rights,
-        bytes: impl Fn(&M) -> usize,
-        piece: impl Fn(Piece<M>) -> R,
-    ) -> Result<TransferId, (Error, Vec<(u64, M)>)> {
-        let mut lens = pieces.iter().map(|(at, piece)| (*at, bytes(piece) as u64));
-        let outside = lens.find_map(|(at, len)| key.place(at, len, right).err());
-        let room = match pieces.len() {
-            0 => Some(PostError::NoPieces),
-            count if count > limits::MAX_POSTED => Some(PostError::TooManyPieces),
-            count if count > self.driver.room_for_operations() => Some(PostError::Full),
-            _ => None,
-        };
-        if let Some(reason) = outside.or(room) {
-            return Err((reason.into(), pieces));
-        }
-        let (count, mut ids) = (pieces.len(), Vec::with_capacity(pieces.len()));
-        let mut pieces = pieces.into_iter().enumerate();
-        while let Some((index, it)) = pieces.next() {
-            let at = it.0;
-            match piece(Piece::new(it, index, count, how)).post_to(self) {
-                Ok(id) => ids.push(id),
-                Err((error, refused)) => {
-                    // The caller gets no identifier, so the group's completion is not reported.
-                    self.vectored.begin(ids, false);
-                    let rest = pieces.map(|(_, piece)| piece);
-                    let memory = std::iter::once((at, refused.into_memory()))
-                        .chain(rest)
-                        .collect();
-                    return Err((error, memory));
-                }
-            }
-        }
-        let last = ids.last().copied();
-        self.vectored.begin(ids, how.report.signalled);
-        last.ok_or((PostError::NoPieces.into(), Vec::new()))
+/// The pieces of a request, of which none is posted.
+fn left<M>(key: RegionKey, pieces: Vec<(u64, M)>, immediate: Option<u32>, how: How) -> Left<M> {
+    let mut each = how;
+    each.report.signalled = true;
+    Left {
+        key,
+        pieces: pieces.into_iter(),
+        immediate,
+        flags: each.flags(),
+        report: how.report(),
     }
 }

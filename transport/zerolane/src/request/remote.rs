@@ -36,10 +36,6 @@ impl Put {
             how: How::default(),
         }
     }
-
-    pub(super) fn with(self, how: How) -> Put {
-        Put { how, ..self }
-    }
 }
 
 options!(Put: context, signalled, awaited, fence, immediate);
@@ -55,7 +51,8 @@ impl Request for Put {
 impl sealed::Post for Put {
     fn post_to(self, connection: &mut Connection) -> Result<TransferId, (Error, Self)> {
         let len = self.memory.len() as u64;
-        let place = match self.to.place(self.offset, len, Rights::WRITE) {
+        let place = self.to.place(self.offset, len, Rights::WRITE);
+        let place = match connection.vectored.check_order().and(place) {
             Ok(place) => place,
             Err(reason) => return Err((reason.into(), self)),
         };
@@ -79,24 +76,26 @@ impl sealed::Post for Put {
     }
 }
 
-/// Writes a copy of at most [`MAX_INLINE`] bytes to the peer's memory. It completes locally, which is the weaker
-/// guarantee: the bytes may change as soon as the request is posted. Puts posted together are sent in one burst.
+/// Writes a copy of at most [`MAX_INLINE`] bytes to the peer's memory: the bytes may change as soon as the request is
+/// posted. Without [`PutInline::signalled`] it needs no completion, as libfabric's inject. Puts posted together are sent
+/// in one burst.
 #[derive(Debug)]
 pub struct PutInline<'a> {
     to: RegionKey,
     offset: u64,
-    data: &'a [u8],
+    data: Cow<'a, [u8]>,
     immediate: Option<u32>,
     how: How,
 }
 
 impl<'a> PutInline<'a> {
-    /// Writes a copy of `data` to `offset` of the region `to`.
-    pub fn new(to: &RegionKey, offset: u64, data: &'a [u8]) -> PutInline<'a> {
+    /// Writes a copy of `data` to `offset` of the region `to`. For a
+    /// [`ConnectionHandle`](crate::worker::ConnectionHandle), which posts later, `data` is a `Vec`.
+    pub fn new(to: &RegionKey, offset: u64, data: impl Into<Cow<'a, [u8]>>) -> PutInline<'a> {
         PutInline {
             to: *to,
             offset,
-            data,
+            data: data.into(),
             immediate: None,
             how: How::default(),
         }
@@ -114,7 +113,8 @@ impl Request for PutInline<'_> {
 impl sealed::Post for PutInline<'_> {
     fn post_to(self, connection: &mut Connection) -> Result<TransferId, (Error, Self)> {
         let len = self.data.len();
-        let place = match self.to.place(self.offset, len as u64, Rights::WRITE) {
+        let place = self.to.place(self.offset, len as u64, Rights::WRITE);
+        let place = match connection.vectored.check_order().and(place) {
             Ok(_) if len > MAX_INLINE => return Err((Error::NotInline { len }, self)),
             Ok(place) => place,
             Err(reason) => return Err((reason.into(), self)),
@@ -126,7 +126,7 @@ impl sealed::Post for PutInline<'_> {
         };
         let posted = connection
             .driver
-            .post_inline(put, self.how.report(), self.data);
+            .post_inline(put, self.how.report(), &self.data);
         posted.map_err(|reason| (reason.into(), self))
     }
 
@@ -159,10 +159,6 @@ impl<M: Writable> Get<M> {
             how: How::default(),
         }
     }
-
-    pub(super) fn with(self, how: How) -> Get<M> {
-        Get { how, ..self }
-    }
 }
 
 options!(Get<M>: context, signalled, fence);
@@ -178,7 +174,8 @@ impl<M: Writable> Request for Get<M> {
 impl<M: Writable> sealed::Post for Get<M> {
     fn post_to(self, connection: &mut Connection) -> Result<TransferId, (Error, Self)> {
         let len = self.into.length() as u64;
-        let place = match self.from.place(self.offset, len, Rights::READ) {
+        let place = self.from.place(self.offset, len, Rights::READ);
+        let place = match connection.vectored.check_order().and(place) {
             Ok(place) => place,
             Err(reason) => return Err((reason.into(), self)),
         };
@@ -261,7 +258,7 @@ impl Request for Fetch {
 impl sealed::Post for Fetch {
     fn post_to(self, connection: &mut Connection) -> Result<TransferId, (Error, Self)> {
         let report = self.how.report();
-        let posted = self.request();
+        let posted = connection.vectored.check_order().and(self.request());
         let posted = posted.and_then(|request| connection.driver.post_bare(request, report));
         posted.map_err(|reason| (reason.into(), self))
     }

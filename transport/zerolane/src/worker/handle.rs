@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use zerolane_lane::{
-    Account, ExportedRegion, Memory, Options, Process, PublicKey, Waker, Writable,
+    Account, ExportedRegion, Memory, Options, PostError, Process, PublicKey, Waker, Writable,
 };
 use zerolane_wire::Rights;
 
@@ -182,6 +182,10 @@ impl Worker {
             Event::Accepted {
                 endpoint: by,
                 connection,
+            }
+            | Event::Requested {
+                endpoint: by,
+                connection,
             } if *by == endpoint => Some(*connection),
             _ => None,
         });
@@ -261,8 +265,12 @@ struct EndpointShared {
 }
 
 impl EndpointHandle {
-    fn worker(&self) -> WorkerHandle {
+    pub(super) fn worker(&self) -> WorkerHandle {
         WorkerHandle::new(&self.shared.owned.inbox)
+    }
+
+    pub(super) fn id(&self) -> EndpointId {
+        self.shared.id
     }
 
     /// The address listened on.
@@ -271,7 +279,9 @@ impl EndpointHandle {
     }
 
     /// Waits for the next connection. Connections that were not asked for are served too: they may use what the
-    /// endpoint exports ([`EndpointHandle::export`]).
+    /// endpoint exports ([`EndpointHandle::export`]). With
+    /// [`ListenOptions::asks`](crate::options::ListenOptions::asks), it accepts the next request with
+    /// [`Options::private_data`]; until then requests wait.
     pub fn accept(&self) -> Pending<ConnectionHandle> {
         let (id, worker) = (self.shared.id, self.worker());
         let (claim, pending) = Pending::new(
@@ -379,6 +389,12 @@ impl ConnectionHandle {
         self.shared.peer.key
     }
 
+    /// See [`Connection::peer_data`].
+    pub fn peer_data(&self) -> &[u8] {
+        let data = self.shared.peer.data.as_ref();
+        data.map_or(&[], |it| it.as_slice())
+    }
+
     /// Makes a request: see [`Connection::post`]. Its success is always reported, to the returned [`Pending`].
     ///
     /// A receive takes what was kept for a receive that was given up, if anything: it then answers at once, in the
@@ -408,8 +424,14 @@ impl ConnectionHandle {
         let waiting = Waiting {
             id: self.next_request(),
             post: Box::new(move |connection| {
-                if let (Some(connection), Some(claim)) = (connection, claim.take()) {
-                    claim.answer_or_drop(connection.finish());
+                if let (Some(connection), Some(taken)) = (connection, claim.take()) {
+                    match connection.finish() {
+                        Err(Error::Post(PostError::Full)) => {
+                            claim = Some(taken);
+                            return Attempt::Full;
+                        }
+                        finished => taken.answer_or_drop(finished),
+                    }
                 }
                 Attempt::Done
             }),

@@ -79,6 +79,7 @@ impl Link {
                 None
             }
             Event::Accepted { connection, .. }
+            | Event::Requested { connection, .. }
             | Event::Connected { connection }
             | Event::Announced { connection, .. }
                 if connection == id =>
@@ -111,7 +112,7 @@ impl Link {
         let Stage::Flushing { until, mark } = self.stage else {
             return false;
         };
-        if self.connection.driver.is_sending() {
+        if self.connection.is_sending() {
             if until.is_none_or(|until| Instant::now() < until) {
                 return false;
             }

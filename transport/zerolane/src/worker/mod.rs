@@ -72,6 +72,7 @@ mod connecting;
 mod connections;
 mod endpoints;
 mod handle;
+mod incoming;
 mod link;
 mod numbered;
 mod others;
@@ -92,6 +93,8 @@ mod untaken;
 
 pub use crate::listener::Listener;
 pub use handle::{ConnectionHandle, EndpointHandle, WorkerHandle};
+pub use incoming::IncomingHandle;
+pub(crate) use incoming::not_asked;
 pub use pending::{Outcome, Pending};
 pub use set::PendingSet;
 pub use thread::{WorkerThread, background};
@@ -162,6 +165,15 @@ pub enum Event {
         /// The endpoint.
         endpoint: EndpointId,
         /// The new connection.
+        connection: ConnectionId,
+    },
+    /// A client asks for a connection: instead of [`Event::Accepted`], if the endpoint has
+    /// [`ListenOptions::asks`](crate::options::ListenOptions::asks). [`Worker::connection`] shows who asks: [`Connection::peer_data`], [`Connection::peer_key`],
+    /// [`Connection::peer_addr`]. [`Worker::accept_request`] or [`Worker::refuse_request`] answers.
+    Requested {
+        /// The endpoint.
+        endpoint: EndpointId,
+        /// The connection, if it is accepted.
         connection: ConnectionId,
     },
     /// An endpoint's socket failed; the endpoint is closed.
@@ -330,8 +342,15 @@ impl Worker {
     }
 
     /// Gives up a connection, so that its caller can drive it or give it to another worker. `None` if it is not a
-    /// connection of this worker, or is not established yet. Its events that were not taken stay here.
+    /// connection of this worker, or is not established or accepted yet. Its events that were not taken stay here.
     pub fn release(&mut self, connection: ConnectionId) -> Option<Connection> {
+        match self.slots.get(connection.0)? {
+            Slot::Connection(link) if link.connection.driver.is_asked() => None,
+            _ => self.let_go(connection),
+        }
+    }
+
+    fn let_go(&mut self, connection: ConnectionId) -> Option<Connection> {
         self.check_process().ok()?;
         match self.slots.get(connection.0)? {
             Slot::Connection(link) if link.is_open() => {}

@@ -6,8 +6,10 @@ use crate::drive::{both, idle, next, receive_all, send_all, transfer};
 use crate::eager;
 use crate::finish;
 use crate::immediates;
+use crate::inline;
 use crate::path::{Pair, Path, plain};
 use crate::pooled;
+use crate::private;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use zerolane::advanced::{Offer, Read};
@@ -66,6 +68,7 @@ macro_rules! over_every_path {
 }
 
 over_every_path!(
+    connect__private_data_both_ways,
     transfer__every_size,
     transfer__both_directions_at_once,
     transfer__many_in_flight,
@@ -84,6 +87,8 @@ over_every_path!(
     finish__the_other_direction_goes_on,
     memory__put_got_and_counted_in,
     memory__immediates_tell_of_all_before_them,
+    memory__immediates_say_what_was_put,
+    inline__what_was_posted_may_change_at_once,
     messages__take_memory_of_a_pool,
 );
 
@@ -91,6 +96,10 @@ fn messages__take_memory_of_a_pool(path: Path, base: &Options) {
     if let Some(pair) = path.connect(base) {
         pooled::take_memory_of_a_pool(pair);
     }
+}
+
+fn connect__private_data_both_ways(path: Path, base: &Options) {
+    private::both_ways(path, base);
 }
 
 fn transfer__every_size(path: Path, base: &Options) {
@@ -472,6 +481,21 @@ fn put_got_and_counted_in(mut pair: Pair, make: fn(usize) -> std::io::Result<Reg
 }
 
 fn memory__immediates_tell_of_all_before_them(path: Path, base: &Options) {
+    with_memory(path, base, immediates::tell_of_all_before_them);
+}
+
+fn memory__immediates_say_what_was_put(path: Path, base: &Options) {
+    with_memory(path, base, immediates::say_what_was_put);
+}
+
+fn inline__what_was_posted_may_change_at_once(path: Path, base: &Options) {
+    if let Some(pair) = path.connect(base) {
+        inline::may_change_at_once(pair);
+    }
+}
+
+/// Runs `test` with memory of both kinds.
+fn with_memory(path: Path, base: &Options, test: fn(Pair, &ExportedRegion, bool)) {
     for of_memfd in [false, true] {
         let Some(pair) = path.connect(base) else {
             return;
@@ -481,7 +505,7 @@ fn memory__immediates_tell_of_all_before_them(path: Path, base: &Options) {
             false => Region::anonymous(immediates::LEN),
         };
         let memory = ExportedRegion::new(region.expect("memory")).expect("page-aligned");
-        immediates::tell_of_all_before_them(pair, &memory, of_memfd);
+        test(pair, &memory, of_memfd);
     }
 }
 

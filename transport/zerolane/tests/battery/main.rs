@@ -10,10 +10,12 @@
 //!  finish.rs  one direction that is finished
 //!  files.rs   mapped files as memory
 //!  immediates.rs  immediates behind earlier puts
+//!  inline.rs      puts and messages of copies
 //!  incast.rs  several senders, one receiver
 //!  link_local.rs  addresses of one link, with their interface
 //!  marks.rs   ECN: capable datagrams, and counts of marks
 //!  pooled.rs  messages into memory of a pool
+//!  private.rs  data of the program in the request and its answer
 //!  rates.rs  measured rates, printed
 //!  roam.rs    addresses that change in the middle of a Transfer
 //! ```
@@ -40,9 +42,11 @@ mod files;
 mod finish;
 mod immediates;
 mod incast;
+mod inline;
 mod link_local;
 mod marks;
 mod path;
 mod pooled;
+mod private;
 mod rates;
 mod roam;

@@ -253,6 +253,14 @@ const DOCUMENTS: &[Document] = &[
             Fact("Version {1}.", &["connection::VERSION"]),
             Fact("the {40}-byte header", &["HEADER_LEN"]),
             Fact("or exactly {32} bytes of them", &["OPTIONS_LEN"]),
+            Fact(
+                "plus 1; 0: none, and nothing follows the options | 0 to {65}",
+                &["MAX_PRIVATE_DATA + 1"],
+            ),
+            Fact(
+                "private data, and zeros up to {64} bytes",
+                &["MAX_PRIVATE_DATA"],
+            ),
             Fact("tell of the latest {256} announcements", &["ANNOUNCEMENTS"]),
             Fact(
                 "answers ({1192} bytes; sealed, {1168}) is one Get",
@@ -580,7 +588,7 @@ const DOCUMENTS: &[Document] = &[
             ),
             Fact("| {1024} completions not looked at", &["MAX_UNREAD"]),
             Fact("up to {65,536} on one connection", &["MAX_EXPORTS"]),
-            Fact("more than {4096} pieces in one", &["MAX_POSTED"]),
+            Fact("more than {4096} pieces of one", &["MAX_POSTED"]),
             Fact("up to {64 KiB} of short ones", &["DEFAULT_EAGER_CREDIT"]),
             Fact(
                 "| {1024} small operations unconfirmed, in {256} datagrams",
@@ -830,7 +838,6 @@ const DOCUMENTS: &[Document] = &[
         text: include_str!("../../../../docs/guide/python.md"),
         facts: &[
             Fact("exchange up to {128} bytes", &["limits::MAX_CONTROL"]),
-            Fact("Up to {4096} pieces go", &["MAX_POSTED"]),
             Fact("at {1024} unread completions the peer", &["MAX_UNREAD"]),
             Fact("ends a wait within {50 ms}", &["patience::SLICE"]),
         ],

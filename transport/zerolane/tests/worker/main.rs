@@ -11,6 +11,7 @@ mod child;
 mod ended;
 mod fork;
 mod handles;
+mod incoming;
 mod killed;
 mod late;
 mod numbered;
@@ -18,6 +19,7 @@ mod over;
 mod progress;
 mod receive_pool;
 mod set;
+mod signals;
 mod tokio;
 
 use bytes::content;

@@ -114,7 +114,10 @@ impl Unsealer {
         // SAFETY: the registry has these bytes open for writing, for this turn. They are granted, and none of them was
         // reported. Others access exported memory atomically only; mapped files are not opened here; all other memory
         // is the lane's alone.
-        Some(unsafe { opener.open_into(header, payload, to, trailer) })
+        Some(unsafe {
+            let source = (payload.as_ptr(), payload.len());
+            opener.open_at(header, source, to, trailer)
+        })
     }
 
     /// Whether payload for `region` could be opened where it lands. A page of a mapped file may be gone, and not every
@@ -165,10 +168,10 @@ impl Unsealer {
 
     /// Takes a message of the key exchange, and tells the core the result.
     fn take_handshake(&mut self, datagram: &[u8], turn: &mut Turn<'_>) {
-        let (request, len) = turn.core.request();
+        let request = turn.core.request();
         let outcome = match &mut self.exchange {
             Some(exchange) => {
-                let (outcome, session) = exchange.take(datagram, &request[..len]);
+                let (outcome, session) = exchange.take(datagram, request.bytes());
                 self.session = session.or(self.session.take());
                 outcome
             }
@@ -208,7 +211,10 @@ impl Unsealer {
             return opener.open(header, payload, &trailer);
         }
         // SAFETY: as above, except that others access exported memory atomically. Mapped files are not opened here.
-        let opened = unsafe { opener.open_at(header, (start, len), &trailer) };
+        let opened = unsafe {
+            let landed = (start.cast_const(), len);
+            opener.open_at(header, landed, start, &trailer)
+        };
         if opened == Err(DropReason::Forged) {
             self.outside = OPENED_OUTSIDE;
         }
