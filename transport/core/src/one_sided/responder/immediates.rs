@@ -157,7 +157,8 @@ impl Responder {
             self.puts_wait = true;
             return cx.answer_later(rts.s_id);
         }
-        let (span, region) = match self.check_put(cx, named, rts.length) {
+        let (len, log2) = (rts.length, cx.buffer_log2());
+        let (span, region) = match self.exports.check(named, len, Rights::WRITE, log2) {
             Ok(checked) => checked,
             Err(reason) => {
                 cx.owe(Debt::Show);

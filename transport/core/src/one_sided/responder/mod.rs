@@ -159,28 +159,6 @@ impl Responder {
         true
     }
 
-    /// The memory that the peer names, if it has the rights.
-    pub(super) fn check(
-        &self,
-        cx: &Context,
-        place: Named,
-        len: u64,
-        right: Rights,
-    ) -> Result<Span, Reason> {
-        self.exports.check(place, len, right, cx.buffer_log2())
-    }
-
-    /// The memory that the peer's put writes, and its region, if the peer has the right.
-    pub(super) fn check_put(
-        &self,
-        cx: &Context,
-        place: Named,
-        len: u64,
-    ) -> Result<(Span, RemoteRegion), Reason> {
-        self.exports
-            .check_named(place, len, Rights::WRITE, cx.buffer_log2())
-    }
-
     pub(crate) fn on_request_region(&mut self, cx: &mut Context, it: &RequestMemoryRegion) {
         if self.defers {
             let is_new = self.deferred.iter().all(|kept| kept.s_id != it.s_id);
