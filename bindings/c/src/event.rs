@@ -21,6 +21,11 @@ pub enum zl_event_kind {
     /// `connection` is over, or could not be made, with `status`. Its last event: all its
     /// requests have completed.
     ZL_EVENT_CLOSED = 6,
+    /// A client asks `endpoint` for `connection`, instead of ZL_EVENT_ACCEPTED, if the endpoint has
+    /// ZL_OPTION_ASKS. zl_peer_data, zl_peer_key and zl_peer_addr of its handle
+    /// (zl_worker_connection) show who asks; zl_worker_accept_request or
+    /// zl_worker_refuse_request answers.
+    ZL_EVENT_REQUESTED = 7,
     /// A kind that this version does not know.
     ZL_EVENT_OTHER = 255,
 }
@@ -61,6 +66,15 @@ impl From<Event> for zl_event {
                 connection,
             } => zl_event {
                 kind: zl_event_kind::ZL_EVENT_ACCEPTED as u32,
+                endpoint: endpoint.to_u64(),
+                connection: connection.to_u64(),
+                ..nothing
+            },
+            Event::Requested {
+                endpoint,
+                connection,
+            } => zl_event {
+                kind: zl_event_kind::ZL_EVENT_REQUESTED as u32,
                 endpoint: endpoint.to_u64(),
                 connection: connection.to_u64(),
                 ..nothing

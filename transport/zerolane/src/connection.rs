@@ -17,6 +17,7 @@ use zerolane_lane::{
     Account, CloseReason, Delivery, Driver, OnWake, Options, PathAddresses, PathState, PublicKey,
     Step, TransferError, Waited, Waker, WorkRequest, limits,
 };
+use zerolane_wire::PrivateData;
 
 /// How long [`Connection::close`] waits without progress of posted sends, in idle timeouts.
 const LINGER_IDLE_TIMEOUTS: u32 = 1;
@@ -153,6 +154,20 @@ impl Connection {
     /// The key that the peer proved it owns; `None` in plain mode.
     pub fn peer_key(&self) -> Option<PublicKey> {
         self.driver.lane().peer_key()
+    }
+
+    /// The data of the program that came with the peer's request, or with its answer; empty if there was none. See
+    /// [`Options::private_data`].
+    pub fn peer_data(&self) -> &[u8] {
+        let data = self.driver.peer_data();
+        data.map_or(&[], |it| it.as_slice())
+    }
+
+    /// Accepts the peer's request, and sends the answer.
+    pub(crate) fn answer(&mut self, data: Option<PrivateData>) {
+        self.driver.accept(data);
+        // An error shows in the next call.
+        let _ = self.driver.turn(Step::BeforeSleep);
     }
 
     /// Sends `data` as one Transfer; returns when the peer has received all of it.
@@ -366,6 +381,19 @@ impl Connection {
         (!self.driver.has_completion()).then_some(Error::Closed(reason))
     }
 
+    /// The next completion of a whole request, not of a piece.
+    pub(crate) fn next_whole(&mut self) -> Option<Completion> {
+        while let Some(completion) = self.driver.next_completion() {
+            let whole = self.vectored.absorb(completion);
+            self.vectored.post_unposted(&mut self.driver);
+            if let Some(whole) = whole {
+                let pool = whole.pooled.then(|| self.driver.receive_pool()).flatten();
+                return Some(Completion::new(whole, self.poster, pool.cloned()));
+            }
+        }
+        None
+    }
+
     /// Sets how many completions the program took but has not processed yet, such as immediates kept for a later
     /// reader. They count as unread: from 1024 on the peer holds messages and immediates back, but nothing else, until
     /// there are fewer than 512. The number is 0 unless set.
@@ -434,7 +462,7 @@ impl Connection {
     pub fn cancel(&mut self, id: RequestId) -> bool {
         let own = self.poster.number_of(id);
         own.is_some_and(|id| match self.vectored.has(id) {
-            true => self.cancel_pieces(id),
+            true => self.vectored.cancel(&mut self.driver, id),
             false => self.driver.cancel(id),
         })
     }
@@ -577,6 +605,7 @@ impl Connection {
             {
                 return Err(Error::Closed(reason));
             }
+            self.driver.recycle(completion);
         }
         match self.driver.closed() {
             None | Some(CloseReason::Local | CloseReason::Peer(_)) => Ok(()),
