@@ -65,7 +65,7 @@ fn check__revoked_stale_and_forged_handles() {
     let check = |exports: &Exports, handle, mx| {
         exports
             .check(at(handle, mx, 0), 8, Rights::READ, 12)
-            .map(|span| span.len)
+            .map(|(span, _)| span.len)
     };
     assert_eq!(check(&exports, old + 1, mx + 1), Err(Reason::Unknown));
     assert_eq!(exports.revoke(old), Some(span(100)));

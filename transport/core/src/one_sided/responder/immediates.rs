@@ -11,7 +11,7 @@ use crate::receiving::{InboundState, Origin, Placement, Receiving};
 use crate::request::RemoteRegion;
 use crate::span::Span;
 use alloc::collections::VecDeque;
-use zerolane_wire::{Header, Immediate, Place, RequestToSend};
+use zerolane_wire::{Header, Immediate, Place, RequestToSend, Rights};
 
 /// The immediate of a put that is announced and pending, or that follows a pending operation.
 #[derive(Clone, Copy, Debug)]

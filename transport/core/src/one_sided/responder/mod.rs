@@ -12,7 +12,7 @@ pub(crate) use self::exports::MESSAGES;
 pub(crate) use self::serve::{IMMEDIATE, NOTHING};
 
 use self::atomics::PendingAtomic;
-use self::exports::{Exports, Named};
+use self::exports::Exports;
 use self::gets::GetResponses;
 use self::immediates::Immediates;
 use self::messages::{AwaitedPayload, MessageReceive};

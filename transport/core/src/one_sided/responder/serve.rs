@@ -10,7 +10,7 @@ use crate::span::Span;
 use crate::timers::Timer;
 use crate::transfer::TransferId;
 use crate::transmit::join;
-use zerolane_wire::{Answer, Flags, Header, MemoryState, Operation, Reason, RequestAnswer};
+use zerolane_wire::{Answer, Flags, Header, MemoryState, Operation, Reason, RequestAnswer, Rights};
 
 /// Mx of an operation to the messages that consists of its number alone.
 pub(crate) const NOTHING: u16 = u16::MAX;
