@@ -259,7 +259,7 @@ fn tutorials_run(installed: &Installed) {
         if said.is_empty() {
             assert!(serving.wait().expect("ours").success());
         } else {
-            // `timeout` ends the server with itself; killed, it would leave it behind.
+            // `timeout` passes this signal on. It could not pass on a SIGKILL, and the server would stay.
             run(Command::new("kill").arg(serving.id().to_string()));
             serving.wait().expect("ours");
         }

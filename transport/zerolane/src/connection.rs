@@ -381,6 +381,19 @@ impl Connection {
         (!self.driver.has_completion()).then_some(Error::Closed(reason))
     }
 
+    /// The next completion of a whole request, not of a piece.
+    pub(crate) fn next_whole(&mut self) -> Option<Completion> {
+        while let Some(completion) = self.driver.next_completion() {
+            let whole = self.vectored.absorb(completion);
+            self.vectored.post_unposted(&mut self.driver);
+            if let Some(whole) = whole {
+                let pool = whole.pooled.then(|| self.driver.receive_pool()).flatten();
+                return Some(Completion::new(whole, self.poster, pool.cloned()));
+            }
+        }
+        None
+    }
+
     /// Sets how many completions the program took but has not processed yet, such as immediates kept for a later
     /// reader. They count as unread: from 1024 on the peer holds messages and immediates back, but nothing else, until
     /// there are fewer than 512. The number is 0 unless set.
@@ -449,7 +462,7 @@ impl Connection {
     pub fn cancel(&mut self, id: RequestId) -> bool {
         let own = self.poster.number_of(id);
         own.is_some_and(|id| match self.vectored.has(id) {
-            true => self.cancel_pieces(id),
+            true => self.vectored.cancel(&mut self.driver, id),
             false => self.driver.cancel(id),
         })
     }

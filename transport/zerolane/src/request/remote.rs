@@ -36,10 +36,6 @@ impl Put {
             how: How::default(),
         }
     }
-
-    pub(super) fn with(self, how: How) -> Put {
-        Put { how, ..self }
-    }
 }
 
 options!(Put: context, signalled, awaited, fence, immediate);
@@ -163,10 +159,6 @@ impl<M: Writable> Get<M> {
             how: How::default(),
         }
     }
-
-    pub(super) fn with(self, how: How) -> Get<M> {
-        Get { how, ..self }
-    }
 }
 
 options!(Get<M>: context, signalled, fence);
@@ -289,7 +281,7 @@ pub struct OpenRegion<'a> {
 }
 
 impl<'a> OpenRegion<'a> {
-    /// Asks for the region `name`, of at most 32 bytes, to use with `rights`.
+    /// Asks for the region `name`, of 1 to 32 bytes without NUL, to use with `rights`.
     pub fn new(name: impl Into<Cow<'a, str>>, rights: Rights) -> OpenRegion<'a> {
         OpenRegion {
             name: name.into(),
