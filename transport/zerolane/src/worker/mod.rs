@@ -168,8 +168,9 @@ pub enum Event {
         connection: ConnectionId,
     },
     /// A client asks for a connection: instead of [`Event::Accepted`], if the endpoint has
-    /// [`ListenOptions::asks`](crate::options::ListenOptions::asks). [`Worker::connection`] shows who asks: [`Connection::peer_data`], [`Connection::peer_key`],
-    /// [`Connection::peer_addr`]. [`Worker::accept_request`] or [`Worker::refuse_request`] answers.
+    /// [`ListenOptions::asks`](crate::options::ListenOptions::asks). [`Worker::connection`] shows who asks:
+    /// [`Connection::peer_data`], [`Connection::peer_key`], [`Connection::peer_addr`]. [`Worker::accept_request`] or
+    /// [`Worker::refuse_request`] answers.
     Requested {
         /// The endpoint.
         endpoint: EndpointId,
