@@ -233,6 +233,11 @@ impl Listener {
             let why = "paths over raw Ethernet need rights that another user does not have";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
+        // For fchown it means that the owner stays.
+        if uid == u32::MAX {
+            let why = format!("{uid} is no user");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         std::os::unix::fs::fchown(&*self.socket, Some(uid), None)?;
         if self.host.take().is_some() {
             self.no_shared_memory = Some(NoSharedMemory::OtherUser);
