@@ -303,6 +303,58 @@ impl Connection {
         }
     }
 
+    /// Waits for request `id` and takes its completion; others stay. A [`Waker`] ends it. `Got(None)`: there is no such
+    /// request, or its completion was taken.
+    ///
+    /// ```
+    /// use zerolane::{Connection, Endpoint, Options, Region};
+    /// let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
+    /// let address = endpoint.local_addr();
+    /// let client = std::thread::spawn(move || -> zerolane::Result<()> {
+    ///     let mut connection = Connection::connect(address, &Options::default())?;
+    ///     connection.send(b"one")?;
+    ///     connection.send(b"two")?;
+    ///     connection.close()
+    /// });
+    /// let mut connection = endpoint.accept(None)?.expect("no timeout");
+    /// let first = connection.post_recv(Region::anonymous(8)?)?;
+    /// let second = connection.post_recv(Region::anonymous(8)?)?;
+    /// let two = connection.wait_for(second, None)?.got().flatten().expect("in flight");
+    /// assert_eq!(two.id, second);
+    /// assert_eq!(connection.wait(None)?.got().expect("no timeout").id, first);
+    /// # client.join().unwrap()?;
+    /// # Ok::<(), zerolane::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The connection ended, and the completion is not there.
+    pub fn wait_for(
+        &mut self,
+        id: RequestId,
+        timeout: Option<Duration>,
+    ) -> Result<Waited<Option<Completion>>> {
+        self.check_process()?;
+        let Some(own) = self.poster.number_of(id) else {
+            return Ok(Waited::Got(None));
+        };
+        let parts = self.vectored.pieces(own).unwrap_or_else(|| vec![own]);
+        let waited = self
+            .driver
+            .wait(timeout, |driver| parts.iter().all(|&it| driver.is_over(it)))?;
+        if !parts.iter().all(|&it| self.driver.is_over(it)) {
+            return self.end().map_or(Ok(waited.in_vain()), Err);
+        }
+        for part in parts {
+            if let Some(part) = self.driver.take_completion(part)
+                && let Some(whole) = self.vectored.absorb(part)
+            {
+                let whole = Completion::new(whole, self.poster);
+                return Ok(Waited::Got(Some(whole)));
+            }
+        }
+        Ok(Waited::Got(None))
+    }
+
     /// Waits for completions and for room in `queue`, and moves them there. Returns how the wait ended; `None` if it
     /// continues, because none of them wakes.
     fn wait_to_hand_over(

@@ -49,6 +49,13 @@ impl Vectored {
         });
     }
 
+    /// The pieces of the request that is named `id`, if it has several.
+    pub(crate) fn pieces(&self, id: TransferId) -> Option<Vec<TransferId>> {
+        let mut groups = self.groups.iter();
+        let group = groups.find(|it| it.pieces.last().is_some_and(|last| last.0 == id))?;
+        Some(group.pieces.iter().map(|it| it.0).collect())
+    }
+
     /// Takes a piece's completion; returns the request's completion after the last piece.
     pub(crate) fn absorb(&mut self, mut completion: Completion) -> Option<Completion> {
         let mut groups = self.groups.iter().enumerate();

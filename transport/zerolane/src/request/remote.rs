@@ -85,18 +85,19 @@ impl sealed::Post for Put {
 pub struct PutInline<'a> {
     to: RegionKey,
     offset: u64,
-    data: &'a [u8],
+    data: Cow<'a, [u8]>,
     immediate: Option<u32>,
     how: How,
 }
 
 impl<'a> PutInline<'a> {
-    /// Writes a copy of `data` to `offset` of the region `to`.
-    pub fn new(to: &RegionKey, offset: u64, data: &'a [u8]) -> PutInline<'a> {
+    /// Writes a copy of `data` to `offset` of the region `to`. A handle of a worker's connection needs owned bytes: a
+    /// `Vec<u8>`.
+    pub fn new(to: &RegionKey, offset: u64, data: impl Into<Cow<'a, [u8]>>) -> PutInline<'a> {
         PutInline {
             to: *to,
             offset,
-            data,
+            data: data.into(),
             immediate: None,
             how: How::default(),
         }
@@ -126,7 +127,7 @@ impl sealed::Post for PutInline<'_> {
         };
         let posted = connection
             .driver
-            .post_inline(put, self.how.report(), self.data);
+            .post_inline(put, self.how.report(), &self.data);
         posted.map_err(|reason| (reason.into(), self))
     }
 

@@ -318,9 +318,10 @@ impl Claims {
                     self.immediates.push_front(value);
                 }
             }
-            // Dropping the claim refuses it.
-            None if self.over.is_some() => {}
-            None => self.immediates_awaited.push_back(claim),
+            None => match &self.over {
+                Some(reason) => claim.answer_or_drop(Err(reason.again())),
+                None => self.immediates_awaited.push_back(claim),
+            },
         }
     }
 
@@ -384,6 +385,22 @@ impl Claims {
         match &self.over {
             Some(reason) => on_end(reason),
             None => self.on_end.push(on_end),
+        }
+    }
+
+    /// Refuses request `id`, which was not posted, because it was cancelled.
+    pub(super) fn refuse(&mut self, id: RequestId) {
+        for queue in [&mut self.outgoing, &mut self.incoming] {
+            let Some(at) = queue.iter().position(|it| it.id == id) else {
+                continue;
+            };
+            if let Some(mut waiting) = queue.remove(at)
+                && let Some(claim) = waiting.claim.take()
+                && let Attempt::Refused(refused) = (waiting.post)(None)
+            {
+                let error = Error::Transfer(TransferError::Cancelled);
+                let _ = claim.answer(Err(Refused { error, ..refused }));
+            }
         }
     }
 
