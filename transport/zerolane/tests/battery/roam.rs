@@ -7,6 +7,7 @@ use netlab::udp::Relay;
 use netsim::Side;
 use netsim::link::LinkConfig;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Mutex;
 use std::time::Duration;
 use zerolane::{Connection, Endpoint, Options, Security};
 
@@ -167,13 +168,20 @@ fn nat__forgets_the_port_during_an_accept() {
                     let _ = connection.poll();
                 }
             }
+            while accepted.len() < 2 {
+                let last = endpoint.accept(Some(PATIENCE)).expect("the socket works");
+                accepted.push(last.expect("the client stays"));
+            }
             accepted.len()
         });
         let raised = done.raise_at_end();
+        // They stay: the backlog drops those that leave before `accept`.
+        let clients = Mutex::new(Vec::new());
         stream_amid(&mut pair, Side::A, |net| {
             relay(net).rebind(Side::B);
             // Packets for the listener still arrive.
-            Connection::connect(address, &Options::default()).expect("connected");
+            let client = Connection::connect(address, &Options::default());
+            clients.lock().unwrap().push(client.expect("connected"));
         });
         drop(raised);
         assert_eq!(accepting.join().expect("no panic"), 2);
