@@ -582,6 +582,11 @@ impl Connection {
         self.driver.in_flight()
     }
 
+    /// Whether no request is in flight, apart from inline ones, and no completion waits to be taken.
+    pub fn is_idle(&self) -> bool {
+        self.driver.is_idle()
+    }
+
     /// How long closing waits without progress of posted sends.
     pub(crate) fn linger(&self) -> Duration {
         self.idle_timeout * LINGER_IDLE_TIMEOUTS
