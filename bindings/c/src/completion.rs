@@ -8,6 +8,7 @@ use zerolane::{Completion, Delivery};
 
 /// The kind of a completed request.
 #[repr(u32)]
+#[derive(Clone, Copy)]
 pub enum zl_kind {
     /// zl_post_send.
     ZL_KIND_SEND = 0,
@@ -80,6 +81,15 @@ impl zl_completion {
         region: NO_KEY,
         control: [0; ZL_CONTROL_LENGTH],
     };
+
+    /// The completion of a put of the peer's.
+    pub(crate) fn immediate(number: u32) -> zl_completion {
+        zl_completion {
+            kind: zl_kind::ZL_KIND_IMMEDIATE as u32,
+            value: u64::from(number),
+            ..zl_completion::NONE
+        }
+    }
 
     pub(crate) fn new(tag: u64, completion: Completion) -> zl_completion {
         let (status, length) = match completion.result {

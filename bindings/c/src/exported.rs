@@ -1,11 +1,11 @@
 //! Exports memory that peers may read and write.
 
-use crate::connection::{drive, with, zl_connection};
+use crate::connection::{drive, post, zl_connection};
 use crate::fetch::{AnyFetchOp, fetch_op};
 use crate::pointer::{Output, free, give, handle, text};
 use crate::region::zl_region;
 use crate::status::{Failure, guard, zl_status};
-use crate::work::{work, zl_work};
+use crate::work::{OPEN, zl_work};
 use std::ffi::{c_char, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -276,15 +276,20 @@ pub unsafe extern "C" fn zl_export(
     rights: u32,
     key: *mut zl_key,
 ) -> zl_status {
-    // SAFETY: C's promises about handles and outputs.
-    unsafe {
-        with(connection, |connection| {
-            let output = Output::new(key, "key")?;
-            let region = handle(exported, "exported")?.region()?;
-            output.set(connection.export(&region, self::rights(rights)?)?.into());
-            Ok(zl_status::ZL_OK)
-        })
-    }
+    guard(|| {
+        // SAFETY: C's promises about handles and outputs.
+        let (connection, region, output) = unsafe {
+            (
+                handle(connection, "connection")?,
+                handle(exported, "exported")?.region()?,
+                Output::new(key, "key")?,
+            )
+        };
+        let rights = self::rights(rights)?;
+        let key = connection.ask(move |it| it.export(&region, rights))?;
+        output.set(key.into());
+        Ok(zl_status::ZL_OK)
+    })
 }
 
 /// Like zl_export; the peer can also ask for the memory by `name`, at most 32 bytes of UTF-8.
@@ -299,16 +304,21 @@ pub unsafe extern "C" fn zl_export_named(
     rights: u32,
     key: *mut zl_key,
 ) -> zl_status {
-    // SAFETY: C's promises about handles, texts and outputs.
-    unsafe {
-        with(connection, |connection| {
-            let output = Output::new(key, "key")?;
-            let (name, region) = (text(name, "name")?, handle(exported, "exported")?.region()?);
-            let key = connection.export_named(name, &region, self::rights(rights)?)?;
-            output.set(key.into());
-            Ok(zl_status::ZL_OK)
-        })
-    }
+    guard(|| {
+        // SAFETY: C's promises about handles, texts and outputs.
+        let (connection, name, region, output) = unsafe {
+            (
+                handle(connection, "connection")?,
+                text(name, "name")?.to_owned(),
+                handle(exported, "exported")?.region()?,
+                Output::new(key, "key")?,
+            )
+        };
+        let rights = self::rights(rights)?;
+        let key = connection.ask(move |it| it.export_named(&name, &region, rights))?;
+        output.set(key.into());
+        Ok(zl_status::ZL_OK)
+    })
 }
 
 /// Like zl_export, under `number`, below 2^24, of the program's own: the peer makes the key with
@@ -325,18 +335,22 @@ pub unsafe extern "C" fn zl_export_numbered(
     rights: u32,
     key: *mut zl_key,
 ) -> zl_status {
-    // SAFETY: C's promises about handles and outputs.
-    unsafe {
-        with(connection, |connection| {
-            let region = handle(exported, "exported")?.region()?;
-            let (number, rights) = (self::number(number)?, self::rights(rights)?);
-            let made = connection.export_numbered(number, &region, rights)?;
-            if !key.is_null() {
-                Output::new(key, "key")?.set(made.into());
-            }
-            Ok(zl_status::ZL_OK)
-        })
-    }
+    guard(|| {
+        // SAFETY: C's promises about handles.
+        let (connection, region) = unsafe {
+            (
+                handle(connection, "connection")?,
+                handle(exported, "exported")?.region()?,
+            )
+        };
+        let (number, rights) = (self::number(number)?, self::rights(rights)?);
+        let made = connection.ask(move |it| it.export_numbered(number, &region, rights))?;
+        if !key.is_null() {
+            // SAFETY: C's promise about outputs.
+            unsafe { Output::new(key, "key") }?.set(made.into());
+        }
+        Ok(zl_status::ZL_OK)
+    })
 }
 
 /// Ends an export to this connection's peer, at once. ZL_ERROR_ARGUMENT if `key` names no
@@ -348,20 +362,23 @@ pub unsafe extern "C" fn zl_revoke(
     connection: *mut zl_connection,
     key: *const zl_key,
 ) -> zl_status {
-    // SAFETY: C's promises about handles and memory.
-    unsafe {
-        with(connection, |connection| {
-            if !connection.revoke(&handle(key, "key")?.read()?) {
-                return Err(Failure::argument("the key names nothing exported here"));
-            }
-            Ok(zl_status::ZL_OK)
-        })
-    }
+    guard(|| {
+        // SAFETY: C's promises about handles and memory.
+        let (connection, key) = unsafe {
+            (
+                handle(connection, "connection")?,
+                handle(key, "key")?.read()?,
+            )
+        };
+        match connection.ask(move |it| Ok(it.revoke(&key)))? {
+            true => Ok(zl_status::ZL_OK),
+            false => Err(Failure::argument("the key names nothing exported here")),
+        }
+    })
 }
 
 /// Ends all exports of `exported` to this connection's peer, under any key and name, including
-/// those of zl_worker_export and zl_endpoint_handle_export. Other peers keep theirs.
-/// ZL_ERROR_ARGUMENT if there is none.
+/// those of zl_endpoint_export. Other peers keep theirs. ZL_ERROR_ARGUMENT if there is none.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -369,16 +386,19 @@ pub unsafe extern "C" fn zl_revoke_region(
     connection: *mut zl_connection,
     exported: *const zl_exported,
 ) -> zl_status {
-    // SAFETY: C's promises about handles.
-    unsafe {
-        with(connection, |connection| {
-            let region = handle(exported, "exported")?.region()?;
-            if !connection.revoke_region(&region) {
-                return Err(Failure::argument("nothing of it is exported here"));
-            }
-            Ok(zl_status::ZL_OK)
-        })
-    }
+    guard(|| {
+        // SAFETY: C's promises about handles.
+        let (connection, region) = unsafe {
+            (
+                handle(connection, "connection")?,
+                handle(exported, "exported")?.region()?,
+            )
+        };
+        match connection.ask(move |it| Ok(it.revoke_region(&region)))? {
+            true => Ok(zl_status::ZL_OK),
+            false => Err(Failure::argument("nothing of it is exported here")),
+        }
+    })
 }
 
 /// Asks the peer for the key of the memory that it exports as `name`, with `rights`.
@@ -417,12 +437,9 @@ pub unsafe extern "C" fn zl_post_open_region(
 ) -> zl_status {
     // SAFETY: C's promises about handles, texts and outputs.
     unsafe {
-        with(connection, |connection| {
-            let output = Output::new(id, "id")?;
+        post(connection, id, (how, &OPEN), |how| {
             let (name, rights) = (text(name, "name")?, self::rights(rights)?);
-            let open = OpenRegion::new(name, rights).context(work(how, 0)?.context);
-            output.set(connection.post(open)?.to_u64());
-            Ok(zl_status::ZL_OK)
+            Ok(OpenRegion::new(name.to_owned(), rights).context(how.context))
         })
     }
 }

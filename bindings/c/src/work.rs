@@ -1,7 +1,7 @@
 //! Defines the options of a request.
 
+use crate::completion::zl_kind;
 use crate::status::Failure;
-use std::borrow::Cow;
 use zerolane::Delivery;
 use zerolane::memory::Memory;
 use zerolane::request::{Message, Transfer};
@@ -66,14 +66,41 @@ fn delivery(number: u32) -> Result<Delivery, Failure> {
     meant.ok_or_else(|| Failure::argument(format!("{number} is not a value of enum zl_delivery")))
 }
 
-/// The options of a send: see [`work`].
-pub(crate) const SEND: u32 = ZL_WORK_UNSIGNALLED | DELIVERY;
-/// The options of a put.
-pub(crate) const PUT: u32 = ZL_WORK_UNSIGNALLED | ZL_WORK_FENCE | ZL_WORK_IMMEDIATE;
-/// The options of a get, and of an atomic operation.
-pub(crate) const GET: u32 = ZL_WORK_UNSIGNALLED | ZL_WORK_FENCE;
-/// Marks a request that has a delivery; no flag of C's.
-pub(crate) const DELIVERY: u32 = 1 << 31;
+/// The kind of a request, and the options that have a meaning for it.
+pub(crate) struct Kind {
+    pub(crate) kind: zl_kind,
+    flags: u32,
+    has_delivery: bool,
+}
+
+impl Kind {
+    const fn new(kind: zl_kind, flags: u32) -> Kind {
+        Kind {
+            kind,
+            flags,
+            has_delivery: false,
+        }
+    }
+}
+
+pub(crate) const SEND: Kind = Kind {
+    has_delivery: true,
+    ..Kind::new(zl_kind::ZL_KIND_SEND, ZL_WORK_UNSIGNALLED)
+};
+pub(crate) const RECEIVE: Kind = Kind::new(zl_kind::ZL_KIND_RECEIVE, ZL_WORK_UNSIGNALLED);
+pub(crate) const MESSAGE: Kind = Kind::new(
+    zl_kind::ZL_KIND_MESSAGE,
+    ZL_WORK_UNSIGNALLED | ZL_WORK_FENCE,
+);
+pub(crate) const MESSAGE_RECEIVE: Kind = Kind::new(zl_kind::ZL_KIND_MESSAGE_RECEIVED, 0);
+pub(crate) const PUT: Kind = Kind::new(
+    zl_kind::ZL_KIND_PUT,
+    ZL_WORK_UNSIGNALLED | ZL_WORK_FENCE | ZL_WORK_IMMEDIATE,
+);
+pub(crate) const GET: Kind = Kind::new(zl_kind::ZL_KIND_GET, ZL_WORK_UNSIGNALLED | ZL_WORK_FENCE);
+pub(crate) const FETCH: Kind =
+    Kind::new(zl_kind::ZL_KIND_FETCH, ZL_WORK_UNSIGNALLED | ZL_WORK_FENCE);
+pub(crate) const OPEN: Kind = Kind::new(zl_kind::ZL_KIND_OPEN, 0);
 
 /// The options of a request.
 pub(crate) struct How {
@@ -90,32 +117,24 @@ impl How {
         transfer.signalled(self.signalled).delivery(self.delivery)
     }
 
-    pub(crate) fn message<'a>(&self, control: &'a [u8], payload: Option<Memory>) -> Message<'a> {
-        let message = message(control, payload).context(self.context);
-        message.signalled(self.signalled).fence(self.fence)
-    }
-}
-
-/// A message with or without payload.
-pub(crate) fn message<'a>(
-    control: impl Into<Cow<'a, [u8]>>,
-    payload: Option<Memory>,
-) -> Message<'a> {
-    let message = Message::new(control);
-    match payload {
-        Some(payload) => message.payload(payload),
-        None => message,
+    pub(crate) fn message(&self, control: &[u8], payload: Option<Memory>) -> Message<'static> {
+        let message = Message::new(control.to_vec()).context(self.context);
+        let message = message.signalled(self.signalled).fence(self.fence);
+        match payload {
+            Some(payload) => message.payload(payload),
+            None => message,
+        }
     }
 }
 
 /// Converts C's options of a request; the defaults if null.
 ///
 /// # Errors
-/// `work` has an option that is not `meant`: it has no meaning for the request.
+/// `work` has an option that has no meaning for the request.
 ///
 /// # Safety
 /// `work` is null, or points to a zl_work.
-pub(crate) unsafe fn work(work: *const zl_work, meant: u32) -> Result<How, Failure> {
+pub(crate) unsafe fn work(work: *const zl_work, kind: &Kind) -> Result<How, Failure> {
     // SAFETY: the caller's promise.
     let Some(work) = (unsafe { work.as_ref() }) else {
         return Ok(How {
@@ -131,13 +150,13 @@ pub(crate) unsafe fn work(work: *const zl_work, meant: u32) -> Result<How, Failu
         let unknown = format!("unknown flags {:#x}", work.flags);
         return Err(Failure::argument(unknown));
     }
-    if work.flags & !meant != 0 {
-        let flags = work.flags & !meant;
+    if work.flags & !kind.flags != 0 {
+        let flags = work.flags & !kind.flags;
         let useless = format!("flags {flags:#x} of zl_work have no meaning for this request");
         return Err(Failure::argument(useless));
     }
     let delivery = delivery(work.delivery)?;
-    if meant & DELIVERY == 0 && delivery != Delivery::Interrupt {
+    if !kind.has_delivery && delivery != Delivery::Interrupt {
         return Err(Failure::argument(
             "only a send of a Transfer has a delivery",
         ));

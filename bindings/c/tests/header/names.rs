@@ -41,15 +41,12 @@ const PYTHON: [&str; 9] = [
     "PendingSet",
 ];
 /// What C puts before the names of a type's functions.
-const PREFIXES: [(&str, &str); 9] = [
+const PREFIXES: [(&str, &str); 6] = [
     ("Connection", "zl_"),
     ("Endpoint", "zl_endpoint_"),
     ("CompletionQueue", "zl_queue_"),
     ("Worker", "zl_worker_"),
-    ("EndpointHandle", "zl_endpoint_handle_"),
-    ("ConnectionHandle", "zl_handle_"),
     ("ExportedRegion", "zl_exported_"),
-    ("Pending", "zl_pending_"),
     ("PendingSet", "zl_set_"),
 ];
 /// The class of requests, which Python's connections extend.
