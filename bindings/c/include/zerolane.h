@@ -1907,11 +1907,11 @@ enum zl_option
      */
     ZL_OPTION_CHECKSUM = 4,
     /**
-     * Receive socket buffer to request, in bytes. Default 8 MiB.
+     * Receive socket buffer to request, in bytes, 4 KiB to 1 GiB. Default 8 MiB.
      */
     ZL_OPTION_RECEIVE_BUFFER = 5,
     /**
-     * Most bytes granted to the peer ahead. Default 128 MiB.
+     * Most bytes granted to the peer ahead, 4 KiB to 1 GiB. Default 128 MiB.
      */
     ZL_OPTION_MAX_IN_FLIGHT = 6,
     /**

@@ -250,7 +250,7 @@ pub unsafe extern "C" fn zl_connect(
                 Output::new(connection, "connection")?,
             )
         };
-        let to = address::resolve(address, options.lane)?;
+        let to = address::resolve(address, options.lane.choice)?;
         let connection = Connection::connect(&to[..], &options)?;
         output.set(give(zl_connection::new(connection)));
         Ok(zl_status::ZL_OK)

@@ -144,7 +144,7 @@ pub unsafe extern "C" fn zl_options_set_device(
             false => Some(unsafe { handle(device, "device") }?.0.clone()),
         };
         change(options, |settings| {
-            settings.options.device = device;
+            settings.options.lane.device = device;
             Ok(())
         })
     })

@@ -97,7 +97,7 @@ pub unsafe extern "C" fn zl_endpoint_bind(
                 Output::new(endpoint, "endpoint")?,
             )
         };
-        let on = address::resolve(address, options.lane)?;
+        let on = address::resolve(address, options.lane.choice)?;
         let endpoint = Endpoint::bind(&on[..], options)?;
         output.set(give(zl_endpoint(Kept::Here(Box::new(Owned::new(
             endpoint,

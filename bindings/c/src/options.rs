@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 use zerolane::Options;
 use zerolane::counters::LaneKind;
-use zerolane::options::{LaneChoice, MAX_PATHS, RendezvousName};
+use zerolane::options::{LaneChoice, RendezvousName};
 use zerolane::security::{Mode, PublicKey};
 
 /// Settings of connections. The defaults suit a local network, encrypt, and trust any peer.
@@ -33,9 +33,9 @@ pub enum zl_option {
     ZL_OPTION_GRO = 3,
     /// 1: checksum payload in addition to UDP. Default 0.
     ZL_OPTION_CHECKSUM = 4,
-    /// Receive socket buffer to request, in bytes. Default 8 MiB.
+    /// Receive socket buffer to request, in bytes, 4 KiB to 1 GiB. Default 8 MiB.
     ZL_OPTION_RECEIVE_BUFFER = 5,
-    /// Most bytes granted to the peer ahead. Default 128 MiB.
+    /// Most bytes granted to the peer ahead, 4 KiB to 1 GiB. Default 128 MiB.
     ZL_OPTION_MAX_IN_FLIGHT = 6,
     /// Microseconds to poll for the next datagram before sleeping. Default 50.
     ZL_OPTION_SPIN_US = 7,
@@ -178,7 +178,12 @@ pub unsafe extern "C" fn zl_options_set(
         // SAFETY: C's promise about handles.
         let options = unsafe { handle(options, "options") }?;
         change(options, |settings| {
-            set(&mut settings.options, option, value)
+            let mut changed = settings.options.clone();
+            set(&mut changed, option, value)?;
+            let checked = changed.check();
+            checked.map_err(|why| Failure::argument(why.to_string()))?;
+            settings.options = changed;
+            Ok(())
         })
     })
 }
@@ -200,7 +205,7 @@ pub unsafe extern "C" fn zl_options_rendezvous(
             .parse()
             .map_err(|why| Failure::argument(format!("rendezvous name: {why}")))?;
         change(options, |settings| {
-            settings.options.rendezvous = Some(name);
+            settings.options.lane.rendezvous = Some(name);
             Ok(())
         })
     })
@@ -228,24 +233,24 @@ fn set(options: &mut Options, option: u32, value: u64) -> Result<(), Failure> {
     const BACKLOG: u32 = ZL_OPTION_BACKLOG as u32;
     match option {
         STRICT => options.strict = switch(value)?,
-        GSO => options.gso = switch(value)?,
-        GRO => options.gro = switch(value)?,
-        CHECKSUM => options.checksum = switch(value)?,
-        RECEIVE_BUFFER => options.receive_buffer = fit(value)?,
-        MAX_IN_FLIGHT => options.max_in_flight = fit(value)?,
-        SPIN_US => options.spin = Duration::from_micros(u64::from(fit::<u32>(value)?)),
-        CONNECT_TIMEOUT_MS => options.connect_timeout = milliseconds(value)?,
-        IDLE_TIMEOUT_MS => options.idle_timeout = milliseconds(value)?,
-        SLOTS => options.slots = fit(value)?,
+        GSO => options.datagrams.gso = switch(value)?,
+        GRO => options.datagrams.gro = switch(value)?,
+        CHECKSUM => options.datagrams.checksum = switch(value)?,
+        RECEIVE_BUFFER => options.flow.receive_buffer = fit(value)?,
+        MAX_IN_FLIGHT => options.flow.max_in_flight = fit(value)?,
+        SPIN_US => options.times.spin = Duration::from_micros(u64::from(fit::<u32>(value)?)),
+        CONNECT_TIMEOUT_MS => options.times.connect = milliseconds(value)?,
+        IDLE_TIMEOUT_MS => options.times.idle = milliseconds(value)?,
+        SLOTS => options.flow.slots = fit(value)?,
         PLAIN => options.security.mode = mode(Mode::Plain, value)?,
         AUTHENTICATED => options.security.mode = mode(Mode::Authenticated, value)?,
-        LANE => options.lane = lane(value)?,
-        PATHS => options.paths = paths(value)?,
-        PATH_THREADS => options.path_threads = switch(value)?.into(),
-        ETHERNET_PATHS => options.ethernet_paths = switch(value)?,
-        UDP_PATHS => options.udp_paths = switch(value)?,
-        KEEP_ALIVE => options.keep_alive = switch(value)?,
-        BACKLOG => options.backlog = fit(value)?,
+        LANE => options.lane.choice = lane(value)?,
+        PATHS => options.paths.most = fit(value)?,
+        PATH_THREADS => options.paths.threads = switch(value)?.into(),
+        ETHERNET_PATHS => options.paths.ethernet = switch(value)?,
+        UDP_PATHS => options.paths.udp = switch(value)?,
+        KEEP_ALIVE => options.times.keep_alive = switch(value)?,
+        BACKLOG => options.listen.backlog = fit(value)?,
         _ => return Err(Failure::argument(format!("unknown option {option}"))),
     }
     Ok(())
@@ -274,15 +279,6 @@ fn lane(value: u64) -> Result<LaneChoice, Failure> {
     }
 }
 
-fn paths(value: u64) -> Result<u8, Failure> {
-    match u8::try_from(value) {
-        Ok(paths @ 1..=MAX_PATHS) => Ok(paths),
-        _ => Err(Failure::argument(format!(
-            "{value} paths: a connection has 1 to {MAX_PATHS}"
-        ))),
-    }
-}
-
 fn switch(value: u64) -> Result<bool, Failure> {
     match value {
         0 => Ok(false),
@@ -296,12 +292,7 @@ fn fit<T: TryFrom<u64>>(value: u64) -> Result<T, Failure> {
 }
 
 fn milliseconds(value: u64) -> Result<Duration, Failure> {
-    match fit::<u32>(value)? {
-        0 => Err(Failure::argument(
-            "a timeout of 0 ms: it must be at least 1 ms",
-        )),
-        value => Ok(Duration::from_millis(u64::from(value))),
-    }
+    Ok(Duration::from_millis(u64::from(fit::<u32>(value)?)))
 }
 
 /// Frees the settings. Null does nothing.

@@ -91,7 +91,7 @@ pub unsafe extern "C" fn zl_options_add_path(
         // SAFETY: C's promises about handles and texts.
         let (options, path) = unsafe { (handle(options, "options")?, addresses(path)?) };
         change(options, |settings| {
-            let links = &mut settings.options.links;
+            let links = &mut settings.options.paths.links;
             if links.len() + 1 >= usize::from(MAX_PATHS) {
                 return Err(Failure::argument(format!(
                     "a connection has at most {MAX_PATHS} paths, including the first"

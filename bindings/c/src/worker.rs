@@ -128,7 +128,7 @@ pub unsafe extern "C" fn zl_worker_listen(
                 Output::new(endpoint, "endpoint")?,
             )
         };
-        let on = resolve(address, options.lane)?;
+        let on = resolve(address, options.lane.choice)?;
         output.set(match worker.thread.get() {
             Some(thread) => {
                 let endpoint = thread.handle.listen(on, options).wait()?;
@@ -226,7 +226,7 @@ pub unsafe extern "C" fn zl_worker_connect(
                 Output::new(connection, "connection")?,
             )
         };
-        let to = resolve(address, options.lane)?;
+        let to = resolve(address, options.lane.choice)?;
         output.set(match worker.thread.get() {
             Some(thread) => {
                 let connection = thread.handle.connect(to, &options).wait()?;

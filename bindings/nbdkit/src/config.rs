@@ -205,13 +205,14 @@ pub(crate) fn dial() -> Result<Dial, Failure> {
         return Err(Failure::usage("host= is missing"));
     };
     let lane = config.lane();
-    let options = Options {
-        security: security(&config, &name, port)?,
-        lane,
-        device: config.device(&name, port)?,
-        links: config.paths.clone(),
-        ..Options::default()
-    };
+    let security = security(&config, &name, port)?;
+    let device = config.device(&name, port)?;
+    let options = Options::default().with(|it| {
+        it.security = security;
+        it.lane.choice = lane;
+        it.lane.device = device;
+        it.paths.links = config.paths.clone();
+    });
     Ok(Box::new(move || {
         let to = resolve_host(&name, port, lane)?;
         Connection::connect(&to[..], &options)

@@ -120,7 +120,7 @@ impl WorkerThread {
         let options = options::read(options);
         let listening = self
             .handle
-            .listen(address.found(py, options.lane)?, options);
+            .listen(address.found(py, options.lane.choice)?, options);
         Ok(Pending::new(listening, |py, handle| {
             EndpointHandle::new(handle).into_py_any(py)
         }))
@@ -137,7 +137,7 @@ impl WorkerThread {
         let options = options::read(options);
         let connecting = self
             .handle
-            .connect(address.found(py, options.lane)?, &options);
+            .connect(address.found(py, options.lane.choice)?, &options);
         Ok(Pending::new(connecting, connected))
     }
 

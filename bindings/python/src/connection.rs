@@ -87,7 +87,7 @@ pub(crate) fn connect(
 ) -> PyResult<Py<Connection>> {
     let options = options::read(options);
     let connected = aside(py, move || {
-        let to = address.resolve(options.lane)?;
+        let to = address.resolve(options.lane.choice)?;
         zerolane::Connection::connect(&to[..], &options).map(Box::new)
     })?;
     Connection::object(py, *connected)

@@ -88,7 +88,7 @@ impl Endpoint {
     ) -> PyResult<Endpoint> {
         let options = options::read(options);
         let endpoint = py.detach(|| {
-            let on = address.resolve(options.lane)?;
+            let on = address.resolve(options.lane.choice)?;
             zerolane::Endpoint::bind(&on[..], options)
         });
         let endpoint = endpoint.map_err(|error| errors::of(py, error))?;

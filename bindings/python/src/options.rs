@@ -11,10 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use zerolane::Security;
 use zerolane::keys::identity;
-use zerolane::options::{LaneChoice, PathThreads, RendezvousName};
+use zerolane::options::{LaneChoice, RendezvousName};
 use zerolane::security::PublicKey;
 
-/// Settings of connections; the defaults suit a local network. Times are in seconds, sizes in bytes.
+/// Settings of connections; the defaults suit a local network. Times are in seconds, sizes in bytes: `receive_buffer`
+/// and `max_in_flight` are 4 KiB to 1 GiB.
 ///
 /// Connections are encrypted. `identity` is the file of the key by which peers know this end, in the format of
 /// `zerolane keygen`; it is created if missing. Without it, each connection or endpoint makes a fresh key. `trust` has
@@ -177,38 +178,47 @@ impl Options {
         if let Some(device) = device {
             given.set_item("device", device)?;
         }
-        let default = zerolane::Options::default();
-        let time = |value: Option<f64>, name, default| {
-            value.map_or(Ok(default), |value| seconds(value, name))
-        };
-        let options = zerolane::Options {
-            strict: strict.unwrap_or(default.strict),
-            gso: gso.unwrap_or(default.gso),
-            gro: gro.unwrap_or(default.gro),
-            checksum: checksum.unwrap_or(default.checksum),
-            receive_buffer: receive_buffer.unwrap_or(default.receive_buffer),
-            max_in_flight: max_in_flight.unwrap_or(default.max_in_flight),
-            spin: time(spin, "spin", default.spin)?,
-            connect_timeout: time(connect_timeout, "connect_timeout", default.connect_timeout)?,
-            idle_timeout: time(idle_timeout, "idle_timeout", default.idle_timeout)?,
-            security: security(
-                plain.unwrap_or(false),
-                authenticated.unwrap_or(false),
-                identity,
-                trust,
-            )?,
-            lane: lane.map_or(Ok(default.lane), lane_named)?,
-            device: device.map(|it| it.get().0.clone()),
-            paths: paths.map_or(Ok(default.paths), path::count)?,
-            links: path::links(&links.unwrap_or_default())?,
-            path_threads: path_threads.map_or(default.path_threads, PathThreads::from),
-            rendezvous: rendezvous.map(rendezvous_name).transpose()?,
-            ethernet_paths: ethernet_paths.unwrap_or(default.ethernet_paths),
-            udp_paths: udp_paths.unwrap_or(default.udp_paths),
-            keep_alive: keep_alive.unwrap_or(default.keep_alive),
-            backlog: backlog.unwrap_or(default.backlog),
-            ..default
-        };
+        let mut options = zerolane::Options::default();
+        macro_rules! set {
+            ($($keyword:ident: $setting:ident $(. $part:ident)*,)*) => {
+                $(if let Some(value) = $keyword {
+                    options.$setting$(.$part)* = value.into();
+                })*
+            };
+        }
+        let time = |value: Option<f64>, name| value.map(|it| seconds(it, name)).transpose();
+        let spin = time(spin, "spin")?;
+        let connect_timeout = time(connect_timeout, "connect_timeout")?;
+        let idle_timeout = time(idle_timeout, "idle_timeout")?;
+        let lane = lane.map(lane_named).transpose()?;
+        let paths = paths.map(path::count).transpose()?;
+        set!(
+            strict: strict,
+            gso: datagrams.gso,
+            gro: datagrams.gro,
+            checksum: datagrams.checksum,
+            receive_buffer: flow.receive_buffer,
+            max_in_flight: flow.max_in_flight,
+            spin: times.spin,
+            connect_timeout: times.connect,
+            idle_timeout: times.idle,
+            keep_alive: times.keep_alive,
+            lane: lane.choice,
+            paths: paths.most,
+            path_threads: paths.threads,
+            ethernet_paths: paths.ethernet,
+            udp_paths: paths.udp,
+            backlog: listen.backlog,
+        );
+        options.security = security(
+            plain.unwrap_or(false),
+            authenticated.unwrap_or(false),
+            identity,
+            trust,
+        )?;
+        options.lane.device = device.map(|it| it.get().0.clone());
+        options.lane.rendezvous = rendezvous.map(rendezvous_name).transpose()?;
+        options.paths.links = path::links(&links.unwrap_or_default())?;
         let checked = options.check();
         checked.map_err(|error| errors::of(py, error.into()))?;
         Ok(Options {
@@ -242,8 +252,8 @@ impl Options {
         format!(
             "Options(strict={}, connect_timeout={}, idle_timeout={})",
             if self.options.strict { "True" } else { "False" },
-            self.options.connect_timeout.as_secs_f64(),
-            self.options.idle_timeout.as_secs_f64()
+            self.options.times.connect.as_secs_f64(),
+            self.options.times.idle.as_secs_f64()
         )
     }
 }

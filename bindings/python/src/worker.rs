@@ -212,7 +212,7 @@ impl Worker {
         options: Option<&Bound<'_, Options>>,
     ) -> PyResult<u64> {
         let options = options::read(options);
-        let on = address.found(py, options.lane)?;
+        let on = address.found(py, options.lane.choice)?;
         self.with(py, |worker| Ok(worker.listen(on, options)?.to_u64()))
     }
 
@@ -235,7 +235,7 @@ impl Worker {
         options: Option<&Bound<'_, Options>>,
     ) -> PyResult<u64> {
         let options = options::read(options);
-        let to = address.found(py, options.lane)?;
+        let to = address.found(py, options.lane.choice)?;
         self.with(py, |worker| Ok(worker.connect(to, &options)?.to_u64()))
     }
 

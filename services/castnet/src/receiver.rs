@@ -86,12 +86,11 @@ impl Receiver {
         let by_code = matches!(security.pre_shared, Some(PreShared::Code(_)));
         let endpoint = Endpoint::bind(
             on,
-            Transport {
-                security,
+            Transport::default().with(|it| {
+                it.security = security;
                 // A worker accepts.
-                backlog: 0,
-                ..Transport::default()
-            },
+                it.listen.backlog = 0;
+            }),
         )?;
         let (address, key) = (endpoint.local_addr(), endpoint.public_key());
         let mut worker = Worker::new()?;
@@ -187,10 +186,7 @@ impl Receiver {
         watch: &mut dyn FnMut(&Progress),
         change: &mut dyn FnMut(&mut Drive),
     ) -> Result<Received, Error> {
-        let transport = Transport {
-            max_rate: self.max_rate,
-            ..Transport::default()
-        };
+        let transport = Transport::default().with(|it| it.rate.max = self.max_rate);
         let (endpoint, by_code) = (self.endpoint, self.by_code);
         let mut waiting =
             Waiting::new(self.worker, endpoint, &self.destination, transport, by_code);

@@ -236,10 +236,7 @@ impl Cast {
         }
         let (header, zeros) = (manifest.header(), manifest.zeros().count());
         let invited = Arc::new(Invited::default());
-        let transport = Transport {
-            max_rate: self.max_rate,
-            ..Transport::default()
-        };
+        let transport = Transport::default().with(|it| it.rate.max = self.max_rate);
         let mut membership = Membership::new(random()?, transport)?;
         let addresses = || self.hosts.iter().flat_map(|it| &it.addresses).flatten();
         let mut interfaces = addresses().map(|it| interface_of(*it));

@@ -26,10 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         true => Security::plain(),
         false => Security::default(),
     };
-    let options = Options {
-        security,
-        ..Options::default()
-    };
+    let options = Options::default().with(|it| it.security = security);
     server.listen(address.parse()?, options)?;
     Ok(server.serve(|| false, |news| eprintln!("{news:?}"))?)
 }

@@ -89,7 +89,7 @@ impl Client {
     pub fn new(host: Host) -> Client {
         let (name, port) = (host.name.clone(), host.port());
         let connect = move |options: &Options| {
-            let to = lanes::resolve_host(&name, port, options.lane)?;
+            let to = lanes::resolve_host(&name, port, options.lane.choice)?;
             Connection::connect(&to[..], options)
         };
         Client {
@@ -112,10 +112,11 @@ impl Client {
         self
     }
 
-    /// Limits the content that each connection sends and receives, in bytes per second, as [`Options::max_rate`] does.
-    /// The server is told the limit, because it sends when this end receives.
+    /// Limits the content that each connection sends and receives, in bytes per second, as
+    /// [`RateOptions::max`](zerolane::options::RateOptions::max) does. The server is told the limit, because it sends
+    /// when this end receives.
     pub fn with_max_rate(mut self, max_rate: Option<u64>) -> Client {
-        self.transport.max_rate = max_rate;
+        self.transport.rate.max = max_rate;
         self
     }
 
@@ -368,7 +369,7 @@ impl Client {
 
     /// Connects within the connect timeout of the transport's options.
     pub(crate) fn connect_once(&self) -> Result<Connection, Error> {
-        self.connect(self.transport.connect_timeout)
+        self.connect(self.transport.times.connect)
     }
 
     /// Connects, or stops if requested.
@@ -395,10 +396,7 @@ impl Client {
     ) -> Result<Receiver<zerolane::Result<Connection>>, Error> {
         let (tell, hear) = channel();
         let Connector(connect) = self.connector.clone();
-        let options = Options {
-            connect_timeout: timeout,
-            ..self.transport.clone()
-        };
+        let options = self.transport.clone().with(|it| it.times.connect = timeout);
         thread::Builder::new()
             .name("connect".into())
             .spawn(move || {
@@ -415,7 +413,7 @@ impl Client {
         copying: &mut Copying<'_>,
         options: &CopyOptions,
     ) -> Result<(Connection, Accepted), Error> {
-        let timeout = copying.connect_timeout(self.transport.connect_timeout);
+        let timeout = copying.connect_timeout(self.transport.times.connect);
         let connection = match copying.spare.take() {
             Some(connection) => connection,
             None => self.connect(timeout)?,
@@ -434,14 +432,14 @@ impl Client {
         request: &Request,
         mut connection: Connection,
     ) -> Result<(Connection, Accepted), Error> {
-        if let Some(max_rate) = self.transport.max_rate {
+        if let Some(max_rate) = self.transport.rate.max {
             let limit = Request::Limit { max_rate };
             say(&mut connection, &limit, &self.stop, PATIENCE)?;
         }
         say(&mut connection, request, &self.stop, PATIENCE)?;
         let mut reply = hear(&mut connection, &self.stop, PATIENCE)?;
         if let Reply::Limit { max_rate } = reply {
-            let own = self.transport.max_rate.unwrap_or(u64::MAX);
+            let own = self.transport.rate.max.unwrap_or(u64::MAX);
             connection.set_max_rate(Some(own.min(max_rate.max(LEAST_RATE))));
             reply = hear(&mut connection, &self.stop, PATIENCE)?;
         }

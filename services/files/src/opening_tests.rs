@@ -13,12 +13,11 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Whether a message that takes longer than the patience of both ends arrives.
 fn comes_slowly() -> bool {
     const BYTES: usize = 128 << 10;
-    let slow = Options {
-        max_rate: Some(64 << 10),
+    let slow = Options::default().with(|it| {
+        it.rate.max = Some(64 << 10);
         // Shared memory has no rate.
-        lane: LaneChoice::Udp,
-        ..Options::default()
-    };
+        it.lane.choice = LaneChoice::Udp;
+    });
     let (mut sender, mut receiver) = connected_with(slow, |address| address);
     let content: Vec<u8> = (0..BYTES).map(|i| (i / 251 + i * 7) as u8).collect();
     let plan = content.clone();

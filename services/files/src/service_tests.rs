@@ -484,10 +484,7 @@ fn put__goes_on_while_the_server_holds_the_connection_before() {
     let tries = AtomicUsize::new(0);
     let client = lab
         .client()
-        .with_transport(Options {
-            idle_timeout: Duration::from_millis(2500),
-            ..Options::default()
-        })
+        .with_transport(Options::default().with(|it| it.times.idle = Duration::from_millis(2500)))
         .with_connector(move |options| {
             let number = tries.fetch_add(1, Relaxed);
             Connection::connect(addresses[number.min(1)], options)

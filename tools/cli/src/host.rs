@@ -46,12 +46,9 @@ impl Serving {
             // Refuses the connections of clients that are not on the list.
             security.trust = Arc::clone(list) as Arc<dyn Trust>;
         }
-        let options = Options {
-            security,
-            ..transport
-        };
+        let options = transport.with(|it| it.security = security);
         Ok(Serving {
-            lane: options.lane,
+            lane: options.lane.choice,
             options,
             allowed,
             words,
@@ -82,10 +79,7 @@ impl Host {
         let (caution, security) = Caution::new(self.to_string(), security.clone(), None)?;
         Ok(Dialer {
             host: self.clone(),
-            options: Options {
-                security,
-                ..transport
-            },
+            options: transport.with(|it| it.security = security),
             caution,
         })
     }
@@ -94,7 +88,7 @@ impl Host {
 impl Dialer {
     /// Resolves the name again, and connects.
     pub(crate) fn connect(&self) -> zerolane::Result<Connection> {
-        let to = resolve_host(&self.host.name, self.host.port, self.options.lane)?;
+        let to = resolve_host(&self.host.name, self.host.port, self.options.lane.choice)?;
         Connection::connect(&to[..], &self.options)
     }
 

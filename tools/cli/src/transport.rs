@@ -23,15 +23,15 @@ impl ClientArgs {
         let lane = LaneName::to(host.0, self.lane, configured.lane)?;
         let bypass = Bypass::of(lane, self.bypass, configured.bypass);
         let bypass = bypass.beside(!self.paths.is_empty())?;
-        Ok(Options {
-            profiles: self.profile.into(),
-            lane: lane.into(),
-            rendezvous: self.rendezvous.clone(),
-            device: bypass.device_to(lane, host)?,
-            links: self.paths.links(lane)?,
-            path_threads: self.paths.threads(),
-            ..Options::default()
-        })
+        let (device, links) = (bypass.device_to(lane, host)?, self.paths.links(lane)?);
+        Ok(Options::default().with(|it| {
+            it.profiles = self.profile.into();
+            it.lane.choice = lane.into();
+            it.lane.rendezvous = self.rendezvous.clone();
+            it.lane.device = device;
+            it.paths.links = links;
+            it.paths.threads = self.paths.threads();
+        }))
     }
 }
 
@@ -48,17 +48,17 @@ impl ServerArgs {
     ) -> Result<Options> {
         let bypass = Bypass::of(lane, self.bypass, configured.bypass);
         let bypass = bypass.beside(self.paths.paths > 1)?;
-        Ok(Options {
-            profiles: self.profile.into(),
-            lane: lane.into(),
-            rendezvous: self.rendezvous.clone(),
-            device: bypass.device_at(lane, place)?,
-            neighbour: self.neighbour(),
-            paths: self.paths.paths,
-            ethernet_paths: self.paths.ethernet_paths,
-            udp_paths: self.paths.udp_paths,
-            path_threads: self.paths.threads.choice(),
-            ..Options::default()
-        })
+        let device = bypass.device_at(lane, place)?;
+        Ok(Options::default().with(|it| {
+            it.profiles = self.profile.into();
+            it.lane.choice = lane.into();
+            it.lane.rendezvous = self.rendezvous.clone();
+            it.lane.device = device;
+            it.lane.neighbour = self.neighbour();
+            it.paths.most = self.paths.paths;
+            it.paths.ethernet = self.paths.ethernet_paths;
+            it.paths.udp = self.paths.udp_paths;
+            it.paths.threads = self.paths.threads.choice();
+        }))
     }
 }

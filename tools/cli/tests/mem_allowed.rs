@@ -115,13 +115,12 @@ impl Lab {
     }
 
     fn connect(&self) -> zerolane::Result<Connection> {
-        let options = Options {
-            security: Security {
+        let options = Options::default().with(|it| {
+            it.security = Security {
                 identity: Some(self.client()),
                 ..Security::default()
-            },
-            ..Options::default()
-        };
+            }
+        });
         Connection::connect(self.host.as_str(), &options)
     }
 }

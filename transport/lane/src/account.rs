@@ -127,7 +127,7 @@ pub struct Account {
     /// Paths that could not be added: the address does not exist, no route leads there, or the peer accepts no more.
     pub paths_refused: u64,
     /// Why the last of [`Account::paths_refused`] failed. At an end that accepts paths over raw Ethernet
-    /// ([`Options::ethernet_paths`](crate::options::Options::ethernet_paths)) also why it cannot receive requests for them.
+    /// ([`PathOptions::ethernet`](crate::options::PathOptions::ethernet)) also why it cannot receive requests for them.
     pub no_path: Option<NoPath>,
     /// Receive buffer the kernel granted, bytes.
     pub receive_buffer: usize,
@@ -135,7 +135,7 @@ pub struct Account {
     pub lane: LaneKind,
     /// Whether raw Ethernet frames come and leave by AF_XDP, past the kernel's network stack.
     pub bypass: bool,
-    /// Why they do not, if [`Options::device`](crate::options::Options::device) requested it.
+    /// Why they do not, if [`LaneOptions::device`](crate::options::LaneOptions::device) requested it.
     pub no_bypass: Option<NoBypass>,
     /// Why shared memory does not carry the connection, if it was requested.
     pub no_shared_memory: Option<NoSharedMemory>,

@@ -44,12 +44,12 @@ pub enum AnyLane {
 /// and the error says why it is not available. Or as [`Options::check`].
 pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<AnyLane>> {
     options.check()?;
-    let linked = match options.lane {
+    let linked = match options.lane.choice {
         LaneChoice::Udp => None,
         LaneChoice::Best => Some(shm::link_to(peer, options)),
         LaneChoice::SharedMemory => Some(Ok(shm::link_to(peer, options)?)),
         LaneChoice::Ethernet => {
-            let device = options.device.as_ref();
+            let device = options.lane.device.as_ref();
             let taken = |key| device.is_some_and(|it| it.is_taken(key));
             let entropy = entropy::distinct(entropy::draw, taken)?;
             return ethernet::connect_as(peer, options, entropy, |it| AnyLane::Datagram(it, None));
@@ -63,7 +63,7 @@ pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<AnyLane
     let entropy = entropy::draw()?;
     match linked {
         Some(Ok(linked)) => {
-            let best = options.lane == LaneChoice::Best;
+            let best = options.lane.choice == LaneChoice::Best;
             let fallback = best.then(|| Box::new(Fallback::new(options)));
             let wrap = |it| AnyLane::SharedMemory(it, fallback);
             shm::connect(linked, options, entropy, wrap)

@@ -60,7 +60,10 @@ pub use memory::{
     Access, ExportedRegion, Exporting, FileRegion, Memory, Owner, Region, Registry, SharedRegion,
     Writable,
 };
-pub use options::{Options, PathThreads};
+pub use options::{
+    DatagramOptions, FlowOptions, LaneOptions, ListenOptions, Options, PathOptions, PathThreads,
+    RateOptions, TimeOptions,
+};
 pub use seal::{Mode, Security, random};
 pub use shm::{Reach, ShmLane, probe_shared_memory};
 pub use socket::{Ports, passed_sockets};

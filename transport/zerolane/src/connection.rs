@@ -62,14 +62,15 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects to the first address of `to` that answers. Each has [`Options::connect_timeout`] to do so.
+    /// Connects to the first address of `to` that answers. Each has
+    /// [`TimeOptions::connect`](crate::options::TimeOptions::connect) to do so.
     ///
     /// # Errors
     /// There is no address ([`Error::Address`], which says what is wrong with the text, or [`Error::NoAddress`]), no
     /// answer, or the peer rejected the connection. The error is that of the last address, and names the reason.
     pub fn connect(to: impl ToAddresses, options: &Options) -> Result<Connection> {
         let mut last = Error::NoAddress;
-        for address in resolved(to, options.lane)? {
+        for address in resolved(to, options.lane.choice)? {
             match Self::connect_one(address, options) {
                 Ok(connection) => return Ok(connection),
                 Err(error) => last = error,
@@ -83,9 +84,7 @@ impl Connection {
         driver.wait_through(None, Driver::is_connected)?;
         match driver.closed() {
             None => Ok(Connection::accepted(driver, options)),
-            Some(CloseReason::ConnectTimeout) => {
-                Err(Error::ConnectTimeout(options.connect_timeout))
-            }
+            Some(CloseReason::ConnectTimeout) => Err(Error::ConnectTimeout(options.times.connect)),
             Some(reason) => Err(Error::Closed(reason)),
         }
     }
@@ -93,7 +92,7 @@ impl Connection {
     pub(crate) fn accepted(driver: Driver<AnyLane>, options: &Options) -> Connection {
         Connection {
             driver,
-            idle_timeout: options.idle_timeout,
+            idle_timeout: options.times.idle,
             poster: Poster::next(),
             vectored: Vectored::default(),
             queue: None,
@@ -542,15 +541,15 @@ impl Connection {
     }
 
     /// Limits the payload rate at which this end sends from now on, in bytes per second, instead of
-    /// [`Options::max_rate`]. `None`: no limit.
+    /// [`RateOptions::max`](crate::options::RateOptions::max). `None`: no limit.
     pub fn set_max_rate(&mut self, max_rate: Option<u64>) {
         self.driver.set_max_rate(max_rate);
     }
 
     /// Adds a path once the connection is open. Payload is spread over all paths, by how fast each one is. False if the
-    /// connection cannot have more paths: its lane is neither UDP nor raw Ethernet, or [`Options::paths`] did not ask
-    /// for several. A path that cannot be opened is counted in
-    /// [`Account::paths_refused`](crate::counters::Account::paths_refused).
+    /// connection cannot have more paths: its lane is neither UDP nor raw Ethernet, or
+    /// [`PathOptions::most`](crate::options::PathOptions::most) did not ask for several. A path that cannot be opened
+    /// is counted in [`Account::paths_refused`](crate::counters::Account::paths_refused).
     pub fn add_path(&mut self, addresses: PathAddresses) -> bool {
         self.driver.check_process().is_ok() && self.driver.lane_mut().add_path(addresses)
     }

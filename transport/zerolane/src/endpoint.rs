@@ -16,9 +16,10 @@ use zerolane_lane::{
 /// A listening UDP port. Each connection it accepts has a socket of its own and can be given to
 /// another thread.
 ///
-/// A thread of the endpoint accepts connections before the program does, up to [`Options::backlog`]: clients are
-/// connected then, and what they ask waits until the program takes the connection. Further clients repeat their
-/// request, and are connected when there is room. The connections that wait end with the endpoint.
+/// A thread of the endpoint accepts connections before the program does, up to
+/// [`ListenOptions::backlog`](crate::options::ListenOptions::backlog): clients are connected then, and what they ask
+/// waits until the program takes the connection. Further clients repeat their request, and are connected when there is
+/// room. The connections that wait end with the endpoint.
 ///
 /// The thread starts in [`Endpoint::bind`], with the network namespace, the rights and the signal mask of its caller. A
 /// program that confines itself by thread (Landlock, capabilities), blocks signals to wait for them, or may have one
@@ -42,10 +43,8 @@ use zerolane_lane::{
 /// use zerolane::options::{Schedule, Scheduler};
 /// use zerolane::{Connection, Endpoint, Options};
 /// // The sender that needs fewest bytes is served first.
-/// let options = Options {
-///     scheduler: Some(Scheduler::new(Schedule::Shortest)),
-///     ..Options::default()
-/// };
+/// let shortest = Scheduler::new(Schedule::Shortest);
+/// let options = Options::default().with(|it| it.rate.scheduler = Some(shortest));
 /// let endpoint = Endpoint::bind("127.0.0.1:0", options)?;
 /// # Ok::<(), zerolane::Error>(())
 /// ```
@@ -127,8 +126,8 @@ impl Endpoint {
         Ok(given?)
     }
 
-    /// Why processes on this host connect by UDP although [`Options::lane`] is
-    /// [`LaneChoice::Best`](crate::options::LaneChoice::Best); `None` if shared memory is available.
+    /// Why processes on this host connect by UDP although [`LaneOptions::choice`](crate::options::LaneOptions::choice)
+    /// is [`LaneChoice::Best`](crate::options::LaneChoice::Best); `None` if shared memory is available.
     pub fn no_shared_memory(&self) -> Option<NoSharedMemory> {
         self.look(Listener::no_shared_memory).flatten()
     }
@@ -260,12 +259,11 @@ mod tests {
 
     #[test]
     fn accept_wait_and_close__as_long_as_no_clock_counts() {
-        let never = Options {
-            idle_timeout: Duration::MAX,
-            connect_timeout: Duration::MAX,
-            spin: Duration::ZERO,
-            ..Options::default()
-        };
+        let never = Options::default().with(|it| {
+            it.times.idle = Duration::MAX;
+            it.times.connect = Duration::MAX;
+            it.times.spin = Duration::ZERO;
+        });
         let mut endpoint = Endpoint::bind("127.0.0.1:0", never.clone()).expect("a port");
         let address = endpoint.local_addr();
         let connecting = std::thread::spawn(move || Connection::connect(address, &never));
@@ -311,24 +309,18 @@ mod tests {
                 );
             }
         }
-        let idle = Options {
-            idle_timeout: Duration::ZERO,
-            ..options
-        };
+        let idle = options.with(|it| it.times.idle = Duration::ZERO);
         let error = Connection::connect("127.0.0.1:9", &idle).expect_err("no such time");
         assert_eq!(
             error.to_string(),
-            "idle_timeout is 0: no peer can answer in that time"
+            "idle timeout is 0: no peer can answer in that time; use a longer time"
         );
     }
 
     #[test]
     fn bind__again_while_connections_of_the_first_live() {
         // Only this lane gives each connection a socket of its own at the address.
-        let options = Options {
-            lane: LaneChoice::Udp,
-            ..Options::default()
-        };
+        let options = Options::default().with(|it| it.lane.choice = LaneChoice::Udp);
         let mut endpoint = Endpoint::bind("127.0.0.1:0", options.clone()).expect("a port");
         let address = endpoint.local_addr();
         let mut open = Vec::new();
@@ -339,10 +331,9 @@ mod tests {
             open.push(accepted.expect("no error").expect("in time"));
             open.push(connecting.join().expect("no panic").expect("connected"));
             drop(endpoint);
-            let strange = Options {
-                ports: Ports::default(),
-                ..options.clone()
-            };
+            let strange = options
+                .clone()
+                .with(|it| it.listen.ports = Ports::default());
             let other = Endpoint::bind(address, strange);
             assert!(other.is_err(), "its connections are not known there");
             endpoint = Endpoint::bind(address, options.clone()).expect("the port is free");

@@ -66,12 +66,14 @@ pub mod activation {
     pub use zerolane_lane::passed_sockets;
 }
 
-/// The types that [`Options`] uses: profiles, congestion control, receive schedules.
+/// The types that [`Options`] uses: its groups, profiles, congestion control, receive schedules.
 pub mod options {
     pub use zerolane_lane::Ports;
     pub use zerolane_lane::{
-        BadPath, BadRendezvousName, Control, DeviceOptions, EthernetAddress, EthernetDevice,
-        LaneChoice, NeighbourName, PathAddresses, PathThreads, RendezvousName, Schedule, Scheduler,
+        BadPath, BadRendezvousName, Control, DatagramOptions, DeviceOptions, EthernetAddress,
+        EthernetDevice, FlowOptions, LaneChoice, LaneOptions, ListenOptions, NeighbourName,
+        PathAddresses, PathOptions, PathThreads, RateOptions, RendezvousName, Schedule, Scheduler,
+        TimeOptions,
     };
     pub use zerolane_wire::{MAX_PATHS, Profile, Profiles};
 }

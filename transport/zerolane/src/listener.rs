@@ -27,7 +27,7 @@ impl Listener {
     /// There is no address, or none of them can be listened on.
     pub(crate) fn bind(on: impl ToAddresses, options: Options) -> Result<Listener> {
         let mut last = Error::NoAddress;
-        for address in resolved(on, options.lane)? {
+        for address in resolved(on, options.lane.choice)? {
             match zerolane_lane::Listener::bind(address, options.clone()) {
                 Ok(lane) => return Ok(Listener { lane, options }),
                 Err(error) => last = Error::Io(error),
@@ -89,7 +89,7 @@ impl Listener {
 
     /// How many connections its program lets a thread accept ahead.
     pub(crate) fn backlog(&self) -> u16 {
-        self.options.backlog
+        self.options.listen.backlog
     }
 
     /// The keys of connections from whose peers datagrams came at new addresses.

@@ -59,10 +59,7 @@ fn source(mut connection: Connection) -> JoinHandle<(Connection, Completion)> {
 }
 
 fn plain_and_encrypted() -> [Options; 2] {
-    let plain = Options {
-        security: Security::plain(),
-        ..Options::default()
-    };
+    let plain = Options::default().with(|it| it.security = Security::plain());
     [plain, Options::default()]
 }
 

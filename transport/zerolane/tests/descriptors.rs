@@ -39,11 +39,10 @@ fn accept__without_a_descriptor_refuses_in_words_and_leaks_nothing() {
     for security in [Security::default(), Security::plain()] {
         // A client that could use shared memory would need descriptors of its own, and use the listener's for a
         // visitor.
-        let options = Options {
-            security,
-            lane: LaneChoice::Udp,
-            ..Options::default()
-        };
+        let options = Options::default().with(|it| {
+            it.security = security;
+            it.lane.choice = LaneChoice::Udp;
+        });
         let mut worker = Worker::new().expect("descriptors");
         let anywhere = "127.0.0.1:0";
         let endpoint = worker.listen(anywhere, options.clone()).expect("a port");

@@ -15,11 +15,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const MOST_EACH: usize = 512;
 
 fn patient() -> Options {
-    Options {
-        connect_timeout: PATIENCE,
-        idle_timeout: PATIENCE,
-        ..Options::default()
-    }
+    Options::default().with(|it| {
+        it.times.connect = PATIENCE;
+        it.times.idle = PATIENCE;
+    })
 }
 
 fn name(n: usize) -> String {

@@ -169,21 +169,17 @@ fn all_posts(options: &Options) {
 
 #[test]
 fn gather__plain() {
-    all_posts(&Options {
-        security: Security::plain(),
-        ..Options::default()
-    });
+    all_posts(&Options::default().with(|it| it.security = Security::plain()));
 }
 
 #[test]
 fn gather__without_gso_and_with_checksums() {
-    all_posts(&Options {
-        security: Security::plain(),
-        gso: false,
-        gro: false,
-        checksum: true,
-        ..Options::default()
-    });
+    all_posts(&Options::default().with(|it| {
+        it.security = Security::plain();
+        it.datagrams.gso = false;
+        it.datagrams.gro = false;
+        it.datagrams.checksum = true;
+    }));
 }
 
 #[test]
@@ -193,10 +189,7 @@ fn gather__encrypted() {
 
 #[test]
 fn gather__encrypted_without_gso() {
-    all_posts(&Options {
-        gso: false,
-        ..Options::default()
-    });
+    all_posts(&Options::default().with(|it| it.datagrams.gso = false));
 }
 
 #[test]
@@ -219,10 +212,7 @@ fn gather__refused_gives_all_back() {
 #[test]
 fn gather__of_a_file_that_shrank_fails_alone() {
     for security in [Security::plain(), Security::default()] {
-        let (mut here, mut there) = pair(&Options {
-            security,
-            ..Options::default()
-        });
+        let (mut here, mut there) = pair(&Options::default().with(|it| it.security = security));
         // Copied when posted, one burst, many.
         for len in [1000, 20_000, 3 << 20] {
             let mut file = tempfile::tempfile().expect("a file");

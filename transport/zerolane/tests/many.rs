@@ -31,13 +31,12 @@ const MOST_EACH: usize = 24 << 10;
 const MOST_IDLE: usize = 18 << 10;
 
 fn patient() -> Options {
-    Options {
-        connect_timeout: Duration::from_secs(60),
-        idle_timeout: Duration::from_secs(60),
+    Options::default().with(|it| {
+        it.times.connect = Duration::from_secs(60);
+        it.times.idle = Duration::from_secs(60);
         // The test measures the memory of sockets and keys, not shared memory.
-        lane: LaneChoice::Udp,
-        ..Options::default()
-    }
+        it.lane.choice = LaneChoice::Udp;
+    })
 }
 
 fn content(connection: usize, round: usize) -> [u8; SLOT] {

@@ -110,24 +110,15 @@ fn refused<T: std::fmt::Debug>(result: Result<T, Error>) -> Reason {
 }
 
 fn classic() -> Options {
-    Options {
-        profiles: Profiles::only(zerolane::options::Profile::Classic),
-        ..Options::default()
-    }
+    Options::default().with(|it| it.profiles = Profiles::only(zerolane::options::Profile::Classic))
 }
 
 fn shared() -> Options {
-    Options {
-        lane: LaneChoice::SharedMemory,
-        ..Options::default()
-    }
+    Options::default().with(|it| it.lane.choice = LaneChoice::SharedMemory)
 }
 
 fn plain() -> Options {
-    Options {
-        security: Security::plain(),
-        ..Options::default()
-    }
+    Options::default().with(|it| it.security = Security::plain())
 }
 
 #[test]
@@ -136,25 +127,17 @@ fn put_get__any_length_and_alignment() {
         Options::default(),
         shared(),
         classic(),
-        Options {
-            checksum: true,
-            gso: false,
-            ..Options::default()
-        },
+        Options::default().with(|it| {
+            it.datagrams.checksum = true;
+            it.datagrams.gso = false;
+        }),
         plain(),
-        Options {
-            checksum: true,
-            gso: false,
-            ..plain()
-        },
-        Options {
-            gro: false,
-            ..plain()
-        },
-        Options {
-            gro: false,
-            ..Options::default()
-        },
+        plain().with(|it| {
+            it.datagrams.checksum = true;
+            it.datagrams.gso = false;
+        }),
+        plain().with(|it| it.datagrams.gro = false),
+        Options::default().with(|it| it.datagrams.gro = false),
     ]
     .iter()
     .for_each(put_get);
@@ -525,21 +508,17 @@ fn post_put_inline(options: &Options) {
 /// Puts of all lengths and atomic operations, queued together: each is done once, with its bytes.
 #[test]
 fn small_operations__of_all_kinds_share_datagrams() {
-    let with_checksums = |options: Options| Options {
-        checksum: true,
-        ..options
-    };
+    let with_checksums = |options: Options| options.with(|it| it.datagrams.checksum = true);
     for options in [
         Options::default(),
         shared(),
         plain(),
         with_checksums(Options::default()),
         with_checksums(plain()),
-        Options {
-            gso: false,
-            gro: false,
-            ..plain()
-        },
+        plain().with(|it| {
+            it.datagrams.gso = false;
+            it.datagrams.gro = false;
+        }),
     ] {
         let (mut connection, owner, key) = pair(1 << 20, Rights::ALL, &options);
         let mut places = vec![];
@@ -1049,10 +1028,7 @@ fn queue__of_many_connections_full_and_waited_for() {
 
 #[test]
 fn peer__that_dies_ends_everything_once() {
-    let options = Options {
-        idle_timeout: Duration::from_secs(2),
-        ..Options::default()
-    };
+    let options = Options::default().with(|it| it.times.idle = Duration::from_secs(2));
     let memory = ExportedRegion::new(Region::anonymous(1 << 20).unwrap()).unwrap();
     let mut endpoint = Endpoint::bind("127.0.0.1:0", options.clone()).unwrap();
     let address = endpoint.local_addr();

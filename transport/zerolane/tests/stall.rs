@@ -28,11 +28,10 @@ const MOST_EACH: usize = (UNANSWERED + 4) * LEN + (64 << 10);
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn patient() -> Options {
-    Options {
-        connect_timeout: PATIENCE,
-        idle_timeout: PATIENCE,
-        ..Options::default()
-    }
+    Options::default().with(|it| {
+        it.times.connect = PATIENCE;
+        it.times.idle = PATIENCE;
+    })
 }
 
 fn content(client: usize, round: usize) -> Vec<u8> {

@@ -112,8 +112,14 @@ static void options(void)
     REFUSED(zl_options_set(options, ZL_OPTION_STRICT, 2));
     REFUSED(zl_options_set(options, 9999, 0));
     REFUSED(zl_options_set(options, ZL_OPTION_SLOTS, 1u << 20));
+    REFUSED(zl_options_set(options, ZL_OPTION_SLOTS, 0));
+    EXPECT(strstr(zl_last_error(), "slots is 0: use 1 to 1024") != NULL);
+    REFUSED(zl_options_set(options, ZL_OPTION_RECEIVE_BUFFER, 0));
+    REFUSED(zl_options_set(options, ZL_OPTION_RECEIVE_BUFFER, UINT64_MAX));
+    REFUSED(zl_options_set(options, ZL_OPTION_MAX_IN_FLIGHT, 0));
+    REFUSED(zl_options_set(options, ZL_OPTION_MAX_IN_FLIGHT, UINT32_MAX));
     REFUSED(zl_options_set(options, ZL_OPTION_IDLE_TIMEOUT_MS, 0));
-    EXPECT(strstr(zl_last_error(), "0 ms") != NULL);
+    EXPECT(strstr(zl_last_error(), "idle timeout is 0") != NULL);
     EXPECT(zl_options_set(options, ZL_OPTION_PATHS, 8) == ZL_OK);
     REFUSED(zl_options_set(options, ZL_OPTION_PATHS, 0));
     REFUSED(zl_options_set(options, ZL_OPTION_PATHS, 9));

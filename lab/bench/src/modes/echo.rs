@@ -180,12 +180,11 @@ impl Clock {
 
 fn worker_options(args: &Args) -> Options {
     let connections = args.connections as usize;
-    Options {
-        receive_buffer: RECEIVE_BUFFER,
-        max_connections: connections,
-        max_connections_of_origin: connections,
-        ..options(args.security)
-    }
+    options(args.security).with(|it| {
+        it.flow.receive_buffer = RECEIVE_BUFFER;
+        it.listen.max_connections = connections;
+        it.listen.max_connections_of_origin = connections;
+    })
 }
 
 fn run_zerolane(args: &Args) -> Result<f64> {

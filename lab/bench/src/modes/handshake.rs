@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
-use zerolane::{Connection, Endpoint, Options};
+use zerolane::{Connection, Endpoint};
 
 use zerolane_cli::interrupt::Interrupt;
 
@@ -108,11 +108,10 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<HandshakeReport> {
 /// Connects `count` times; those without and those with a cookie.
 fn kinds(args: &Args, protection: Protection, interrupt: &Interrupt) -> Result<[Kind; 2]> {
     let server_core = args.cores.responder();
-    let accepting = Options {
+    let accepting = options(protection).with(|it| {
         // The thread that is measured accepts.
-        backlog: 0,
-        ..options(protection)
-    };
+        it.listen.backlog = 0;
+    });
     let endpoint = Endpoint::bind((Ipv4Addr::LOCALHOST, 0), accepting)?;
     let (to, count) = (endpoint.local_addr(), args.count);
     let (tell, verdicts) = channel();

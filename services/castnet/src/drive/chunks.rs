@@ -114,7 +114,7 @@ impl Drive {
 
     pub(super) fn send_chunk(&mut self, to: NodeId, chunk: u32, content: Chunk, from_store: bool) {
         let bytes = self.shown(&content);
-        let limit = self.membership.transport.max_rate;
+        let limit = self.membership.transport.rate.max;
         let pace = match from_store {
             true => limit,
             false => self.pace.rate().into_iter().chain(limit).min(),

@@ -47,15 +47,14 @@ impl Membership {
 
     /// Options of connections to peers that `trust` trusts.
     pub(crate) fn options(&self, trust: Arc<dyn Trust>) -> Transport {
-        Transport {
-            security: Security {
+        self.transport.clone().with(|it| {
+            it.security = Security {
                 identity: Some(Arc::clone(&self.identity)),
                 pre_shared: Some(PreShared::from(self.secret)),
                 trust,
                 ..Security::default()
-            },
-            ..self.transport.clone()
-        }
+            }
+        })
     }
 }
 

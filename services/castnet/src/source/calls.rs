@@ -164,11 +164,10 @@ impl Calls {
             let Some(address) = called.address() else {
                 continue;
             };
-            let options = Options {
-                security: called.host.security.clone(),
-                connect_timeout: CALL_TIMEOUT,
-                ..Options::default()
-            };
+            let options = Options::default().with(|it| {
+                it.security = called.host.security.clone();
+                it.times.connect = CALL_TIMEOUT;
+            });
             match worker.connect(address, &options) {
                 Ok(connection) => called.stage = Stage::Called(connection),
                 Err(error) => called.try_next(error.to_string()),

@@ -293,10 +293,7 @@ fn unauthenticated__without_the_group_is_no_peer() {
     let (address, thread) = invited(|mut source, membership, secret, port| {
         let connect = |membership: Membership| {
             let options = membership.options(Arc::new(Anyone));
-            let options = Options {
-                connect_timeout: Duration::from_secs(2),
-                ..options
-            };
+            let options = options.with(|it| it.times.connect = Duration::from_secs(2));
             Connection::connect(("127.0.0.1", port), &options).is_ok()
         };
         assert!(!connect(membership), "without the secret");

@@ -12,10 +12,7 @@ const BYTES: u64 = 1 << 20;
 
 /// A target that misses an initiator soon, but not as one that is slow to log in, and one whose data the target waits for.
 fn served() -> (Served, Raw) {
-    let options = Options {
-        idle_timeout: Duration::from_secs(5),
-        ..Options::default()
-    };
+    let options = Options::default().with(|it| it.times.idle = Duration::from_secs(5));
     let served = Served::with(vec![memory(BYTES)], Settings::default(), options);
     let mut raw = Raw::open(served.address, &support::of(&support::identity()));
     raw.settle();

@@ -34,11 +34,10 @@ fn patience__a_slow_link_is_no_silence() {
         ..LinkConfig::default()
     };
     let relay = Relay::start(served.address, link, link, 7).unwrap();
-    let options = Options {
+    let options = support::of(&support::identity()).with(|it| {
         // The link's queue is full at first, and answers are late.
-        idle_timeout: Duration::from_secs(20),
-        ..support::of(&support::identity())
-    };
+        it.times.idle = Duration::from_secs(20);
+    });
     let dial = support::dial(relay.addr(), options);
     let queue = Queue::open(dial, support::lun(0), initiator::Options::default()).unwrap();
     let bytes = 5 << 20;

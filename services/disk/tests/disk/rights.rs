@@ -36,13 +36,12 @@ fn served_to(list: &str, units: Vec<Shown>) -> (Served, TempDir) {
         allowed: Access::Listed(Arc::clone(&list)),
         ..Settings::default()
     };
-    let options = Options {
-        security: Security {
+    let options = Options::default().with(|it| {
+        it.security = Security {
             trust: list as Arc<dyn Trust>,
             ..Security::default()
-        },
-        ..Options::default()
-    };
+        }
+    });
     (Served::with(units, settings, options), directory)
 }
 

@@ -63,10 +63,8 @@ impl FoundSender {
         let [nonce, _]: [[u8; 16]; 2] = halves(draw()?);
         let search = links(interfaces).and_then(|it| Search::new(&it, code.channel(), nonce));
         let search = search.map_err(none)?;
-        let quick = Options {
-            connect_timeout: Duration::from_millis(SENDER_ANSWER_MILLISECONDS),
-            ..transport
-        };
+        let quick = transport
+            .with(|it| it.times.connect = Duration::from_millis(SENDER_ANSWER_MILLISECONDS));
         let mut places = Places::default();
         let until = Instant::now() + Duration::from_secs(SEARCH_SECONDS);
         let mut asked: Option<Instant> = None;
@@ -168,10 +166,9 @@ fn greet(
     }
     let key = connection.peer_key().ok_or(Error::Internal)?;
     let _ = connection.close();
-    let usual = Options {
-        connect_timeout: Options::default().connect_timeout,
-        ..transport.clone()
-    };
+    let usual = transport
+        .clone()
+        .with(|it| it.times.connect = Options::default().times.connect);
     Ok(FoundSender {
         offer,
         client: client.with_transport(trusting(usual, key)),

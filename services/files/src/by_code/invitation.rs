@@ -75,7 +75,7 @@ impl Invitation {
         let mut by_code = transport.clone();
         by_code.security.pre_shared = Some(code.secret().clone().into());
         // The code is spent by a client that was accepted.
-        by_code.backlog = 0;
+        by_code.listen.backlog = 0;
         let endpoint = Endpoint::bind(address, by_code).map_err(|source| Error::Listen {
             address: address.to_string(),
             source,

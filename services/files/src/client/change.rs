@@ -75,7 +75,7 @@ impl Client {
 
     fn change(&self, request: &Request, observer: &dyn Observer) -> Result<Changes, Error> {
         let mut changes = Changes::default();
-        let timeout = self.transport.connect_timeout;
+        let timeout = self.transport.times.connect;
         self.carry_out(request, timeout, None, &mut |carried, failures| {
             changes.done += carried.done;
             changes.failed += failures.len() as u64;

@@ -50,7 +50,7 @@ impl Client {
         let leaves = |path: &Vec<u8>| RelativePath::parse(path).is_ok_and(|path| path.leaves());
         let leaving = paths.iter().any(leaves);
         let request = Request::List { paths, options };
-        let mut connection = self.begin(&request, self.transport.connect_timeout)?;
+        let mut connection = self.begin(&request, self.transport.times.connect)?;
         let listed = pump::run(&mut connection, CONTROL, DATA, &self.stop, |port| {
             read(Pages::of_paths(port, leaving), each)
         });

@@ -90,7 +90,7 @@ impl Client {
             (false, false) => u16::try_from(files).unwrap_or(u16::MAX),
         };
         // No connection is limited to less than `LEAST_RATE`.
-        let rate = self.transport.max_rate.unwrap_or(u64::MAX);
+        let rate = self.transport.rate.max.unwrap_or(u64::MAX);
         let of_rate = u16::try_from(rate / LEAST_RATE).unwrap_or(u16::MAX);
         let of = self.connections.min(most).min(of_rate);
         if of <= 1 {
@@ -170,8 +170,8 @@ impl Client {
     /// A client for the shares: they stop together and divide the rate, and none of them reports the end of the copy.
     fn for_shares(&self, of: u16) -> Client {
         let mut client = self.clone().with_stop(self.stop.of_part());
-        let max_rate = client.transport.max_rate;
-        client.transport.max_rate = max_rate.map(|it| it / u64::from(of));
+        let max_rate = client.transport.rate.max;
+        client.transport.rate.max = max_rate.map(|it| it / u64::from(of));
         // The end of one share is not the end of the copy.
         client.done = Done::default();
         client

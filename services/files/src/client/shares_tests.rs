@@ -17,7 +17,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use zerolane::{Connection, Options};
+use zerolane::Connection;
 
 /// Counts the events of a copy.
 #[derive(Default)]
@@ -198,10 +198,9 @@ fn counting(lab: &Lab, limit: Option<usize>) -> (Client, Arc<AtomicUsize>) {
             .with_connector(move |options| match (number.fetch_add(1, Relaxed), cut) {
                 (1, Some(cut)) => {
                     // Lost soon, and before there is a spare connection.
-                    let cut_options = Options {
-                        idle_timeout: Duration::from_millis(2500),
-                        ..options.clone()
-                    };
+                    let cut_options = options
+                        .clone()
+                        .with(|it| it.times.idle = Duration::from_millis(2500));
                     Connection::connect(cut, &cut_options)
                 }
                 _ => Connection::connect(direct, options),

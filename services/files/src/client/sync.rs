@@ -518,7 +518,7 @@ impl Attempt<'_, '_, '_> {
         };
         let timeout = self
             .copying
-            .connect_timeout(self.client.transport.connect_timeout);
+            .connect_timeout(self.client.transport.times.connect);
         self.client
             .carry_out(&request, timeout, Some(batch), note)
             .map_err(|error| match error {

@@ -173,14 +173,14 @@ impl Server {
         // Read now, because a confined process cannot read it any more.
         umask();
         let mut transport = options.transport;
-        let max_rate = transport.max_rate;
+        let max_rate = transport.rate.max;
         if let Access::Listed(list) = &options.access {
             // A client that is not on the list gets no connection.
             transport.security.trust = Arc::clone(list) as Arc<dyn Trust>;
         }
         // It accepts at once, in a thread that it confines; a code admits one client, whom it counts when it accepts.
-        transport.backlog = 0;
-        let of_origin = &mut transport.max_connections_of_origin;
+        transport.listen.backlog = 0;
+        let of_origin = &mut transport.listen.max_connections_of_origin;
         *of_origin = SERVER_CONNECTIONS_OF_ORIGIN.min(*of_origin);
         Ok(Server {
             served,

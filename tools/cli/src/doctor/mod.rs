@@ -63,7 +63,7 @@ fn own_machine() -> Vec<Finding> {
         Ok(account) => {
             let limit = read("/proc/sys/net/core/rmem_max");
             let limit = limit.and_then(|it| it.trim().parse().ok());
-            let wanted = Options::default().receive_buffer;
+            let wanted = Options::default().flow.receive_buffer;
             vec![
                 findings::receive_buffer(account.receive_buffer, wanted, limit),
                 findings::offload("GSO", account.gso, "4.18"),

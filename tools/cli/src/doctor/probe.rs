@@ -19,11 +19,10 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// UDP even for this host, because the checks concern the network.
 fn over_udp() -> Options {
-    Options {
-        connect_timeout: PATIENCE,
-        lane: LaneChoice::Udp,
-        ..Options::default()
-    }
+    Options::default().with(|it| {
+        it.times.connect = PATIENCE;
+        it.lane.choice = LaneChoice::Udp;
+    })
 }
 
 /// Connects this process to itself, and returns the counters.

@@ -84,10 +84,7 @@ impl Guarded {
         let to = (host.name.as_str(), host.port());
         let transport = args.client.transport(to, configured)?;
         let (caution, security) = Caution::new(host.to_string(), args.client, args.code)?;
-        let transport = Options {
-            security,
-            ..transport
-        };
+        let transport = transport.with(|it| it.security = security);
         let client = Client::new(host).with_transport(transport);
         Ok(Guarded {
             client: client.with_patience(patience),
@@ -101,10 +98,7 @@ impl Guarded {
         let (server, security) = OwnServer::start()?;
         let host = Host::from(server.address);
         let caution = Caution::of_known(host.to_string(), server.key);
-        let transport = Options {
-            security,
-            ..Options::default()
-        };
+        let transport = Options::default().with(|it| it.security = security);
         let client = Client::new(host).with_transport(transport);
         Ok(Guarded {
             client: client.with_patience(patience).within_this_process(),
@@ -126,12 +120,11 @@ impl Guarded {
     pub(super) fn at(remote: RemoteEnd, security: Security, patience: Duration) -> Guarded {
         let host = remote.host().clone();
         let caution = Caution::of_known(host.to_string(), remote.key());
-        let transport = Options {
-            security,
+        let transport = Options::default().with(|it| {
+            it.security = security;
             // The server is on another host.
-            lane: LaneChoice::Udp,
-            ..Options::default()
-        };
+            it.lane.choice = LaneChoice::Udp;
+        });
         let end = remote.clone();
         let client = Client::new(host).with_transport(transport);
         Guarded {

@@ -70,12 +70,11 @@ fn parse_host(text: &str) -> Result<Host, String> {
 /// Receives. The exit code says whether everything, something or nothing was received.
 pub(crate) fn run(args: Args) -> Result<()> {
     let stop = stop_on_signals()?;
-    let transport = Options {
-        max_rate: args.copying.limit.max_rate,
+    let transport = Options::default().with(|it| {
+        it.rate.max = args.copying.limit.max_rate;
         // The sender is on another host.
-        lane: LaneChoice::Udp,
-        ..Options::default()
-    };
+        it.lane.choice = LaneChoice::Udp;
+    });
     let scope = match args.from {
         Some(host) => SearchScope::Host(host),
         None => SearchScope::Interfaces(args.interfaces),

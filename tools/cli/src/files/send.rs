@@ -63,12 +63,11 @@ fn parse_listen(text: &str) -> Result<SocketAddr, String> {
 /// Sends. The exit code says whether everything, something or nothing was received.
 pub(crate) fn run(args: Args) -> Result<()> {
     let stop = stop_on_signals()?;
-    let transport = Options {
-        max_rate: args.limit.max_rate,
+    let transport = Options::default().with(|it| {
+        it.rate.max = args.limit.max_rate;
         // The receiver is on another host.
-        lane: LaneChoice::Udp,
-        ..Options::default()
-    };
+        it.lane.choice = LaneChoice::Udp;
+    });
     // Without Landlock, this process can do no more than other programs of the user.
     Invitation::confine(&args.sources).context("confining this process to what it sends")?;
     let sources = (args.sources, args.filters.0);

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use zerolane::Options;
 use zerolane::activation::passed_sockets;
 use zerolane::keys::{Access, AllowFile};
 use zerolane::options::{Schedule, Scheduler};
@@ -162,12 +161,11 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
     let options = ServeOptions {
         read_only,
         access: allowed,
-        transport: Options {
-            scheduler: Some(Scheduler::new(schedule.into())),
-            security,
-            max_rate,
-            ..transport
-        },
+        transport: transport.with(|it| {
+            it.rate.scheduler = Some(Scheduler::new(schedule.into()));
+            it.security = security;
+            it.rate.max = max_rate;
+        }),
     };
     // Must run before Landlock forbids TCP.
     let published = metrics.map(metrics::listen).transpose()?;

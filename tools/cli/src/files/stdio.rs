@@ -72,18 +72,17 @@ pub(super) fn run(terms: Terms<'_>) -> Result<Exit> {
     let options = ServeOptions {
         read_only: terms.read_only,
         access: Access::Anyone,
-        transport: Options {
-            scheduler: Some(terms.scheduler),
-            max_rate: terms.max_rate,
-            security: Security {
+        transport: Options::default().with(|it| {
+            it.rate.scheduler = Some(terms.scheduler);
+            it.rate.max = terms.max_rate;
+            it.security = Security {
                 identity: Some(Arc::new(identity)),
                 trust: Arc::new(HostTrust::only(call.key)),
                 ..Security::default()
-            },
+            };
             // The client is on another host.
-            lane: LaneChoice::Udp,
-            ..Options::default()
-        },
+            it.lane.choice = LaneChoice::Udp;
+        }),
     };
     let bound = match terms.directory {
         Some(directory) => Server::bind(directory, &addresses[..], options),

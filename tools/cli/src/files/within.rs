@@ -44,10 +44,7 @@ impl OwnServer {
         let (key, client_key) = (own.public(), client.public());
         let options = ServeOptions {
             access: Access::Anyone,
-            transport: Options {
-                security: security(own, client_key),
-                ..Options::default()
-            },
+            transport: Options::default().with(|it| it.security = security(own, client_key)),
             ..ServeOptions::default()
         };
         let server = Server::bind_login((Ipv4Addr::LOCALHOST, 0), options);

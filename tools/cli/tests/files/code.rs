@@ -120,12 +120,13 @@ fn code__to_a_server_that_has_none() {
 fn code__a_relay_without_it_gets_in_nowhere() {
     let coded = Coded::new();
     fs::write(coded.lab.share("a"), b"theirs").unwrap();
-    let options = |code: &str| Options {
-        security: Security {
-            pre_shared: Some(PreShared::Code(code.parse().unwrap())),
-            ..Security::default()
-        },
-        ..Options::default()
+    let options = |code: &str| {
+        Options::default().with(|it| {
+            it.security = Security {
+                pre_shared: Some(PreShared::Code(code.parse().unwrap())),
+                ..Security::default()
+            }
+        })
     };
     // Takes the server's part.
     let mut false_server = Endpoint::bind("127.0.0.1:0", options(&coded.wrong())).unwrap();

@@ -304,12 +304,13 @@ fn receive__false_answers_cost_the_right_sender_no_guess() {
     // Impostors that hear the question and answer at once: one then stays silent, one does not have the code, and one
     // is not what it claims.
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let by_code = |code: &str| Options {
-        security: Security {
-            pre_shared: Some(PreShared::Code(code.parse().unwrap())),
-            ..Security::default()
-        },
-        ..Options::default()
+    let by_code = |code: &str| {
+        Options::default().with(|it| {
+            it.security = Security {
+                pre_shared: Some(PreShared::Code(code.parse().unwrap())),
+                ..Security::default()
+            }
+        })
     };
     let mut guessing = Endpoint::bind("127.0.0.1:0", by_code("0000-0000")).unwrap();
     let mut open = Endpoint::bind("127.0.0.1:0", Options::default()).unwrap();
@@ -411,13 +412,12 @@ fn receive__who_knows_the_code_and_breaks_the_protocol_gets_nothing() {
     fs::write(base.path().join("from/a"), b"a").unwrap();
     let mut sender = Sender::new(base, &[], &["a"]);
     let code: zerolane::security::Code = sender.code[5..].parse().unwrap();
-    let options = Options {
-        security: Security {
+    let options = Options::default().with(|it| {
+        it.security = Security {
             pre_shared: Some(code.into()),
             ..Security::default()
-        },
-        ..Options::default()
-    };
+        }
+    });
     let mut connection = Connection::connect(sender.address.as_str(), &options).unwrap();
     connection.send(b"garbage").unwrap();
     let (status, words) = sender.ends();

@@ -7,7 +7,7 @@ pub enum LaneChoice {
     Udp,
     /// Shared memory to processes of this host and user that listen with this choice or the next. Otherwise UDP,
     /// without an error: the [`Account`](crate::account::Account) says why. UDP also if the options name a cipher, because
-    /// shared memory is not encrypted, or ask for several paths (`Options::paths`, `Options::links`), because
+    /// shared memory is not encrypted, or ask for several paths (`options.paths.most`, `options.paths.links`), because
     /// shared memory has only one.
     #[default]
     Best,

@@ -27,7 +27,7 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PathAddresses {
     /// Over UDP. If the first path is over raw Ethernet, the peer must accept such paths:
-    /// [`Options::udp_paths`](crate::options::Options::udp_paths).
+    /// [`PathOptions::udp`](crate::options::PathOptions::udp).
     Udp {
         /// This end's address: that of the interface to use, with port 0 for any port. `None`: an address of the
         /// system's choice, with a new port.
@@ -37,7 +37,7 @@ pub enum PathAddresses {
         peer: Option<SocketAddr>,
     },
     /// Over raw Ethernet, to a peer that accepts such paths: the connection was opened over raw Ethernet, or the peer
-    /// has [`Options::ethernet_paths`](crate::options::Options::ethernet_paths). Needs CAP_NET_RAW.
+    /// has [`PathOptions::ethernet`](crate::options::PathOptions::ethernet). Needs CAP_NET_RAW.
     Ethernet {
         /// Index of this host's interface.
         interface: u32,

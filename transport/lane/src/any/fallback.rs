@@ -31,7 +31,7 @@ impl Fallback {
 
     /// Whether an Initiator that is not admitted has waited long enough. Half of the connect timeout remains for UDP.
     pub(crate) fn is_late(&mut self, now: Instant) -> bool {
-        let patience = PATIENCE.min(self.options.connect_timeout / 2);
+        let patience = PATIENCE.min(self.options.times.connect / 2);
         now - *self.since.get_or_insert(now) >= patience
     }
 

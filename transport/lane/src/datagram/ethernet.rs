@@ -241,9 +241,9 @@ fn over(
     new_addresses: Option<NewAddresses>,
     options: &Options,
 ) -> io::Result<DatagramLane> {
-    socket::prepare(&socket, options.receive_buffer);
+    socket::prepare(&socket, options.flow.receive_buffer);
     let interface = peer.interface;
-    let device = options.device.as_ref();
+    let device = options.lane.device.as_ref();
     device.map_or(Ok(()), |it| it.permit(options.most_paths()))?;
     let line = device.map(|it| it.line(interface, (own, hardware)));
     let (queues, no_bypass) = match line.transpose()? {

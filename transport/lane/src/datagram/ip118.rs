@@ -83,7 +83,7 @@ fn over(
     port_slot: PortSlot,
     options: &Options,
 ) -> io::Result<DatagramLane> {
-    socket::prepare(&socket, options.receive_buffer);
+    socket::prepare(&socket, options.flow.receive_buffer);
     let framing = Framing {
         envelope: match peer {
             SocketAddr::V4(_) => Envelope::Ipv4,

@@ -104,7 +104,7 @@ pub(crate) fn over(
         envelope: Envelope::Udp,
         frames: None,
     };
-    DatagramLane::new(socket, framing, options.ethernet_paths, options)
+    DatagramLane::new(socket, framing, options.paths.ethernet, options)
 }
 
 /// Opens a connection to `peer` over the lane that `wrap` makes of this one. The handshake runs inside the driver's calls.
@@ -134,7 +134,7 @@ pub(crate) fn to(
     let socket = socket::bind(
         socket::any_address(peer, 0),
         socket::Share::WithJoining,
-        options.receive_buffer,
+        options.flow.receive_buffer,
     )?;
     let migration = PeerMigration::of_socket(&socket, entropy.key, peer)?;
     over(socket, peer, migration, options)
@@ -149,22 +149,22 @@ pub(crate) fn config(
 ) -> Config {
     Config {
         profiles: options.profiles,
-        slots: options.slots,
-        window: socket::window(socket, options.max_in_flight),
-        max_window: options.max_in_flight,
-        control: options.control,
-        max_rate: options.max_rate,
-        block: options.block,
-        eager_limit: options.eager_limit,
+        slots: options.flow.slots,
+        window: socket::window(socket, options.flow.max_in_flight),
+        max_window: options.flow.max_in_flight,
+        control: options.rate.control,
+        max_rate: options.rate.max,
+        block: options.flow.block,
+        eager_limit: options.flow.eager_limit,
         eager_credit: options.eager_credit(),
-        checksum: options.checksum,
+        checksum: options.datagrams.checksum,
         burst_segments: send::MAX_SEGMENTS as u32,
         seal: options.security.seal_len(),
         encapsulation,
         path_datagram: path_datagram.unwrap_or(Config::default().path_datagram),
-        connect_timeout: options.connect_timeout,
-        idle_timeout: options.idle_timeout,
-        keep_alive: options.keep_alive,
+        connect_timeout: options.times.connect,
+        idle_timeout: options.times.idle,
+        keep_alive: options.times.keep_alive,
         paths: options.most_paths(),
         ..Config::default()
     }

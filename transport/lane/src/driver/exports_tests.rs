@@ -29,10 +29,7 @@ fn drive(a: &mut End, b: &mut End, done: impl Fn(&End, &End) -> bool) {
 }
 
 fn pair() -> (End, End) {
-    let options = Options {
-        lane: LaneChoice::Udp,
-        ..Options::default()
-    };
+    let options = Options::default().with(|it| it.lane.choice = LaneChoice::Udp);
     let mut listener = Listener::bind(([127, 0, 0, 1], 0).into(), options.clone()).unwrap();
     let mut a = crate::any::connect(listener.local_addr(), &options).unwrap();
     let accepted = (0..PATIENCE).find_map(|_| {

@@ -174,7 +174,7 @@ impl<L: Lane> Driver<L> {
             Ok(core) => core,
             Err(error) => return Err((error, lane)),
         };
-        if let Some(scheduler) = &options.scheduler {
+        if let Some(scheduler) = &options.rate.scheduler {
             core.set_admission(scheduler.join());
         }
         Ok(Driver {
@@ -192,9 +192,9 @@ impl<L: Lane> Driver<L> {
             clock,
             turned: Instant::ZERO,
             waker: Waker::default(),
-            max_spin: options.spin,
+            max_spin: options.times.spin,
             request_timeout: None,
-            spin: options.spin,
+            spin: options.times.spin,
             nap: Nap::default(),
             process: Process::current(),
             connected: false,
@@ -327,7 +327,7 @@ impl<L: Lane> Driver<L> {
     }
 
     /// Sets the most payload to send from now on, in bytes per second, as
-    /// [`Options::max_rate`](crate::options::Options::max_rate).
+    /// [`RateOptions::max`](crate::options::RateOptions::max).
     pub fn set_max_rate(&mut self, max_rate: Option<u64>) {
         self.core.set_max_rate(max_rate);
     }

@@ -35,10 +35,7 @@ impl ScriptedLane {
             port: 2,
             sync: 3,
         };
-        let options = Options {
-            spin: Duration::ZERO,
-            ..Options::default()
-        };
+        let options = Options::default().with(|it| it.times.spin = Duration::ZERO);
         Driver::new(self, &options, |now| {
             Connection::connect(now, Config::default(), entropy)
         })

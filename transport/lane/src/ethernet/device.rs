@@ -17,7 +17,7 @@ const MAX_CONNECTIONS: u32 = 1024;
 /// An interface for raw Ethernet with a program in its driver. The program drops frames that none of this process's
 /// connections granted, before the kernel handles them. Other frames of these connections come and leave by AF_XDP:
 /// past the kernel's network stack, in memory shared with it. Pass it to connections and listeners by
-/// [`Options::device`](crate::options::Options::device).
+/// [`LaneOptions::device`](crate::options::LaneOptions::device).
 ///
 /// The program and the memory are released with the device and the last of its connections, or when the process ends. A
 /// child of fork does not have the device. Needs CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and CAP_NET_RAW.

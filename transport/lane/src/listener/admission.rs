@@ -179,7 +179,7 @@ impl Listener {
     /// Random numbers for a connection, with a key that differs from all those on its ports and its device.
     fn entropy(&self) -> io::Result<Entropy> {
         let ports = [Some(&self.port), self.udp_port()];
-        let device = self.options.device.as_ref();
+        let device = self.options.lane.device.as_ref();
         entropy::distinct(entropy::draw, |key| {
             ports.iter().flatten().any(|it| it.is_taken(key))
                 || device.is_some_and(|it| it.is_taken(key))
@@ -204,8 +204,8 @@ impl Listener {
     /// Whether the limits forbid one more connection with `peer`; counts the refusal.
     fn is_full(&mut self, peer: SocketAddr) -> bool {
         let (all, of_origin) = self.port.connections(Origin::of(peer.ip()));
-        let full = all >= self.options.max_connections;
-        let full_of_origin = of_origin >= self.options.max_connections_of_origin;
+        let full = all >= self.options.listen.max_connections;
+        let full_of_origin = of_origin >= self.options.listen.max_connections_of_origin;
         self.counters.full += u64::from(full);
         self.counters.full_of_origin += u64::from(full_of_origin && !full);
         full || full_of_origin
@@ -264,7 +264,7 @@ impl Listener {
         peer: SocketAddr,
         key: u32,
     ) -> io::Result<Option<DatagramLane>> {
-        let socket = self.port.join(local, self.options.receive_buffer)?;
+        let socket = self.port.join(local, self.options.flow.receive_buffer)?;
         let roam = PeerMigration::new(&self.port, local, key, peer);
         reachable(udp::over(socket, peer, roam, &self.options))
     }

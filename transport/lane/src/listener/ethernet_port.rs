@@ -39,11 +39,11 @@ pub(crate) fn attend(
     if station.hardware.is_some_and(|it| it != own) {
         return Err(NoEthernet::OtherHost.into());
     }
-    let device = options.device.as_ref();
+    let device = options.lane.device.as_ref();
     device.map_or(Ok(()), |it| it.permit(options.most_paths()))?;
     let heard = device.map(|it| it.listen(station.interface, port));
     let heard = heard.transpose()?.flatten();
-    socket::prepare(&socket, options.receive_buffer);
+    socket::prepare(&socket, options.flow.receive_buffer);
     let station = Station {
         hardware: Some(own),
         port,

@@ -38,7 +38,7 @@ fn event(watch: bool) -> EpollEvent {
 
 impl Host {
     pub(super) fn listen(local: SocketAddr, options: &Options) -> io::Result<Host> {
-        let visitors = Visitors::listen(local, options.rendezvous.as_ref())?;
+        let visitors = Visitors::listen(local, options.lane.rendezvous.as_ref())?;
         let watched = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;

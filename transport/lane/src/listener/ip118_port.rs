@@ -33,7 +33,7 @@ pub(crate) fn attend(
     })?;
     let local = with_port(local, port);
     let socket = bound(local, &filter::of_listener(local))?;
-    socket::prepare(&socket, options.receive_buffer);
+    socket::prepare(&socket, options.flow.receive_buffer);
     socket::show_called(&socket, local);
     let port = SharedPort::unattended(local);
     Ok((Arc::new(port), Arc::new(socket), claim))

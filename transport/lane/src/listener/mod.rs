@@ -45,12 +45,14 @@ pub struct ListenerCounters {
     /// Datagrams other than an accepted Request_Connection; and processes of this host that became no connection: of
     /// another user, without proper memory to share, too slow, or gone.
     pub refused: u64,
-    /// Connections refused because of [`Options::max_connections`].
+    /// Connections refused because of
+    /// [`ListenOptions::max_connections`](crate::options::ListenOptions::max_connections).
     pub full: u64,
     /// Connections refused because this process or the system had no descriptor or memory left, and how often processes
     /// of this host had to wait for that reason.
     pub exhausted: u64,
-    /// Connections refused because of [`Options::max_connections_of_origin`].
+    /// Connections refused because of
+    /// [`ListenOptions::max_connections_of_origin`](crate::options::ListenOptions::max_connections_of_origin).
     pub full_of_origin: u64,
     /// Datagrams dropped because too many waited: of connections whose peer moved, or of unauthenticated peers
     /// meanwhile.
@@ -70,7 +72,7 @@ enum Door {
 }
 
 /// A listening port of UDP, raw Ethernet or IP protocol 118, and the rendezvous for processes of this host if
-/// [`Options::lane`] asks for it.
+/// [`LaneOptions::choice`](crate::options::LaneOptions::choice) asks for it.
 #[derive(Debug)]
 pub struct Listener {
     socket: Arc<Socket>,
@@ -106,10 +108,10 @@ impl Listener {
     /// Ethernet were requested, and this process may not use them ([`NoEthernet::NotPermitted`]). Paths over UDP
     /// besides raw Ethernet were requested, and the UDP port is in use. Or as [`Options::check`].
     pub fn bind(local: SocketAddr, options: Options) -> io::Result<Listener> {
-        Listener::at(options, |options| match options.lane {
+        Listener::at(options, |options| match options.lane.choice {
             LaneChoice::Ethernet => {
                 let (port, socket, attended) = ethernet_port::attend(local, options)?;
-                let answering = Answering::new(&options.neighbour, port.local().port());
+                let answering = Answering::new(&options.lane.neighbour, port.local().port());
                 Ok((port, socket, Door::Ethernet(attended, answering)))
             }
             LaneChoice::Ip118 => {
@@ -117,8 +119,8 @@ impl Listener {
                 Ok((port, socket, Door::Ip118(claim)))
             }
             LaneChoice::Udp | LaneChoice::Best | LaneChoice::SharedMemory => {
-                let ports = &options.ports;
-                let (port, socket) = SharedPort::attend(local, options.receive_buffer, ports)?;
+                let ports = &options.listen.ports;
+                let (port, socket) = SharedPort::attend(local, options.flow.receive_buffer, ports)?;
                 Ok((port, socket, Door::Udp))
             }
         })
@@ -132,12 +134,13 @@ impl Listener {
     /// It is not a UDP socket that is bound and unconnected, or connections could not share its address; or the system
     /// gives no random numbers.
     pub fn adopt(socket: OwnedFd, options: Options) -> io::Result<Listener> {
-        if let LaneChoice::Ethernet | LaneChoice::Ip118 = options.lane {
+        if let LaneChoice::Ethernet | LaneChoice::Ip118 = options.lane.choice {
             let why = "a UDP socket carries neither raw Ethernet nor IP protocol 118";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         Listener::at(options, |options| {
-            let (port, socket) = SharedPort::adopt(socket, options.receive_buffer, &options.ports)?;
+            let (port, socket) =
+                SharedPort::adopt(socket, options.flow.receive_buffer, &options.listen.ports)?;
             Ok((port, socket, Door::Udp))
         })
     }
@@ -147,7 +150,7 @@ impl Listener {
         attend: impl FnOnce(&Options) -> io::Result<(Arc<SharedPort>, Arc<Socket>, Door)>,
     ) -> io::Result<Listener> {
         options.check()?;
-        options.scheduler.get_or_insert_default();
+        options.rate.scheduler.get_or_insert_default();
         let clock = Clock::start();
         let credentials = options.security.credentials()?;
         let mut key = None;
@@ -169,7 +172,7 @@ impl Listener {
             false => None,
         };
         let enciphers = options.security.cipher.is_some();
-        let (host, no_shared_memory) = match options.lane {
+        let (host, no_shared_memory) = match options.lane.choice {
             LaneChoice::Udp | LaneChoice::Ethernet | LaneChoice::Ip118 => (None, None),
             LaneChoice::Best if enciphers => (None, Some(NoSharedMemory::Cipher)),
             LaneChoice::SharedMemory if enciphers => return Err(NoSharedMemory::Cipher.into()),
@@ -222,7 +225,7 @@ impl Listener {
     /// Only root may give to others. Or the options insist on a lane other than UDP, whose rendezvous belongs to the
     /// old user, or which needs the rights that the process is about to give up.
     pub fn give_to(&mut self, uid: u32) -> io::Result<()> {
-        if !matches!(self.options.lane, LaneChoice::Udp | LaneChoice::Best) {
+        if !matches!(self.options.lane.choice, LaneChoice::Udp | LaneChoice::Best) {
             let why = "only a UDP listener can change to another user";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
@@ -237,7 +240,8 @@ impl Listener {
         Ok(())
     }
 
-    /// Why it listens by UDP alone although [`Options::lane`] is [`LaneChoice::Best`].
+    /// Why it listens by UDP alone although [`LaneOptions::choice`](crate::options::LaneOptions::choice) is
+    /// [`LaneChoice::Best`].
     pub fn no_shared_memory(&self) -> Option<NoSharedMemory> {
         self.no_shared_memory
     }
@@ -331,7 +335,7 @@ impl Listener {
         let Some((datagram, mut caller)) = self.next_datagram()? else {
             return Ok(self.sort_udp());
         };
-        if self.options.lane == LaneChoice::SharedMemory {
+        if self.options.lane.choice == LaneChoice::SharedMemory {
             self.counters.refused += 1;
             return Ok(Accept::Unauthenticated);
         }
@@ -473,10 +477,7 @@ mod tests {
     #[test]
     fn give_to__is_for_udp_alone() {
         let given = |lane| {
-            let options = Options {
-                lane,
-                ..Options::default()
-            };
+            let options = Options::default().with(|it| it.lane.choice = lane);
             let any = SocketAddr::from(([127, 0, 0, 1], 0));
             let mut listener = Listener::bind(any, options).expect("bound");
             assert_eq!(listener.no_shared_memory(), None);

@@ -24,7 +24,7 @@ impl UdpPaths {
     /// The port is in use, or there is no descriptor left.
     pub(super) fn attend(number: u16, options: &Options) -> io::Result<UdpPaths> {
         let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, number));
-        let attend = |local| SharedPort::attend(local, RECEIVE_BUFFER, &options.ports);
+        let attend = |local| SharedPort::attend(local, RECEIVE_BUFFER, &options.listen.ports);
         let attended = match attend(any) {
             // The kernel has no IPv6.
             Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => {

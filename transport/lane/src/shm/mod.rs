@@ -292,7 +292,7 @@ pub(crate) fn link_to(peer: SocketAddr, options: &Options) -> Result<Linked, NoS
     if options.most_paths() > 1 {
         return Err(NoSharedMemory::Paths);
     }
-    let (socket, credentials) = rendezvous::connect(peer, options.rendezvous.as_ref())?;
+    let (socket, credentials) = rendezvous::connect(peer, options.lane.rendezvous.as_ref())?;
     let share = || {
         let (shared, memory) = Shared::create()?;
         let process = PeerProcess::of(&credentials);
@@ -335,23 +335,23 @@ pub(crate) fn connect<L: Lane>(
 pub(crate) fn config(options: &Options) -> Config {
     Config {
         profiles: options.profiles,
-        slots: options.slots,
-        window: WINDOW.min(options.max_in_flight).max(4096),
-        max_window: options.max_in_flight,
+        slots: options.flow.slots,
+        window: WINDOW.min(options.flow.max_in_flight).max(4096),
+        max_window: options.flow.max_in_flight,
         control: Control::Lan,
-        max_rate: options.max_rate,
-        block: options.block,
+        max_rate: options.rate.max,
+        block: options.flow.block,
         max_stu: MAX_MEMORY_STU as u32,
-        eager_limit: options.eager_limit,
+        eager_limit: options.flow.eager_limit,
         eager_credit: options.eager_credit(),
         checksum: false,
         burst_segments: send::MAX_STUS,
         seal: 0,
         encapsulation: Encapsulation::Memory,
         path_datagram: link::MAX_RECORD,
-        connect_timeout: options.connect_timeout,
-        idle_timeout: options.idle_timeout,
-        keep_alive: options.keep_alive,
+        connect_timeout: options.times.connect,
+        idle_timeout: options.times.idle,
+        keep_alive: options.times.keep_alive,
         ..Config::default()
     }
 }

@@ -23,11 +23,10 @@ pub(super) type End = Driver<AnyLane>;
 pub(super) const PATIENCE: usize = 1 << 22;
 
 pub(super) fn options() -> Options {
-    Options {
-        lane: LaneChoice::SharedMemory,
-        security: Security::plain(),
-        ..Options::default()
-    }
+    Options::default().with(|it| {
+        it.lane.choice = LaneChoice::SharedMemory;
+        it.security = Security::plain();
+    })
 }
 
 pub(super) fn join(options: &Options) -> (End, End) {
@@ -136,10 +135,7 @@ fn transfer__goes_through_the_ring_where_memory_cannot_be_read_and_is_counted() 
 
 #[test]
 fn strict__copies_nothing_however_short() {
-    let strict = Options {
-        strict: true,
-        ..options()
-    };
+    let strict = options().with(|it| it.strict = true);
     let (mut a, mut b) = join(&strict);
     for len in [1, 100, 5000, 100_000] {
         let bytes = content(len);
@@ -502,21 +498,17 @@ fn connect__forced_and_impossible_is_said_in_words() {
             .contains("does not belong to this network namespace"),
         "{refused}"
     );
-    let best = Options {
-        lane: LaneChoice::Best,
-        ..options()
-    };
+    let best = options().with(|it| it.lane.choice = LaneChoice::Best);
     let driver = crate::any::connect(nobody, &best).expect("UDP");
     let account = driver.account();
     assert_eq!(account.lane, LaneKind::Udp);
     assert_eq!(account.no_shared_memory, Some(NoSharedMemory::NoListener));
-    let cipher = Options {
-        security: Security {
+    let cipher = best.with(|it| {
+        it.security = Security {
             cipher: Some(zerolane_handshake::Cipher::Aes128Gcm),
             ..Security::default()
-        },
-        ..best
-    };
+        }
+    });
     let driver = crate::any::connect(nobody, &cipher).expect("UDP");
     let why = driver.account().no_shared_memory;
     assert_eq!(why, Some(NoSharedMemory::Cipher));
@@ -525,10 +517,7 @@ fn connect__forced_and_impossible_is_said_in_words() {
 #[test]
 fn listen__for_shared_memory_alone_hears_nobody_by_udp() {
     let mut listener = Listener::bind(([127, 0, 0, 1], 0).into(), options()).expect("listening");
-    let udp = Options {
-        lane: LaneChoice::Udp,
-        ..options()
-    };
+    let udp = options().with(|it| it.lane.choice = LaneChoice::Udp);
     let mut a = crate::any::connect(listener.local_addr(), &udp).expect("a socket");
     a.turn().expect("asking");
     let heard = (0..PATIENCE).find_map(|_| match listener.try_accept().expect("read") {
@@ -567,7 +556,7 @@ fn reference__to_what_may_not_be_read_any_more_is_lost_and_sent_again_through_th
 #[test]
 fn look__says_what_each_end_may_read() {
     for lane in [LaneChoice::Best, LaneChoice::SharedMemory] {
-        let options = Options { lane, ..options() };
+        let options = options().with(|it| it.lane.choice = lane);
         let any = ([127, 0, 0, 1], 0).into();
         let mut listener = Listener::bind(any, options.clone()).expect("listening");
         let at = listener.local_addr();
@@ -597,10 +586,7 @@ fn look__says_what_each_end_may_read() {
             "the same process"
         );
     }
-    let udp_alone = Options {
-        lane: LaneChoice::Udp,
-        ..options()
-    };
+    let udp_alone = options().with(|it| it.lane.choice = LaneChoice::Udp);
     let udp = Listener::bind(([127, 0, 0, 1], 0).into(), udp_alone).expect("listening");
     let found = probe_shared_memory(udp.local_addr(), &options());
     assert_eq!(found, Err(NoSharedMemory::NoListener));

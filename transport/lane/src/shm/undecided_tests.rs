@@ -15,13 +15,12 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use zerolane_core::{Delivery, WorkRequest};
 
 fn options(lane: LaneChoice) -> Options {
-    Options {
-        lane,
-        security: Security::plain(),
+    Options::default().with(|it| {
+        it.lane.choice = lane;
+        it.security = Security::plain();
         // An Initiator that is not admitted waits half of it.
-        connect_timeout: Duration::from_secs(40),
-        ..Options::default()
-    }
+        it.times.connect = Duration::from_secs(40);
+    })
 }
 
 fn listen(lane: LaneChoice) -> Listener {
@@ -182,38 +181,26 @@ fn connect__where_no_more_may_wait_is_by_udp_or_an_error() {
 fn connect__where_the_options_rule_shared_memory_out_is_by_udp() {
     let mut listener = listen(LaneChoice::Best);
     let to = listener.local_addr();
-    let several = Options {
-        paths: 2,
-        ..options(LaneChoice::Best)
-    };
-    let linked = Options {
-        links: vec![crate::address::PathAddresses::default()],
-        ..options(LaneChoice::Best)
-    };
+    let several = options(LaneChoice::Best).with(|it| it.paths.most = 2);
+    let linked = options(LaneChoice::Best)
+        .with(|it| it.paths.links = vec![crate::address::PathAddresses::default()]);
     for wanted in [several, linked] {
         let mut a = crate::any::connect(to, &wanted).expect("connecting");
         assert_eq!(a.account().no_shared_memory, Some(NoSharedMemory::Paths));
         assert_eq!(accept(&mut a, &mut listener).account().lane, LaneKind::Udp);
-        let insisting = Options {
-            lane: LaneChoice::SharedMemory,
-            ..wanted
-        };
+        let insisting = wanted.with(|it| it.lane.choice = LaneChoice::SharedMemory);
         let error = crate::any::connect(to, &insisting).expect_err("one path");
         assert!(error.to_string().contains("several paths"), "{error}");
     }
-    let enciphering = Options {
-        security: Security {
+    let enciphering = options(LaneChoice::Best).with(|it| {
+        it.security = Security {
             cipher: Some(zerolane_handshake::Cipher::ChaCha20Poly1305),
             ..Security::default()
-        },
-        ..options(LaneChoice::Best)
-    };
+        }
+    });
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let listener = Listener::bind(any, enciphering.clone()).expect("by UDP");
     assert_eq!(listener.no_shared_memory(), Some(NoSharedMemory::Cipher));
-    let insisting = Options {
-        lane: LaneChoice::SharedMemory,
-        ..enciphering
-    };
+    let insisting = enciphering.with(|it| it.lane.choice = LaneChoice::SharedMemory);
     Listener::bind(any, insisting).expect_err("nothing is left");
 }

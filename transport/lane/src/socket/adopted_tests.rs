@@ -11,10 +11,7 @@ use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
 fn over_udp() -> Options {
-    Options {
-        lane: LaneChoice::Udp,
-        ..Options::default()
-    }
+    Options::default().with(|it| it.lane.choice = LaneChoice::Udp)
 }
 
 fn adopt(passed: impl Into<OwnedFd>) -> io::Result<Listener> {

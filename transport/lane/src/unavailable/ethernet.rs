@@ -24,11 +24,11 @@ pub enum NoEthernet {
     OtherHost,
     /// Another listener of this host has that port of the interface.
     InUse,
-    /// [`Options::device`](crate::options::Options::device) belongs to another interface.
+    /// [`LaneOptions::device`](crate::options::LaneOptions::device) belongs to another interface.
     OtherDevice,
-    /// Several paths were requested ([`Options::paths`](crate::options::Options::paths),
-    /// [`Options::links`](crate::options::Options::links)) with an [`Options::device`](crate::options::Options::device), whose
-    /// connections have one path each.
+    /// Several paths were requested ([`PathOptions::most`](crate::options::PathOptions::most),
+    /// [`PathOptions::links`](crate::options::PathOptions::links)) with a
+    /// [`LaneOptions::device`](crate::options::LaneOptions::device), whose connections have one path each.
     OnePath,
     /// This process may not use packet sockets.
     NotPermitted,

@@ -21,7 +21,7 @@ pub enum NoSharedMemory {
     /// As many processes wait at the listener as may.
     QueueFull,
     /// The listener did not admit this process within 1 s, or half of
-    /// [`Options::connect_timeout`](crate::options::Options::connect_timeout) if that is less: other processes have its places,
+    /// [`TimeOptions::connect`](crate::options::TimeOptions::connect) if that is less: other processes have its places,
     /// or it does not poll its rendezvous.
     NotAdmitted,
     /// The listener turned this process away.

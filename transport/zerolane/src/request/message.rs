@@ -66,7 +66,7 @@ impl sealed::Post for Message<'_> {
 }
 
 /// Receives a message: the n-th receive gets the n-th message. While it waits, keep-alives test whether a silent peer is
-/// alive ([`Options::idle_timeout`](crate::Options::idle_timeout)).
+/// alive ([`TimeOptions::idle`](crate::options::TimeOptions::idle)).
 #[derive(Debug, Default)]
 pub struct ReceiveMessage {
     payload: Option<Region>,

@@ -1,7 +1,7 @@
 //! Hands an endpoint's accepted connections to handles, and exports regions to them.
 
 use super::handle::ConnectionHandle;
-use super::pending::Claim;
+use super::pending::{Claim, GivenUp};
 use crate::connection::Connection;
 use crate::error::{Error, Result};
 use std::collections::VecDeque;
@@ -13,6 +13,7 @@ pub(super) struct Accepting {
     /// A handle owns the endpoint, so it has no events.
     handled: bool,
     waiting: VecDeque<Claim<ConnectionHandle>>,
+    given_up: GivenUp,
     /// Accepted connections that no handle asked for yet.
     ready: VecDeque<ConnectionHandle>,
     /// Length of `ready` that triggers the next purge of closed connections.
@@ -81,7 +82,10 @@ impl Accepting {
     pub(super) fn give_up(&mut self, unread: Option<ConnectionHandle>) {
         match unread {
             Some(handle) => self.accepted(handle),
-            None => self.waiting.retain(Claim::is_awaited),
+            None if self.given_up.add(self.waiting.len()) => {
+                self.waiting.retain(Claim::is_awaited);
+            }
+            None => {}
         }
     }
 

@@ -1,6 +1,6 @@
 //! Answers handles that wait for part of a request, or for an announcement.
 
-use super::pending::Claim;
+use super::pending::{Claim, GivenUp};
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::id::RequestId;
@@ -26,11 +26,18 @@ struct Arrival {
 pub(super) struct Arrivals {
     parts: Vec<Arrival>,
     announced: Vec<Claim<u64>>,
+    given_up: GivenUp,
 }
 
 impl Arrivals {
     pub(super) fn is_empty(&self) -> bool {
         self.parts.is_empty() && self.announced.is_empty()
+    }
+
+    /// Whether a handle waits.
+    pub(super) fn is_awaited(&self) -> bool {
+        let mut parts = self.parts.iter();
+        parts.any(|it| it.claim.is_awaited()) || self.announced.iter().any(Claim::is_awaited)
     }
 
     /// Answers the waits that are satisfied.
@@ -69,10 +76,12 @@ impl Arrivals {
         self.announced.push(claim);
     }
 
-    /// Removes abandoned waits.
-    pub(super) fn purge(&mut self) {
-        self.parts.retain(|it| it.claim.is_awaited());
-        self.announced.retain(Claim::is_awaited);
+    /// Withdraws a wait.
+    pub(super) fn give_up(&mut self) {
+        if self.given_up.add(self.parts.len() + self.announced.len()) {
+            self.parts.retain(|it| it.claim.is_awaited());
+            self.announced.retain(Claim::is_awaited);
+        }
     }
 
     /// Answers all waits, because the connection is over.

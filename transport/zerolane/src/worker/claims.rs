@@ -1,15 +1,15 @@
 //! Tracks the requests and waits of a connection's handles, and answers them.
 
 use super::arrivals::{Arrivals, Standing};
-use super::pending::{Claim, Outcome, Unposted, gone};
+use super::pending::{Claim, GivenUp, Outcome, Unposted};
+use super::requests::{Awaited, Direction, Requests, Waiting};
 use crate::completion::{Completion, Output};
 use crate::connection::Connection;
-use crate::error::{Error, Refused, Result};
+use crate::error::{Error, Result};
 use crate::id::RequestId;
-use crate::request::Request;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
-use zerolane_lane::{CloseReason, PostError, PublicKey, TransferError, WorkKind};
+use zerolane_lane::{CloseReason, PublicKey, TransferError};
 
 /// The peer's address and key.
 #[derive(Clone, Copy, Debug)]
@@ -32,58 +32,6 @@ type OnConnected = Box<dyn FnOnce(Result<Peer>) + Send>;
 
 /// Called with the reason when the connection is over. Dropping it calls it, too.
 type OnEnd = Box<dyn FnOnce(&Error) + Send>;
-
-/// The result of an attempt to post.
-pub(super) enum Attempt {
-    Posted(RequestId),
-    /// Done without a completion.
-    Done,
-    /// There is no room now.
-    Full,
-    Refused(Unposted),
-}
-
-/// Posts, or gives the memory back if there is no connection.
-pub(super) type Post = Box<dyn FnMut(Option<&mut Connection>) -> Attempt + Send>;
-
-/// A request that is not posted yet.
-pub(super) struct Waiting {
-    /// Its identifier, by which its handle cancels it.
-    pub(super) id: RequestId,
-    pub(super) post: Post,
-    pub(super) claim: Option<Claim<Completion>>,
-}
-
-impl std::fmt::Debug for Waiting {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Waiting").field(&self.id).finish()
-    }
-}
-
-/// Returns the memory of a request that was never posted.
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        if let Some(claim) = self.claim.take()
-            && let Attempt::Refused(refused) = (self.post)(None)
-        {
-            let _ = claim.answer(Err(refused));
-        }
-    }
-}
-
-/// The queue that a request waits in. There are two, so that sends that wait for room do not delay receives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
-    Outgoing,
-    Incoming(WorkKind),
-}
-
-#[derive(Debug)]
-struct Awaited {
-    /// The identifier that the handle knows it by. The connection has another.
-    id: RequestId,
-    claim: Claim<Completion>,
-}
 
 /// The owner of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,13 +56,12 @@ pub(super) struct Claims {
     over: Option<Error>,
     /// Called when the connection is established.
     connected: Option<OnConnected>,
-    requests: HashMap<RequestId, Awaited>,
-    outgoing: VecDeque<Waiting>,
-    incoming: VecDeque<Waiting>,
+    requests: Requests,
     /// Data received for a request that was given up.
     kept: VecDeque<Completion>,
     immediates: VecDeque<u32>,
     immediates_awaited: VecDeque<Claim<u32>>,
+    immediates_given_up: GivenUp,
     arrivals: Arrivals,
     /// Why the connection ended before all sends were done.
     unsent: Option<CloseReason>,
@@ -122,6 +69,7 @@ pub(super) struct Claims {
     ended: Vec<Claim<()>>,
     /// Waits for the end of the connection, whichever end closed it.
     ends: Vec<Claim<Error>>,
+    ends_given_up: GivenUp,
     on_end: Vec<OnEnd>,
 }
 
@@ -129,7 +77,6 @@ impl std::fmt::Debug for Claims {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Claims")
             .field("holder", &self.holder)
-            .field("requests", &self.requests.len())
             .finish_non_exhaustive()
     }
 }
@@ -189,11 +136,10 @@ impl Claims {
 
     /// Whether no request or wait is pending, and no received data is kept.
     pub(super) fn is_idle(&self) -> bool {
-        let posted =
-            self.requests.is_empty() && self.outgoing.is_empty() && self.incoming.is_empty();
         let kept = self.kept.is_empty() && self.immediates.is_empty();
-        let awaited = !self.immediates_awaited.is_empty() || !self.ended.is_empty();
-        posted && kept && !awaited && self.arrivals.is_empty()
+        let awaited = self.immediates_awaited.iter().any(Claim::is_awaited);
+        let awaited = awaited || !self.ended.is_empty() || self.arrivals.is_awaited();
+        self.requests.is_empty() && kept && !awaited
     }
 
     /// How many received items wait for a handle to ask for them.
@@ -208,15 +154,9 @@ impl Claims {
         mut waiting: Waiting,
         connection: &mut Connection,
     ) {
-        if self.give_kept(direction, &mut waiting) {
-            return;
+        if !self.give_kept(direction, &mut waiting) {
+            self.requests.post(direction, waiting, connection);
         }
-        let queue = match direction {
-            Direction::Outgoing => &mut self.outgoing,
-            Direction::Incoming(_) => &mut self.incoming,
-        };
-        queue.push_back(waiting);
-        self.post_waiting(connection);
     }
 
     /// Answers `waiting` with data kept from a request that was given up. False if there is none.
@@ -238,28 +178,7 @@ impl Claims {
 
     /// Posts waiting requests while there is room.
     pub(super) fn post_waiting(&mut self, connection: &mut Connection) {
-        for queue in [&mut self.outgoing, &mut self.incoming] {
-            while let Some(mut waiting) = queue.pop_front() {
-                match (waiting.post)(Some(&mut *connection)) {
-                    Attempt::Full => {
-                        queue.push_front(waiting);
-                        break;
-                    }
-                    Attempt::Posted(posted) => {
-                        if let Some(claim) = waiting.claim.take() {
-                            let id = waiting.id;
-                            self.requests.insert(posted, Awaited { id, claim });
-                        }
-                    }
-                    Attempt::Done => {}
-                    Attempt::Refused(refused) => {
-                        if let Some(claim) = waiting.claim.take() {
-                            let _ = claim.answer(Err(refused));
-                        }
-                    }
-                }
-            }
-        }
+        self.requests.post_waiting(connection);
     }
 
     /// Answers the request that a completion belongs to. Returns the completion if it belongs to the user.
@@ -275,7 +194,7 @@ impl Claims {
             self.deliver_immediate(number);
             return None;
         }
-        let given_up = match self.requests.remove(&completion.id) {
+        let given_up = match self.requests.end(completion.id) {
             Some(Awaited { id, claim }) => {
                 completion.id = id;
                 claim.answer(Ok(completion)).err()?.ok()?
@@ -329,7 +248,10 @@ impl Claims {
     pub(super) fn give_up_immediate(&mut self, unread: Option<u32>) {
         match unread {
             Some(value) if self.holder != Holder::None => self.immediates.push_front(value),
-            _ => self.immediates_awaited.retain(Claim::is_awaited),
+            _ if self.immediates_given_up.add(self.immediates_awaited.len()) => {
+                self.immediates_awaited.retain(Claim::is_awaited);
+            }
+            _ => {}
         }
     }
 
@@ -340,14 +262,7 @@ impl Claims {
 
     /// The state of request `id`.
     pub(super) fn standing(&self, id: RequestId) -> Standing {
-        if let Some((&posted, _)) = self.requests.iter().find(|(_, it)| it.id == id) {
-            return Standing::Posted(posted);
-        }
-        let mut waiting = self.outgoing.iter().chain(&self.incoming);
-        match waiting.any(|it| it.id == id) {
-            true => Standing::Waits,
-            false => Standing::Over,
-        }
+        self.requests.standing(id)
     }
 
     /// Answers waits for parts of requests.
@@ -355,9 +270,8 @@ impl Claims {
         if self.arrivals.is_empty() {
             return;
         }
-        let mut arrivals = std::mem::take(&mut self.arrivals);
-        arrivals.report(connection, |id| self.standing(id));
-        self.arrivals = arrivals;
+        let requests = &self.requests;
+        self.arrivals.report(connection, |id| requests.standing(id));
     }
 
     /// Answers at the end of the connection, which begins to close.
@@ -375,9 +289,11 @@ impl Claims {
         }
     }
 
-    /// Removes waits for the end that were given up.
-    pub(super) fn purge_ends(&mut self) {
-        self.ends.retain(Claim::is_awaited);
+    /// Withdraws a wait for the end.
+    pub(super) fn give_up_end(&mut self) {
+        if self.ends_given_up.add(self.ends.len()) {
+            self.ends.retain(Claim::is_awaited);
+        }
     }
 
     /// Calls `on_end` when the connection is over.
@@ -390,28 +306,12 @@ impl Claims {
 
     /// Refuses request `id`, which was not posted, because it was cancelled.
     pub(super) fn refuse(&mut self, id: RequestId) {
-        for queue in [&mut self.outgoing, &mut self.incoming] {
-            let Some(at) = queue.iter().position(|it| it.id == id) else {
-                continue;
-            };
-            if let Some(mut waiting) = queue.remove(at)
-                && let Some(claim) = waiting.claim.take()
-                && let Attempt::Refused(refused) = (waiting.post)(None)
-            {
-                let error = Error::Transfer(TransferError::Cancelled);
-                let _ = claim.answer(Err(Refused { error, ..refused }));
-            }
-        }
+        self.requests.refuse(id);
     }
 
     /// Gives up request `id`: removes it if it was not posted, or returns the connection's identifier of it.
     pub(super) fn give_up(&mut self, id: RequestId) -> Option<RequestId> {
-        self.outgoing.retain(|it| it.id != id);
-        self.incoming.retain(|it| it.id != id);
-        match self.standing(id) {
-            Standing::Posted(id) => Some(id),
-            Standing::Waits | Standing::Over => None,
-        }
+        self.requests.give_up(id)
     }
 
     /// Ends all requests and waits, because the connection is over. False if the caller must report an event to the
@@ -421,14 +321,9 @@ impl Claims {
         if let Some(connected) = self.connected.take() {
             connected(Err(reason.again()));
         }
-        let unposted = (!self.outgoing.is_empty()).then_some(CloseReason::Local);
-        let unsent = self.unsent.or(unposted);
-        // Dropping the requests that were not posted returns their memory.
-        self.outgoing.clear();
-        self.incoming.clear();
-        for (_, Awaited { claim, .. }) in self.requests.drain() {
-            claim.answer_or_drop(Err(reason.again()));
-        }
+        let unposted = self.requests.has_unposted_outgoing();
+        let unsent = self.unsent.or(unposted.then_some(CloseReason::Local));
+        self.requests.end_all(reason);
         for claim in self.immediates_awaited.drain(..) {
             claim.answer_or_drop(Err(reason.again()));
         }
@@ -449,31 +344,6 @@ impl Claims {
         }
         self.is_handled()
     }
-}
-
-/// Makes an attempt that posts `request`, with its success reported, because a handle waits for it.
-pub(super) fn attempt<R: Request + Send + 'static>(request: R) -> Post {
-    let mut request = Some(request.signal());
-    Box::new(move |connection| {
-        let Some(taken) = request.take() else {
-            return Attempt::Refused(Unposted::gone());
-        };
-        let posted = match connection {
-            Some(connection) => connection.try_post(taken),
-            None => Err((gone(), taken)),
-        };
-        match posted {
-            Ok(id) => Attempt::Posted(id),
-            Err((Error::Post(PostError::Full), taken)) => {
-                request = Some(taken);
-                Attempt::Full
-            }
-            Err((error, taken)) => {
-                let memory = taken.give_back();
-                Attempt::Refused(Refused { error, memory })
-            }
-        }
-    })
 }
 
 #[cfg(test)]

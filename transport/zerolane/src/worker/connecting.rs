@@ -35,9 +35,9 @@ impl Worker {
         self.numbered.export_to(&mut next)?;
         self.poller.remove_lane(&link.connection);
         link.connection = next;
-        (link.readable, link.writable) = (true, false);
+        link.writable = false;
         self.poller.add_lane(&link.connection, key)?;
-        self.ready.push(key, &mut link.queued);
+        self.agenda.add_input(key);
         Ok(true)
     }
 }

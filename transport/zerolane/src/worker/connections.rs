@@ -1,8 +1,9 @@
 //! Advances connections and delivers their completions and events.
 
+use super::agenda::{Agenda, Due};
 use super::claims::Peer;
 use super::link::{Link, Stage};
-use super::ready::Ready;
+use super::poller::Poller;
 use super::{ConnectionId, Event, Key, MAX_EVENTS, Slot, Worker};
 use crate::error::Error;
 use std::os::fd::AsFd;
@@ -18,31 +19,21 @@ enum Next {
 
 impl Worker {
     pub(super) fn turn_connection(&mut self, key: Key) {
+        let input = self.agenda.take_input(key);
         let Some(Slot::Connection(link)) = self.slots.get_mut(key) else {
             return;
         };
-        link.queued = false;
-        let readable = std::mem::take(&mut link.readable);
         let turned = match link.connection.driver.lane().is_undecided() {
-            true => self.turn_undecided(key),
-            false => match readable {
+            true => turn_undecided(link, key, &self.poller),
+            false => match input {
                 true => link.connection.driver.turn().map(drop),
                 false => link.connection.driver.turn_without_input(),
             },
         };
+        if link.connection.driver.has_moved() {
+            self.agenda.add(key, Due::Flush);
+        }
         self.settle(key, turned.err());
-    }
-
-    /// Advances a connection whose lane is not chosen yet, and watches the descriptors of the lane it has afterwards.
-    fn turn_undecided(&mut self, key: Key) -> Result<(), DriverError> {
-        let Some(Slot::Connection(link)) = self.slots.get_mut(key) else {
-            return Ok(());
-        };
-        self.poller.remove_lane(&link.connection);
-        let turned = link.connection.driver.turn();
-        let watched = self.poller.add_lane(&link.connection, key);
-        turned?;
-        watched.map_err(DriverError::Io)
     }
 
     /// Reports the results of advancing a connection, and schedules it again.
@@ -74,8 +65,8 @@ impl Worker {
             }
         }
         let drained = deliver(link, id, &mut self.events);
-        if !drained && !std::mem::replace(&mut link.event_backlog, true) {
-            self.event_backlog.push(key);
+        if !drained {
+            self.agenda.add(key, Due::Delivery);
         }
         report_announced(link, id, &mut self.events);
         link.claims.report_arrivals(&link.connection);
@@ -85,12 +76,11 @@ impl Worker {
                 end(link, id, reason, &mut self.events);
                 Next::Ends
             }
-            None => step(link, id, drained, &mut self.events, &mut self.ready),
+            None => step(link, id, drained, &mut self.events, &mut self.agenda),
         };
         match next {
             Next::Ends => {
-                self.poller.remove_lane(&link.connection);
-                if let Some(Slot::Connection(link)) = self.slots.remove(key)
+                if let Some(Slot::Connection(link)) = self.remove(key)
                     && link.claims.is_held()
                 {
                     self.over.insert(key, link.claims);
@@ -105,18 +95,12 @@ impl Worker {
         let Some(Slot::Connection(link)) = self.slots.get_mut(key) else {
             return;
         };
-        if link.connection.driver.has_more() {
-            link.readable = true;
-            self.ready.push(key, &mut link.queued);
-        } else if !std::mem::replace(&mut link.timer_stale, true) {
-            self.timer_stale.push(key);
+        match link.connection.driver.has_more() {
+            true => self.agenda.add_input(key),
+            false => self.agenda.add(key, Due::Timer),
         }
-        if link.connection.driver.has_moved() && !std::mem::replace(&mut link.pending_flush, true) {
-            self.pending_flush.push(key);
-        }
-        let polling = link.connection.driver.lane().is_polled();
-        if polling && !std::mem::replace(&mut link.polling, true) {
-            self.polling.push(key);
+        if link.connection.driver.lane().is_polled() {
+            self.agenda.add(key, Due::Poll);
         }
         let writable = link.connection.wants_write();
         if writable != link.writable {
@@ -126,6 +110,15 @@ impl Worker {
             let _ = self.poller.watch_room(socket, key, writable);
         }
     }
+}
+
+/// Advances a connection whose lane is not chosen yet, and watches the descriptors of the lane it has afterwards.
+fn turn_undecided(link: &mut Link, key: Key, poller: &Poller) -> Result<(), DriverError> {
+    poller.remove_lane(&link.connection);
+    let turned = link.connection.driver.turn();
+    let watched = poller.add_lane(&link.connection, key);
+    turned?;
+    watched.map_err(DriverError::Io)
 }
 
 /// Delivers completions to handles or to the user. False if there was no room for all of them. Data that handles have
@@ -193,12 +186,12 @@ fn step(
     id: ConnectionId,
     drained: bool,
     events: &mut std::collections::VecDeque<Event>,
-    ready: &mut Ready,
+    agenda: &mut Agenda,
 ) -> Next {
     if link.is_flushed() {
         link.stage = Stage::Ending;
         link.connection.driver.close();
-        ready.push(id.0, &mut link.queued);
+        agenda.add(id.0, Due::Turn);
     }
     let Some(reason) = link.connection.driver.closed() else {
         return Next::Stays;

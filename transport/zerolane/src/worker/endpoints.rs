@@ -1,6 +1,7 @@
 //! Accepts connections on a worker's endpoints, and finds connections whose peers moved.
 
 use super::accepting::Accepting;
+use super::agenda::Due;
 use super::claims::Peer;
 use super::handle::ConnectionHandle;
 use super::link::Link;
@@ -19,8 +20,6 @@ const MAX_UNAUTHENTICATED: usize = 32;
 #[derive(Debug)]
 pub(super) struct Listening {
     pub(super) listener: Listener,
-    /// Whether it is in the ready queue.
-    pub(super) queued: bool,
     /// The requests of its handles.
     pub(super) accepting: Accepting,
     /// The connections that its program takes by itself: neither events nor handles.
@@ -31,7 +30,6 @@ impl Listening {
     fn new(listener: Listener) -> Listening {
         Listening {
             listener,
-            queued: false,
             accepting: Accepting::default(),
             untaken: None,
         }
@@ -58,12 +56,9 @@ impl Worker {
     }
 
     pub(super) fn remove_endpoint(&mut self, key: Key) -> Option<Box<Listening>> {
-        match self.slots.get(key)? {
-            Slot::Endpoint(listening) => self.poller.remove(listening.listener.as_fd()),
-            Slot::Connection(_) => return None,
-        }
+        self.listening(key)?;
         self.endpoints.retain(|&it| it != key);
-        match self.slots.remove(key)? {
+        match self.remove(key)? {
             Slot::Endpoint(listening) => Some(listening),
             Slot::Connection(_) => None,
         }
@@ -74,7 +69,6 @@ impl Worker {
         let Some(Slot::Endpoint(listening)) = self.slots.get_mut(key) else {
             return;
         };
-        listening.queued = false;
         let mut accepted = Vec::new();
         let mut failed = None;
         let mut more = true;
@@ -107,12 +101,8 @@ impl Worker {
             self.take_in(key, connection);
         }
         let reads = self.stop_if_full(key);
-        if let Some(Slot::Endpoint(listening)) = self.slots.get_mut(key)
-            && failed.is_none()
-            && more
-            && reads
-        {
-            self.ready.push(key, &mut listening.queued);
+        if failed.is_none() && more && reads {
+            self.agenda.add(key, Due::Turn);
         }
         if let Some(error) = failed {
             self.fail_endpoint(key, error.into());
@@ -194,8 +184,7 @@ impl Worker {
             let lane = link.connection.driver.lane_mut();
             if keys.contains(&lane.key()) {
                 lane.look_for_peer();
-                link.readable = true;
-                self.ready.push(key, &mut link.queued);
+                self.agenda.add_input(key);
             }
         }
     }

@@ -1,8 +1,10 @@
 //! Defines the handles by which any thread or task uses a worker.
 
+use super::agenda::Due;
 use super::arrivals::Standing;
-use super::claims::{Attempt, Claims, Direction, Peer, Post, Waiting, attempt};
+use super::claims::{Claims, Peer};
 use super::pending::{Claim, Pending, gone};
+use super::requests::{Attempt, Direction, Post, Waiting, attempt};
 use super::{ConnectionId, EndpointId, Event, Inbox, Slot, Submission, Worker};
 use crate::addresses::{ToAddresses, resolved};
 use crate::completion::Completion;
@@ -33,12 +35,13 @@ impl WorkerHandle {
         }
     }
 
-    /// Connects to the first address of `to` that answers; each has [`Options::connect_timeout`] to do so. Asks a name
-    /// server in the calling thread.
+    /// Connects to the first address of `to` that answers; each has
+    /// [`TimeOptions::connect`](crate::options::TimeOptions::connect) to do so. Asks a name server in the calling
+    /// thread.
     pub fn connect(&self, to: impl ToAddresses, options: &Options) -> Pending<ConnectionHandle> {
         let options = options.clone();
         let (claim, pending) = Pending::new(self.process(), None);
-        let to = match resolved(to, options.lane) {
+        let to = match resolved(to, options.lane.choice) {
             Ok(to) => to,
             Err(error) => {
                 claim.answer_or_drop(Err(error));
@@ -64,7 +67,7 @@ impl WorkerHandle {
 
     /// Listens on the first free address of `on` (port 0: any free port). Asks a name server in the calling thread.
     pub fn listen(&self, on: impl ToAddresses, options: Options) -> Pending<EndpointHandle> {
-        let on = resolved(on, options.lane);
+        let on = resolved(on, options.lane.choice);
         self.call(move |worker| {
             let id = worker.listen(on?, options)?;
             worker.endpoint_handle(id).ok_or_else(gone)
@@ -459,7 +462,8 @@ impl ConnectionHandle {
     /// it is over already.
     ///
     /// The end of a peer in shared memory is noticed at once, that of one over a network within
-    /// [`Options::idle_timeout`] if a request depends on it or [`Options::keep_alive`] is set.
+    /// [`TimeOptions::idle`](crate::options::TimeOptions::idle) if a request depends on it or
+    /// [`TimeOptions::keep_alive`](crate::options::TimeOptions::keep_alive) is set.
     ///
     /// It is refused if the worker ends first, or releases the connection.
     ///
@@ -469,7 +473,7 @@ impl ConnectionHandle {
     /// use zerolane::{Connection, Error, Options};
     /// let worker = Worker::new()?.spawn()?;
     /// let endpoint = worker.listen("127.0.0.1:0", Options::default()).wait()?;
-    /// let watching = Options { keep_alive: true, ..Options::default() };
+    /// let watching = Options::default().with(|it| it.times.keep_alive = true);
     /// let client = worker.connect(endpoint.local_addr(), &watching).wait()?;
     /// let server = endpoint.accept().wait()?;
     /// let closed = client.closed();
@@ -484,7 +488,7 @@ impl ConnectionHandle {
             Some(Box::new(move |_| {
                 worker.submit(move |worker| {
                     if let Some(claims) = worker.claims(id) {
-                        claims.purge_ends();
+                        claims.give_up_end();
                     }
                 });
             })),
@@ -646,7 +650,7 @@ impl Worker {
     pub(super) fn note_asked(&mut self, id: ConnectionId) {
         if let Some(Slot::Connection(link)) = self.slots.get_mut(id.0) {
             link.report_unread();
-            self.ready.push(id.0, &mut link.queued);
+            self.agenda.add(id.0, Due::Turn);
         }
     }
 

@@ -31,24 +31,10 @@ pub(super) enum Stage {
 pub(super) struct Link {
     pub(super) connection: Connection,
     pub(super) stage: Stage,
-    /// Whether it is in the ready queue.
-    pub(super) queued: bool,
-    /// Whether something may have arrived. If not, it was posted to, or a timer is due.
-    pub(super) readable: bool,
-    /// Whether it is in the worker's `pending_flush`: it may owe packets.
-    pub(super) pending_flush: bool,
-    /// Whether it is in the worker's `polling`: its descriptor does not show arrivals.
-    pub(super) polling: bool,
-    /// Whether it is in the worker's `event_backlog`: there was no room for its completions.
-    pub(super) event_backlog: bool,
     /// Whether its socket is watched for room to send.
     pub(super) writable: bool,
-    /// Whether it is in the worker's `timer_stale`: its next timer is not in the heap yet.
-    pub(super) timer_stale: bool,
     /// The addresses to try if this one does not answer.
     pub(super) others: Option<Box<Others>>,
-    /// Its earliest timer in the heap.
-    pub(super) armed: Option<Instant>,
     /// The user was told of a Transfer without a receive.
     pub(super) announced: bool,
     /// The requests and waits of its handles.
@@ -59,7 +45,7 @@ impl Link {
     /// A connection that is being made with `others.options`.
     pub(super) fn connecting(connection: Connection, others: Others) -> Link {
         Link {
-            stage: Stage::Connecting(others.options.connect_timeout),
+            stage: Stage::Connecting(others.options.times.connect),
             others: Some(Box::new(others)),
             ..Link::open(connection)
         }
@@ -69,15 +55,8 @@ impl Link {
         Link {
             connection,
             stage: Stage::Open,
-            queued: false,
-            readable: true,
-            pending_flush: false,
-            polling: false,
-            event_backlog: false,
             writable: false,
-            timer_stale: false,
             others: None,
-            armed: None,
             announced: false,
             claims: Claims::default(),
         }

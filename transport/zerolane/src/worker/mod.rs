@@ -65,6 +65,7 @@
 //! ```
 
 mod accepting;
+mod agenda;
 mod arrivals;
 mod claims;
 mod connecting;
@@ -77,15 +78,13 @@ mod others;
 mod partial;
 mod pending;
 mod poller;
-mod ready;
 mod release;
 mod remote;
 mod reply;
+mod requests;
 mod run;
 mod set;
-mod take;
 mod thread;
-mod timers;
 #[cfg(feature = "tokio")]
 mod tokio;
 mod untaken;
@@ -100,18 +99,17 @@ use crate::addresses::{ToAddresses, resolved};
 use crate::completion::Completion;
 use crate::connection::Connection;
 use crate::error::{Error, Result};
+use agenda::{Agenda, Due};
 use claims::Claims;
 use endpoints::Listening;
 use link::Link;
 use numbered::Numbered;
 use poller::{Key, Poller};
-use ready::Ready;
 use slotmap::{Key as _, KeyData, SlotMap};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
-use timers::Timers;
 use zerolane_lane::Ports;
 use zerolane_lane::{CloseReason, ExportedRegion, Options, Process, Scheduler, Submissions, Waker};
 use zerolane_wire::Rights;
@@ -234,21 +232,11 @@ impl std::fmt::Debug for Inbox {
 pub struct Worker {
     slots: SlotMap<Key, Slot>,
     poller: Poller,
-    timers: Timers,
+    agenda: Agenda,
     /// The claims of connections that are over and still have handles.
     over: HashMap<Key, Claims>,
-    /// Connections and endpoints that have something to do.
-    ready: Ready,
     /// Calls of [`Worker::progress`] since the descriptors were checked.
     unlooked: u32,
-    /// Connections that may owe packets before this end sleeps.
-    pending_flush: Vec<Key>,
-    /// Connections in shared memory that told their peers not to wake this end, and are polled.
-    polling: Vec<Key>,
-    /// Connections that were advanced and whose next timer was not computed yet.
-    timer_stale: Vec<Key>,
-    /// Connections with completions for which the event queue had no room.
-    event_backlog: Vec<Key>,
     events: VecDeque<Event>,
     inbox: Arc<Inbox>,
     /// Regions that every peer may use.
@@ -271,18 +259,13 @@ impl Worker {
     /// The system has no descriptor left: a worker needs three.
     pub fn new() -> Result<Worker> {
         let waker = Waker::default();
-        let spin = Options::default().spin;
+        let spin = Options::default().times.spin;
         Ok(Worker {
             slots: SlotMap::with_key(),
             poller: Poller::new(&waker)?,
-            timers: Timers::default(),
+            agenda: Agenda::default(),
             over: HashMap::new(),
-            ready: Ready::default(),
             unlooked: 0,
-            pending_flush: Vec::new(),
-            polling: Vec::new(),
-            timer_stale: Vec::new(),
-            event_backlog: Vec::new(),
             events: VecDeque::new(),
             inbox: Arc::new(Inbox {
                 submissions: Submissions::default(),
@@ -322,14 +305,14 @@ impl Worker {
 
     /// Begins to connect to the first address of `to` that answers, and returns at once, except while a name server is
     /// asked. [`Event::Connected`] or [`Event::Closed`] reports the result; requests posted before that wait. Each
-    /// address has [`Options::connect_timeout`] to answer. [`Worker::connection`] before the end of that stays with the
-    /// address tried then, because requests and exports belong to it.
+    /// address has [`TimeOptions::connect`](crate::options::TimeOptions::connect) to answer. [`Worker::connection`]
+    /// before the end of that stays with the address tried then, because requests and exports belong to it.
     ///
     /// # Errors
     /// There is no address, no socket, or no route.
     pub fn connect(&mut self, to: impl ToAddresses, options: &Options) -> Result<ConnectionId> {
         self.check_process()?;
-        self.connect_to(resolved(to, options.lane)?, options)
+        self.connect_to(resolved(to, options.lane.choice)?, options)
     }
 
     /// Takes over a connection from an endpoint, its caller, or another worker.
@@ -346,10 +329,10 @@ impl Worker {
     pub fn release(&mut self, connection: ConnectionId) -> Option<Connection> {
         self.check_process().ok()?;
         match self.slots.get(connection.0)? {
-            Slot::Connection(link) if link.is_open() => self.poller.remove_lane(&link.connection),
+            Slot::Connection(link) if link.is_open() => {}
             _ => return None,
         }
-        match self.slots.remove(connection.0)? {
+        match self.remove(connection.0)? {
             Slot::Connection(mut link) => {
                 link.connection.set_unread_of_handles(0);
                 Some(link.connection)
@@ -367,7 +350,7 @@ impl Worker {
         match self.slots.get_mut(connection.0)? {
             Slot::Connection(link) => {
                 link.others = None;
-                self.ready.push(connection.0, &mut link.queued);
+                self.agenda.add(connection.0, Due::Turn);
                 Some(&mut link.connection)
             }
             Slot::Endpoint(_) => None,
@@ -429,7 +412,7 @@ impl Worker {
             return false;
         };
         link.begin_to_close();
-        self.ready.push(connection.0, &mut link.queued);
+        self.agenda.add(connection.0, Due::Turn);
         true
     }
 
@@ -459,11 +442,8 @@ impl Worker {
         if self.events.len() >= MAX_EVENTS / 2 {
             return;
         }
-        for key in self.event_backlog.drain(..) {
-            if let Some(Slot::Connection(link)) = self.slots.get_mut(key) {
-                link.event_backlog = false;
-                self.ready.push(key, &mut link.queued);
-            }
+        while let Some(key) = self.agenda.next(Due::Delivery) {
+            self.agenda.add(key, Due::Turn);
         }
     }
 
@@ -497,9 +477,10 @@ impl Worker {
     /// Adds the state that all connections of this worker share, except where the user chose otherwise.
     fn shared(&self, mut options: Options) -> Options {
         options
+            .rate
             .scheduler
             .get_or_insert_with(|| self.scheduler.clone());
-        options.ports = self.ports.clone();
+        options.listen.ports = self.ports.clone();
         options
     }
 
@@ -508,7 +489,7 @@ impl Worker {
         Ok(ConnectionId(self.insert(Slot::Connection(Box::new(link)))?))
     }
 
-    /// Watches the object in `slot` and queues it at once, because something may have arrived before.
+    /// Watches the object in `slot`.
     fn insert(&mut self, slot: Slot) -> Result<Key> {
         self.check_process()?;
         if self.stopping {
@@ -516,16 +497,27 @@ impl Worker {
             return Err(pending::gone());
         }
         let key = self.slots.insert(slot);
-        let (watched, queued) = match &mut self.slots[key] {
-            Slot::Connection(it) => (self.poller.add_lane(&it.connection, key), &mut it.queued),
-            Slot::Endpoint(it) => (self.poller.add(it.listener.as_fd(), key), &mut it.queued),
+        let watched = match &self.slots[key] {
+            Slot::Connection(it) => self.poller.add_lane(&it.connection, key),
+            Slot::Endpoint(it) => self.poller.add(it.listener.as_fd(), key),
         };
         if let Err(error) = watched {
             self.slots.remove(key);
             return Err(error.into());
         }
-        self.ready.push(key, queued);
+        self.agenda.enter(key);
         Ok(key)
+    }
+
+    /// Takes out what is in a slot, and watches it no more.
+    fn remove(&mut self, key: Key) -> Option<Slot> {
+        let slot = self.slots.remove(key)?;
+        self.agenda.leave(key);
+        match &slot {
+            Slot::Connection(it) => self.poller.remove_lane(&it.connection),
+            Slot::Endpoint(it) => self.poller.remove(it.listener.as_fd()),
+        }
+        Some(slot)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Exports regions on all connections of a worker, under numbers of the program's own.
 
+use super::agenda::Due;
 use super::handle::WorkerHandle;
 use super::pending::Pending;
 use super::{Slot, Worker};
@@ -107,7 +108,7 @@ impl Worker {
             }
             exported.push(key);
             // A peer in shared memory learns of it with the next turn.
-            self.ready.push(key, &mut link.queued);
+            self.agenda.add(key, Due::Turn);
         }
         self.numbered.insert(number, memory, rights);
         Ok(())
@@ -129,7 +130,7 @@ impl Worker {
             if let Some(Slot::Connection(link)) = self.slots.get_mut(key) {
                 link.connection.driver.revoke(number.place(0).handle);
                 // The peer may have to be told.
-                self.ready.push(key, &mut link.queued);
+                self.agenda.add(key, Due::Turn);
             }
         }
     }

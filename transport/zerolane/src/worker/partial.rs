@@ -95,7 +95,7 @@ impl ConnectionHandle {
                     if let Some(Slot::Connection(link)) = worker.slots.get_mut(id.0)
                         && let Some(arrivals) = link.claims.arrivals()
                     {
-                        arrivals.purge();
+                        arrivals.give_up();
                     }
                 });
             })),

@@ -195,6 +195,25 @@ impl<T> Claim<T> {
     }
 }
 
+/// Counts the waits that were given up. They are removed when they may be half of all, so that giving up n of them costs
+/// no more than a look at 2n.
+#[derive(Debug, Default)]
+pub(super) struct GivenUp {
+    count: usize,
+}
+
+impl GivenUp {
+    /// Counts one more of `waits`. True: the caller removes them now.
+    pub(super) fn add(&mut self, waits: usize) -> bool {
+        self.count += 1;
+        let removes = 2 * self.count > waits;
+        if removes {
+            self.count = 0;
+        }
+        removes
+    }
+}
+
 impl<T> Drop for Claim<T> {
     fn drop(&mut self) {
         if let Some(sender) = self.sender.take() {

@@ -1,5 +1,6 @@
 //! Runs a worker's loop: checks descriptors, fires timers, advances connections, sleeps.
 
+use super::agenda::Due;
 use super::{Key, Slot, Worker};
 #[cfg(doc)]
 use crate::error::Error;
@@ -38,7 +39,7 @@ impl Worker {
 
     /// Whether there is something to do at once.
     fn has_more(&self) -> bool {
-        !self.ready.is_empty() || !self.taken.is_empty()
+        self.agenda.len(Due::Turn) > 0 || !self.taken.is_empty()
     }
 
     /// Does one pass of the loop, and takes the wake-up.
@@ -50,16 +51,16 @@ impl Worker {
             self.take_submissions();
         }
         self.begin_submissions();
-        if self.ready.is_empty() || self.unlooked >= UNLOOKED {
+        if self.agenda.len(Due::Turn) == 0 || self.unlooked >= UNLOOKED {
             self.unlooked = 0;
             self.look()?;
         }
         self.unlooked += 1;
         self.look_at_polled();
         self.fire_timers();
-        let turns = self.ready.len().min(TURNS);
+        let turns = self.agenda.len(Due::Turn).min(TURNS);
         for _ in 0..turns {
-            if let Some(key) = self.ready.pop() {
+            if let Some(key) = self.agenda.next(Due::Turn) {
                 self.turn(key);
             }
         }
@@ -148,7 +149,7 @@ impl Worker {
         }
         let now = Instant::now();
         self.set_timers(now);
-        let next = self.timers.next().into_iter().chain(deadline).min();
+        let next = self.agenda.next_timer().into_iter().chain(deadline).min();
         let timeout = next.map(|at| at.saturating_duration_since(now));
         if timeout == Some(Duration::ZERO) {
             return Ok(false);
@@ -164,14 +165,9 @@ impl Worker {
             return Some(Duration::ZERO);
         }
         let now = Instant::now();
-        let timer_stale = self
-            .timer_stale
-            .iter()
-            .filter_map(|&key| match self.slots.get(key) {
-                Some(Slot::Connection(link)) => link.next_due(now),
-                _ => None,
-            });
-        let next = self.timers.next().into_iter().chain(timer_stale).min();
+        let unset = self.agenda.all(Due::Timer);
+        let unset = unset.filter_map(|key| self.next_due(key, now));
+        let next = self.agenda.next_timer().into_iter().chain(unset).min();
         next.map(|at| at.saturating_duration_since(now))
     }
 
@@ -195,21 +191,8 @@ impl Worker {
     }
 
     fn look(&mut self) -> Result<()> {
-        let Worker {
-            poller,
-            slots,
-            ready,
-            ..
-        } = self;
-        poller.look(|key| match slots.get_mut(key) {
-            Some(Slot::Connection(link)) => {
-                link.readable = true;
-                ready.push(key, &mut link.queued);
-            }
-            Some(Slot::Endpoint(it)) => ready.push(key, &mut it.queued),
-            None => {}
-        })?;
-        Ok(())
+        let Worker { poller, agenda, .. } = self;
+        Ok(poller.look(|key| agenda.add_input(key))?)
     }
 
     /// Queues connections in shared memory that have input, without a system call.
@@ -227,61 +210,54 @@ impl Worker {
 
     /// Asks each polled lane whether something has arrived, and whether it stays polled.
     fn find_arrived(&mut self, ask: impl Fn(&AnyLane) -> (bool, bool)) {
-        let Worker {
-            polling,
-            slots,
-            ready,
-            ..
-        } = self;
-        polling.retain(|&key| {
-            let Some(Slot::Connection(link)) = slots.get_mut(key) else {
-                return false;
+        for _ in 0..self.agenda.len(Due::Poll) {
+            let Some(key) = self.agenda.next(Due::Poll) else {
+                return;
+            };
+            let Some(Slot::Connection(link)) = self.slots.get(key) else {
+                continue;
             };
             let (arrived, stays) = ask(link.connection.driver.lane());
             if arrived {
-                link.readable = true;
-                ready.push(key, &mut link.queued);
+                self.agenda.add_input(key);
             }
-            link.polling = stays;
-            stays
-        });
+            if stays {
+                self.agenda.add(key, Due::Poll);
+            }
+        }
     }
 
-    /// Sets the timers of connections that were advanced. This happens late, because a program that answers at once has
-    /// its connections advanced again, which makes most of their earlier timers obsolete.
+    /// When connection `key` must be advanced although nothing arrives.
+    fn next_due(&self, key: Key, now: Instant) -> Option<Instant> {
+        match self.slots.get(key)? {
+            Slot::Connection(link) => link.next_due(now),
+            Slot::Endpoint(_) => None,
+        }
+    }
+
+    /// Sets the timers of connections that were advanced.
     fn set_timers(&mut self, now: Instant) {
-        for key in self.timer_stale.drain(..) {
-            let Some(Slot::Connection(link)) = self.slots.get_mut(key) else {
-                continue;
-            };
-            link.timer_stale = false;
+        while let Some(key) = self.agenda.next(Due::Timer) {
             // It will be advanced anyway.
-            if link.queued {
+            if self.agenda.has(key, Due::Turn) {
                 continue;
             }
-            if let Some(due) = link.next_due(now) {
-                self.timers.set(key, due, &mut link.armed);
+            if let Some(at) = self.next_due(key, now) {
+                self.agenda.set_timer(key, at);
             }
         }
     }
 
     fn fire_timers(&mut self) {
-        if self.timers.next().is_none() && self.timer_stale.is_empty() {
+        if self.agenda.next_timer().is_none() && self.agenda.len(Due::Timer) == 0 {
             return;
         }
         let now = Instant::now();
         self.set_timers(now);
-        while let Some((at, key)) = self.timers.pop(now) {
-            let Some(Slot::Connection(link)) = self.slots.get_mut(key) else {
-                continue;
-            };
-            if link.armed != Some(at) {
-                continue;
-            }
-            link.armed = None;
-            match link.next_due(now) {
-                Some(due) if due > now => self.timers.set(key, due, &mut link.armed),
-                Some(_) => self.ready.push(key, &mut link.queued),
+        while let Some(key) = self.agenda.expired(now) {
+            match self.next_due(key, now) {
+                Some(at) if at > now => self.agenda.set_timer(key, at),
+                Some(_) => self.agenda.add(key, Due::Turn),
                 None => {}
             }
         }
@@ -297,15 +273,16 @@ impl Worker {
 
     /// Sends packets that connections hold back to combine them with later ones, because this end is about to sleep.
     fn flush_before_sleep(&mut self) {
-        let mut pending_flush = std::mem::take(&mut self.pending_flush);
-        for key in pending_flush.drain(..) {
+        while let Some(key) = self.agenda.next(Due::Flush) {
             let Some(Slot::Connection(link)) = self.slots.get_mut(key) else {
                 continue;
             };
-            link.pending_flush = false;
             let flushed = link.connection.driver.flush_before_sleep();
             self.settle(key, flushed.err());
         }
-        self.pending_flush = pending_flush;
     }
 }
+
+#[cfg(test)]
+#[path = "run_tests.rs"]
+mod tests;

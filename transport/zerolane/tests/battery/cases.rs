@@ -201,14 +201,10 @@ fn transfer__a_few_at_a_time_are_granted_in_advance(path: Path, base: &Options) 
 }
 
 fn transfer__classic_profile(path: Path, base: &Options) {
-    let classic = Options {
-        profiles: Profiles::only(Profile::Classic),
-        ..base.clone()
-    };
-    let both = Options {
-        profiles: Profiles::BOTH,
-        ..base.clone()
-    };
+    let classic = base
+        .clone()
+        .with(|it| it.profiles = Profiles::only(Profile::Classic));
+    let both = base.clone().with(|it| it.profiles = Profiles::BOTH);
     // Both ends request it, and one may allow nothing else.
     let Some(mut pair) = path.connect_with(&classic, &both) else {
         return;
@@ -222,10 +218,7 @@ fn transfer__classic_profile(path: Path, base: &Options) {
 }
 
 fn transfer__checksums(path: Path, base: &Options) {
-    let summed = Options {
-        checksum: true,
-        ..base.clone()
-    };
+    let summed = base.clone().with(|it| it.datagrams.checksum = true);
     let Some(mut pair) = path.connect_with(base, &summed) else {
         return;
     };

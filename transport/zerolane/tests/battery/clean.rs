@@ -88,10 +88,7 @@ fn gate__veth_places_all_with_few_syscalls() {
         .flat_map(|mtu| [(mtu, Options::default()), (mtu, plain())])
     {
         // The value chosen on such a path, unless the machine is so busy that the path looks long.
-        let options = Options {
-            control: zerolane::options::Control::Lan,
-            ..base
-        };
+        let options = base.with(|it| it.rate.control = zerolane::options::Control::Lan);
         let Some(counts) = undisturbed(Path::Veth(mtu), &options) else {
             return;
         };
@@ -160,11 +157,10 @@ fn strict_bulk(path: Path, strict: &Options) -> Option<(Account, Account, bool)>
 fn strict__passes_on_a_clean_path() {
     const TRIES: usize = 20;
     for base in [Options::default(), plain()] {
-        let strict = Options {
-            strict: true,
-            max_in_flight: HELD,
-            ..base
-        };
+        let strict = base.with(|it| {
+            it.strict = true;
+            it.flow.max_in_flight = HELD;
+        });
         for path in [Path::LoopbackV4, Path::LoopbackV6, Path::Veth(1500)] {
             // A suspended end makes the other one repeat something.
             let passes = || match strict_bulk(path, &strict) {
@@ -206,10 +202,7 @@ fn strict__ends_the_connection_where_a_copy_is_needed() {
 }
 
 fn strict_ends_where_a_copy_is_needed(path: Path, base: &Options, len: usize) {
-    let strict = Options {
-        strict: true,
-        ..base.clone()
-    };
+    let strict = base.clone().with(|it| it.strict = true);
     let posted = if len > 1 << 20 { 2 } else { 16 };
     let pair = path.connect_with(base, &strict);
     let mut pair = pair.expect("always permitted");
@@ -263,10 +256,7 @@ fn strict_ends_where_a_copy_is_needed(path: Path, base: &Options, len: usize) {
 #[test]
 fn strict__permits_small_operations() {
     for base in [Options::default(), plain()] {
-        let strict = Options {
-            strict: true,
-            ..base
-        };
+        let strict = base.with(|it| it.strict = true);
         let pair = Path::LossyNarrow(0.05).connect(&strict);
         let mut pair = pair.expect("always permitted");
         let memory = ExportedRegion::new(Region::anonymous(4096).expect("memory"));
@@ -313,12 +303,11 @@ fn offloads__every_combination_by_option() {
         let on = [(false, false), (false, true), (true, false), (true, true)];
         let ways = on.map(|on| [(on, Options::default()), (on, plain())]);
         for ((gso, gro), base) in ways.into_iter().flatten() {
-            let options = Options {
-                gso,
-                gro,
-                max_in_flight: HELD,
-                ..base
-            };
+            let options = base.with(|it| {
+                it.datagrams.gso = gso;
+                it.datagrams.gro = gro;
+                it.flow.max_in_flight = HELD;
+            });
             let Some(mut pair) = path.connect(&options) else {
                 continue;
             };
@@ -340,13 +329,12 @@ fn receive_buffer__small_is_never_overrun() {
         (Path::Veth(1500), false),
         (Path::Veth(9000), false),
     ] {
-        let small = Options {
-            receive_buffer: 64 << 10,
+        let small = Options::default().with(|it| {
+            it.flow.receive_buffer = 64 << 10;
             // A path may look long on a busy machine, and would get more.
-            max_in_flight: 43_000,
-            gro,
-            ..Options::default()
-        };
+            it.flow.max_in_flight = 43_000;
+            it.datagrams.gro = gro;
+        });
         let Some(mut pair) = path.connect(&small) else {
             continue;
         };

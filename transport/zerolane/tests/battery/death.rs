@@ -25,19 +25,15 @@ fn impatient() -> Options {
 
 /// Ends that give up a silent peer after this time, and may take longer to connect.
 fn silent_for(idle_timeout: Duration) -> Options {
-    Options {
-        idle_timeout,
-        connect_timeout: PATIENCE,
-        ..Options::default()
-    }
+    Options::default().with(|it| {
+        it.times.idle = idle_timeout;
+        it.times.connect = PATIENCE;
+    })
 }
 
 /// Options for peers that never answer.
 fn hasty() -> Options {
-    Options {
-        connect_timeout: Duration::from_millis(300),
-        ..Options::default()
-    }
+    Options::default().with(|it| it.times.connect = Duration::from_millis(300))
 }
 
 #[test]
@@ -45,10 +41,7 @@ fn connect__to_a_closed_port_is_refused_before_the_timeout() {
     let free = UdpSocket::bind("127.0.0.1:0").expect("bind");
     let address = free.local_addr().expect("bound");
     drop(free);
-    let patient = Options {
-        connect_timeout: PATIENCE,
-        ..Options::default()
-    };
+    let patient = Options::default().with(|it| it.times.connect = PATIENCE);
     let error = Connection::connect(address, &patient).expect_err("nothing listens there");
     assert!(
         matches!(error, Error::Closed(CloseReason::Unreachable)),
@@ -97,10 +90,7 @@ fn connect__to_something_else_times_out() {
 }
 
 fn speaks(profile: Profile) -> Options {
-    Options {
-        profiles: Profiles::only(profile),
-        ..Options::default()
-    }
+    Options::default().with(|it| it.profiles = Profiles::only(profile))
 }
 
 #[test]
@@ -115,10 +105,7 @@ fn connect__classic_is_rejected_by_an_end_that_did_not_ask_for_it() {
     is_rejected(speaks(Profile::Classic), Options::default());
     is_rejected(
         plain(),
-        Options {
-            security: plain().security,
-            ..speaks(Profile::Classic)
-        },
+        speaks(Profile::Classic).with(|it| it.security = plain().security),
     );
 }
 
@@ -394,10 +381,7 @@ fn peer__killed_process_is_noticed() {
 
 #[test]
 fn peer__that_sleeps_less_than_the_idle_timeout_comes_back() {
-    let options = Options {
-        idle_timeout: Duration::from_secs(10),
-        ..Options::default()
-    };
+    let options = Options::default().with(|it| it.times.idle = Duration::from_secs(10));
     for path in [
         Path::LoopbackV4,
         Path::Shared,

@@ -60,14 +60,8 @@ pub fn arrives_with_and_without_a_receive(path: Path, base: &Options) {
 #[test]
 fn eager__only_what_both_ends_take() {
     for base in [Options::default(), crate::path::plain()] {
-        let limited = |eager_limit| Options {
-            eager_limit,
-            ..base.clone()
-        };
-        let strict = Options {
-            strict: true,
-            ..base.clone()
-        };
+        let limited = |eager_limit| base.clone().with(|it| it.flow.eager_limit = eager_limit);
+        let strict = base.clone().with(|it| it.strict = true);
         for (a, b, expected) in [
             (limited(16 << 10), limited(2000), 1),
             (limited(2000), limited(16 << 10), 1),

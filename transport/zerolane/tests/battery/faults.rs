@@ -39,10 +39,7 @@ fn interface__down_for_5_s_and_up_again() {
 #[test]
 fn interface__flaps_several_times() {
     // On a busy machine the commands take long, with the link down.
-    let options = Options {
-        idle_timeout: Duration::from_secs(60),
-        ..Options::default()
-    };
+    let options = Options::default().with(|it| it.times.idle = Duration::from_secs(60));
     change_amid(Path::Veth(1500), &options, |hosts| {
         for (side, down) in [
             (Side::A, 1),

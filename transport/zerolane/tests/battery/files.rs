@@ -181,7 +181,7 @@ fn faulty_ways() -> impl Iterator<Item = (Path, Options)> {
     let summed = PATHS.into_iter().map(|path| {
         let checksum = true;
         let plain = plain();
-        (path, Options { checksum, ..plain })
+        (path, plain.with(|it| it.datagrams.checksum = checksum))
     });
     ways().chain(summed)
 }
@@ -253,7 +253,7 @@ fn fault__neighbours_in_flight_are_spared() {
         (true, Options::default()),
         (false, Options::default()),
     ] {
-        let options = Options { gro, ..base };
+        let options = base.with(|it| it.datagrams.gro = gro);
         let Some(mut pair) = Path::Veth(1500).connect(&options) else {
             return;
         };

@@ -8,10 +8,7 @@ use zerolane::{Connection, Endpoint, Options, Region};
 const SENDERS: u64 = 5;
 
 fn scheduled(schedule: Schedule) -> Options {
-    Options {
-        scheduler: Some(Scheduler::new(schedule)),
-        ..Options::default()
-    }
+    Options::default().with(|it| it.rate.scheduler = Some(Scheduler::new(schedule)))
 }
 
 /// Connects `SENDERS` senders to an endpoint with `options`; `send` and `receive` run for each, in threads of their

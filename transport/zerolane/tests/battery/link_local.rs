@@ -41,10 +41,7 @@ fn connects(
         let assigned = links.assign_address(host.device(), address.into(), 64);
         assigned.expect("assigned");
     }
-    let options = Options {
-        lane,
-        ..Options::default()
-    };
+    let options = Options::default().with(|it| it.lane.choice = lane);
     let [scope_a, scope_b] = Side::BOTH.map(|side| scope_of(hosts.side(side)));
     let bind = || Endpoint::bind(listens_on(scope_b), options.clone());
     let mut endpoint = hosts.b().enter_thread(bind).expect("enter").expect("bind");

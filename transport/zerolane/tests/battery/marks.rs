@@ -9,10 +9,7 @@ use zerolane::{Connection, Options};
 const PATHS: [Path; 3] = [Path::LoopbackV4, Path::LoopbackV6, Path::VethV6(1500)];
 
 fn controlled(control: Control) -> Options {
-    Options {
-        control,
-        ..Options::default()
-    }
+    Options::default().with(|it| it.rate.control = control)
 }
 
 /// Datagrams that `end` received: ECN-capable ones, and marked ones.

@@ -14,10 +14,7 @@ use zerolane::{Connection, Endpoint, Options, Security};
 
 /// Without encryption; encryption is the default.
 pub fn plain() -> Options {
-    Options {
-        security: Security::plain(),
-        ..Options::default()
-    }
+    Options::default().with(|it| it.security = Security::plain())
 }
 
 /// A path from one end to the other.
@@ -235,26 +232,21 @@ fn over_router(mtu: u32, a: &Options, b: &Options, prepare: impl FnOnce(&Routed)
 
 /// UDP, even if both ends are on one host.
 fn by_udp(options: &Options) -> Options {
-    Options {
-        lane: LaneChoice::Udp,
-        ..options.clone()
-    }
+    options.clone().with(|it| it.lane.choice = LaneChoice::Udp)
 }
 
 /// Only shared memory.
 pub fn shared(options: &Options) -> Options {
-    Options {
-        lane: LaneChoice::SharedMemory,
-        ..options.clone()
-    }
+    options
+        .clone()
+        .with(|it| it.lane.choice = LaneChoice::SharedMemory)
 }
 
 /// Only raw Ethernet.
 fn ethernet(options: &Options) -> Options {
-    Options {
-        lane: LaneChoice::Ethernet,
-        ..options.clone()
-    }
+    options
+        .clone()
+        .with(|it| it.lane.choice = LaneChoice::Ethernet)
 }
 
 fn on_loopback(ip: IpAddr, a: &Options, b: &Options) -> Pair {
@@ -329,10 +321,7 @@ fn with_devices(mtu: u32, a: &Options, b: &Options, opened: DeviceOptions) -> Op
     let with_device = |side: Side, options: &Options| {
         let open = || EthernetDevice::open(hosts.device(side), opened);
         let device = hosts.side(side).enter_thread(open).expect("enter");
-        Options {
-            device: Some(device.expect("opened")),
-            ..ethernet(options)
-        }
+        ethernet(options).with(|it| it.lane.device = Some(device.expect("opened")))
     };
     let (a, b) = (with_device(Side::A, a), with_device(Side::B, b));
     Some(over_ethernet(hosts, &a, &b))
@@ -365,9 +354,10 @@ fn over_ip118(
     b: &Options,
     net: Net,
 ) -> Pair {
-    let ip118 = |options: &Options| Options {
-        lane: LaneChoice::Ip118,
-        ..options.clone()
+    let ip118 = |options: &Options| {
+        options
+            .clone()
+            .with(|it| it.lane.choice = LaneChoice::Ip118)
     };
     let (a, b) = (ip118(a), ip118(b));
     let bind = || Endpoint::bind((ip, 0), b.clone());

@@ -25,11 +25,10 @@ type Make = fn(usize) -> std::io::Result<Region>;
 fn rates__of_raw_ethernet_beside_udp_without_offloads() {
     for mtu in [1500, 9000] {
         for (name, base) in [("sealed", Options::default()), ("plain", plain())] {
-            let bare = Options {
-                gso: false,
-                gro: false,
-                ..base
-            };
+            let bare = base.with(|it| {
+                it.datagrams.gso = false;
+                it.datagrams.gro = false;
+            });
             let mut rates = [vec![], vec![], vec![]];
             for _ in 0..ROUNDS {
                 for (path, rates) in [Path::Veth(mtu), Path::Ethernet(mtu), Path::Bypass(mtu)]
@@ -60,11 +59,10 @@ fn rates__of_raw_ethernet_beside_udp_without_offloads() {
 fn rates__of_ip118_beside_udp() {
     const WHOLE: usize = 64 << 20;
     for (name, options) in [("sealed", Options::default()), ("plain", plain())] {
-        let bare = Options {
-            gso: false,
-            gro: false,
-            ..options.clone()
-        };
+        let bare = options.clone().with(|it| {
+            it.datagrams.gso = false;
+            it.datagrams.gro = false;
+        });
         let ways = [
             (Path::Veth(1500), &options),
             (Path::Veth(1500), &bare),

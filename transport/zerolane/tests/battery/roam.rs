@@ -20,10 +20,7 @@ struct Roaming {
 }
 
 fn with(security: Security) -> Options {
-    Options {
-        security,
-        ..Options::default()
-    }
+    Options::default().with(|it| it.security = security)
 }
 
 /// Two ends behind a relay, and the relay.

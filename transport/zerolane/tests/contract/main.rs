@@ -31,10 +31,7 @@ fn pair() -> (Connection, Connection) {
 }
 
 fn pair_by(lane: LaneChoice) -> (Connection, Connection) {
-    let options = Options {
-        lane,
-        ..Options::default()
-    };
+    let options = Options::default().with(|it| it.lane.choice = lane);
     let mut endpoint = Endpoint::bind("127.0.0.1:0", options.clone()).expect("a port");
     let address = endpoint.local_addr();
     let connecting = std::thread::spawn(move || Connection::connect(address, &options));

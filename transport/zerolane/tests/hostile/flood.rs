@@ -14,10 +14,8 @@ fn hello() -> Vec<u8> {
     silent.set_read_timeout(Some(PATIENCE)).unwrap();
     let address = silent.local_addr().unwrap();
     let client = thread::spawn(move || {
-        let impatient = zerolane::Options {
-            connect_timeout: Duration::from_millis(100),
-            ..options(Security::default())
-        };
+        let impatient =
+            options(Security::default()).with(|it| it.times.connect = Duration::from_millis(100));
         Connection::connect(address, &impatient).map(drop)
     });
     let mut buffer = [0; 2048];

@@ -64,9 +64,8 @@ fn crowd(
 #[test]
 fn accept__no_more_than_there_may_be() {
     for security in [Security::default, Security::plain] {
-        let (inside, counters) = crowd(5, security, |options| Options {
-            max_connections: 3,
-            ..options
+        let (inside, counters) = crowd(5, security, |options| {
+            options.with(|it| it.listen.max_connections = 3)
         });
         assert_eq!(inside, 3);
         assert!(counters.full >= 2, "{counters:?}");
@@ -77,9 +76,8 @@ fn accept__no_more_than_there_may_be() {
 #[test]
 fn accept__no_more_of_one_origin_than_there_may_be() {
     for security in [Security::default, Security::plain] {
-        let (inside, counters) = crowd(5, security, |options| Options {
-            max_connections_of_origin: 2,
-            ..options
+        let (inside, counters) = crowd(5, security, |options| {
+            options.with(|it| it.listen.max_connections_of_origin = 2)
         });
         assert_eq!(inside, 2);
         assert!(counters.full_of_origin >= 3, "{counters:?}");

@@ -36,11 +36,10 @@ fn identity(n: u8) -> Arc<Identity> {
 }
 
 fn options(security: Security) -> Options {
-    Options {
-        security,
-        connect_timeout: PATIENCE,
-        ..Options::default()
-    }
+    Options::default().with(|it| {
+        it.security = security;
+        it.times.connect = PATIENCE;
+    })
 }
 
 /// Words that differ at each offset, to detect a copy at the wrong place or time.

@@ -148,10 +148,7 @@ fn pre_shared__a_wrong_one_gets_no_connection() {
         pre_shared: Some([key; 32].into()),
         ..Security::default()
     };
-    let hasty = Options {
-        connect_timeout: Duration::from_secs(3),
-        ..options(with(2))
-    };
+    let hasty = options(with(2)).with(|it| it.times.connect = Duration::from_secs(3));
     let outcome = outcome(&hasty, with(1));
     assert!(
         matches!(outcome, Err(Error::ConnectTimeout(_))),

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 use zerolane::counters::{Account, Counters, DropReason};
-use zerolane::{Connection, Endpoint, Options, Security};
+use zerolane::{Connection, Endpoint, Security};
 
 const MTU: u32 = 1500;
 /// Length of a message; messages follow one another until the spray is over.
@@ -37,10 +37,7 @@ fn receive(hosts: &Topology, tell: &Sender<SocketAddr>) -> (usize, Account) {
 
 fn send(hosts: &Topology, to: SocketAddr, gso: bool, over: &AtomicBool) {
     hosts.a().enter().unwrap();
-    let options = Options {
-        gso,
-        ..options(Security::default())
-    };
+    let options = options(Security::default()).with(|it| it.datagrams.gso = gso);
     let mut connection = Connection::connect(to, &options).unwrap();
     let content = pattern(BYTES);
     while !over.load(Ordering::Relaxed) {

@@ -19,18 +19,12 @@ use zerolane_wire::Op;
 
 /// Options with raw Ethernet as the first path.
 fn framed(security: Security, paths: u8, threads: PathThreads) -> Options {
-    Options {
-        lane: LaneChoice::Ethernet,
-        ..options(security, paths, threads)
-    }
+    options(security, paths, threads).with(|it| it.lane.choice = LaneChoice::Ethernet)
 }
 
 /// Like [`framed`], and others may use UDP.
 fn with_udp(paths: u8, threads: PathThreads) -> Options {
-    Options {
-        udp_paths: true,
-        ..framed(Security::default(), paths, threads)
-    }
+    framed(Security::default(), paths, threads).with(|it| it.paths.udp = true)
 }
 
 /// Nothing was refused, and no packet for others was received.
@@ -79,11 +73,10 @@ fn mixed__ethernet_first_paths_of_either_kind_carry() {
             let PathAddresses::Udp { peer, .. } = path_between(hosts.a(), hosts.b(), 0, 0) else {
                 panic!("it is over UDP");
             };
-            let options = Options {
-                links: vec![by_ethernet(hosts.a(), hosts.b(), 1), second],
-                udp_paths: false,
-                ..options.clone()
-            };
+            let options = options.clone().with(|it| {
+                it.paths.links = vec![by_ethernet(hosts.a(), hosts.b(), 1), second];
+                it.paths.udp = false;
+            });
             let mut a = Connection::connect(to, &options).expect("connected");
             assert!(a.add_path(PathAddresses::Udp { local: None, peer }));
             let sent = send(&mut a, |a, _| {
@@ -111,7 +104,7 @@ fn stream_while(
     let Some(hosts) = two_pairs() else { return };
     let (sent, received) = between((hosts.a(), hosts.b()), options, receive, |to, by_udp| {
         let mut a = Connection::connect(to, options).expect("connected");
-        assert!(a.add_path(match options.udp_paths {
+        assert!(a.add_path(match options.paths.udp {
             true => by_udp,
             false => by_ethernet(hosts.a(), hosts.b(), 1),
         }));
@@ -390,10 +383,7 @@ fn add_while_down(hosts: &Topology, to: SocketAddr, by_udp: PathAddresses, optio
 
 /// A silent peer is not probed before its timeout.
 fn that_stays_silent() -> Options {
-    Options {
-        idle_timeout: 100 * PATIENCE,
-        ..with_udp(2, PathThreads::OneForAll)
-    }
+    with_udp(2, PathThreads::OneForAll).with(|it| it.times.idle = 100 * PATIENCE)
 }
 
 #[test]

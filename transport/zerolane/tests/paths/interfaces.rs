@@ -7,7 +7,7 @@ use super::{
 use netlab::netns::Topology;
 use netsim::Side;
 use zerolane::options::PathThreads;
-use zerolane::{Connection, Options, Security};
+use zerolane::{Connection, Security};
 
 /// Streams over two paths. When both carry payload, `happen` changes the network of the path with this index. The
 /// stream continues over the other, and then over `then` paths. The receiver checks every byte.
@@ -74,11 +74,10 @@ fn links__of_the_options_are_there_from_the_start() {
     let Some(hosts) = two_pairs() else { return };
     let options = options(Security::default(), 2, PathThreads::OneForAll);
     let (sent, received) = between((hosts.a(), hosts.b()), &options, receive, |to, second| {
-        let options = Options {
-            paths: 1,
-            links: vec![second],
-            ..options.clone()
-        };
+        let options = options.clone().with(|it| {
+            it.paths.most = 1;
+            it.paths.links = vec![second];
+        });
         let mut a = Connection::connect(to, &options).expect("connected");
         let mut sent = 0;
         until_usable(&mut a, 2, 8, &mut sent);

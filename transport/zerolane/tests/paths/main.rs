@@ -102,7 +102,7 @@ fn between_owned<A: Send, B: Send>(
     let (tell, told): (Sender<u16>, Receiver<u16>) = channel();
     let served = || {
         b.enter().expect("enter");
-        let endpoint = match options.lane {
+        let endpoint = match options.lane.choice {
             LaneChoice::Ethernet => {
                 let own = EthernetAddress::new(b.device(), None, 0);
                 Endpoint::bind(own, options.clone()).expect("bind")
@@ -116,7 +116,7 @@ fn between_owned<A: Send, B: Send>(
         let server = scope.spawn(served);
         let port = told.recv_timeout(PATIENCE).expect("listening");
         let called = a.enter_thread(|| {
-            let to = match options.lane {
+            let to = match options.lane.choice {
                 LaneChoice::Ethernet => ethernet_address(a, b, port),
                 _ => (b.ipv4(), port).into(),
             };

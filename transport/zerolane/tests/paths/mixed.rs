@@ -24,10 +24,7 @@ pub(super) const AROUND: usize = 14;
 
 /// Options that allow paths of both kinds at either end.
 fn mixed(security: Security, paths: u8, threads: PathThreads) -> Options {
-    Options {
-        ethernet_paths: true,
-        ..options(security, paths, threads)
-    }
+    options(security, paths, threads).with(|it| it.paths.ethernet = true)
 }
 
 /// A path from the interface with this index of `a`, whose namespace this thread is in, to that of `b`.
@@ -93,10 +90,8 @@ fn mixed__paths_of_the_options_are_there_from_the_start() {
     let Some(hosts) = two_pairs() else { return };
     let options = mixed(Security::default(), 2, PathThreads::OneForAll);
     let (sent, received) = between((hosts.a(), hosts.b()), &options, receive, |to, _| {
-        let options = Options {
-            links: vec![by_ethernet(hosts.a(), hosts.b(), 1)],
-            ..super::options(Security::default(), 1, PathThreads::OneForAll)
-        };
+        let options = super::options(Security::default(), 1, PathThreads::OneForAll)
+            .with(|it| it.paths.links = vec![by_ethernet(hosts.a(), hosts.b(), 1)]);
         let mut a = Connection::connect(to, &options).expect("connected");
         let mut sent = 0;
         until_usable(&mut a, 2, 8, &mut sent);

@@ -5,7 +5,7 @@ use netlab::udp::Relay;
 use netsim::link::LinkConfig;
 use std::time::Duration;
 use zerolane::options::{PathAddresses, PathThreads};
-use zerolane::{Connection, Endpoint, Options, Security};
+use zerolane::{Connection, Endpoint, Security};
 
 /// The life of a connection over relays: both paths carry payload, one dies, one is removed, one is added.
 fn over_relays(security: Security, threads: PathThreads) {
@@ -90,10 +90,8 @@ fn path__is_refused_by_a_peer_that_takes_one() {
     let mut endpoint = Endpoint::bind("127.0.0.1:0", server).expect("bind");
     let to = endpoint.local_addr();
     let receiver = std::thread::spawn(move || receive(&mut endpoint));
-    let client = Options {
-        links: vec![PathAddresses::default()],
-        ..options(Security::default(), 1, PathThreads::OnePerPath)
-    };
+    let client = options(Security::default(), 1, PathThreads::OnePerPath)
+        .with(|it| it.paths.links = vec![PathAddresses::default()]);
     let mut a = Connection::connect(to, &client).expect("connected");
     let pieces = send(&mut a, |_, pieces| pieces == 4);
     assert_eq!((usable(&a), a.account().paths_refused), (1, 1));

@@ -15,14 +15,13 @@ pub(crate) const PIECE: usize = 1 << 20;
 pub(crate) const THREADS: [PathThreads; 2] = [PathThreads::OneForAll, PathThreads::OnePerPath];
 
 pub(crate) fn options(security: Security, paths: u8, path_threads: PathThreads) -> Options {
-    Options {
-        security,
-        paths,
-        path_threads,
-        connect_timeout: PATIENCE,
-        idle_timeout: PATIENCE,
-        ..Options::default()
-    }
+    Options::default().with(|it| {
+        it.security = security;
+        it.paths.most = paths;
+        it.paths.threads = path_threads;
+        it.times.connect = PATIENCE;
+        it.times.idle = PATIENCE;
+    })
 }
 
 pub(crate) fn content(piece: usize) -> Vec<u8> {

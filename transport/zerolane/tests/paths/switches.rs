@@ -6,7 +6,7 @@ use netsim::link::LinkConfig;
 use std::time::{Duration, Instant};
 use zerolane::failure::{CloseReason, TransferError};
 use zerolane::options::PathThreads;
-use zerolane::{Connection, Endpoint, Error, Options, Security};
+use zerolane::{Connection, Endpoint, Error, Security};
 
 /// Two hosts and a switch for each of their interfaces, with these links.
 pub(super) fn lab(links: [LinkConfig; 2]) -> Option<Lab> {
@@ -76,10 +76,8 @@ fn switch__of_both_paths_dead_ends_with_an_error_that_says_so() {
     let Some(lab) = lab([link(1, 200), link(1, 200)]) else {
         return;
     };
-    let options = Options {
-        idle_timeout: IDLE,
-        ..options(Security::default(), 2, PathThreads::OnePerPath)
-    };
+    let options =
+        options(Security::default(), 2, PathThreads::OnePerPath).with(|it| it.times.idle = IDLE);
     let hosts = (lab.host(0), lab.host(1));
     let serve = |endpoint: &mut Endpoint| {
         let mut b = super::accept(endpoint);

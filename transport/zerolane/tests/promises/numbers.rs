@@ -406,7 +406,7 @@ const DOCUMENTS: &[Document] = &[
                 &["LEASES", "MAX_MAPPED"],
             ),
             Fact(
-                "reads of offers | {64} (`Options::slots`)",
+                "reads of offers | {64} (`options.flow.slots`)",
                 &["DEFAULT_SLOTS"],
             ),
             Fact(
@@ -416,7 +416,7 @@ const DOCUMENTS: &[Document] = &[
             Fact("payload of messages | {64} each", &["MAX_ADVANCE_GRANTS"]),
             Fact(
                 "one for all | {1}, {8} at most |",
-                &["options::paths", "wire::MAX_PATHS"],
+                &["options::most", "wire::MAX_PATHS"],
             ),
             Fact("leave by one path | {64} |", &["links::MAX_OWED"]),
             Fact(
@@ -442,11 +442,11 @@ const DOCUMENTS: &[Document] = &[
                 &["MAX_QUEUE_MARGIN"],
             ),
             Fact(
-                "without a receive | {64 KiB} ({4} times `Options::eager_limit`)",
+                "without a receive | {64 KiB} ({4} times `options.flow.eager_limit`)",
                 &["DEFAULT_EAGER_CREDIT", "EAGER_TRANSFERS"],
             ),
             Fact(
-                "length of an eager Transfer | {16 KiB} (`Options::eager_limit`), {64 KiB} at most",
+                "length of an eager Transfer | {16 KiB} (`options.flow.eager_limit`), {64 KiB} at most",
                 &["DEFAULT_EAGER", "MAX_EAGER"],
             ),
             Fact("gaps in an eager Transfer | {128} |", &["MAX_EAGER_GAPS"]),

@@ -15,7 +15,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use zerolane::counters::MoveCause;
 use zerolane::options::LaneChoice;
-use zerolane::{Connection, Endpoint, Options};
+use zerolane::{Connection, Endpoint};
 
 /// A child's job.
 #[derive(Clone, Copy, Debug)]
@@ -62,10 +62,7 @@ fn child__job() {
         _ => LaneChoice::SharedMemory,
     };
     // A clock does not detect silent peers here.
-    let options = Options {
-        idle_timeout: std::time::Duration::from_secs(600),
-        ..options(lane)
-    };
+    let options = options(lane).with(|it| it.times.idle = std::time::Duration::from_secs(600));
     let first = std::env::var("ZL_FIRST").unwrap_or_default();
     let mut connection = match to.as_str() {
         LISTEN => {

@@ -15,7 +15,7 @@ use zerolane::counters::{Account, LaneKind, NoSharedMemory};
 use zerolane::options::LaneChoice;
 use zerolane::request::WorkKind;
 use zerolane::worker::{ConnectionId, Event, Worker};
-use zerolane::{Connection, Options, Region};
+use zerolane::{Connection, Region};
 
 /// More than a listener handles at a time. Both ends of each take two descriptors of this process, which may have 1024.
 const COMERS: usize = 160;
@@ -58,11 +58,10 @@ fn post_receive(worker: &mut Worker, connection: ConnectionId) {
 /// Returns their accounts, and those of the accepted connections.
 fn crowd(lane: LaneChoice) -> [Vec<Account>; 2] {
     let _alone = open_many();
-    let options = Options {
-        max_connections_of_origin: 2 * COMERS,
-        connect_timeout: PATIENCE,
-        ..options(lane)
-    };
+    let options = options(lane).with(|it| {
+        it.listen.max_connections_of_origin = 2 * COMERS;
+        it.times.connect = PATIENCE;
+    });
     let mut listener = Worker::new().expect("a worker");
     let any = "127.0.0.1:0";
     let endpoint = listener.listen(any, options.clone()).expect("a port");
@@ -269,10 +268,8 @@ fn shared_bytes() -> usize {
 fn idle__pairs_take_what_they_used() {
     const PAIRS: usize = 50;
     let _alone = open_many();
-    let options = Options {
-        max_connections_of_origin: PAIRS,
-        ..options(LaneChoice::SharedMemory)
-    };
+    let options =
+        options(LaneChoice::SharedMemory).with(|it| it.listen.max_connections_of_origin = PAIRS);
     let mut endpoint = zerolane::Endpoint::bind("127.0.0.1:0", options.clone()).expect("a port");
     let to = endpoint.local_addr();
     let before = shared_bytes();

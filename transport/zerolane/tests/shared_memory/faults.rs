@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use zerolane::options::LaneChoice;
 use zerolane::worker::{Event, Worker};
-use zerolane::{Connection, Options, Region};
+use zerolane::{Connection, Region};
 
 #[test]
 fn connect__where_no_memory_can_be_made_is_by_udp_and_says_why() {
@@ -34,11 +34,10 @@ fn connect__where_no_memory_can_be_made_is_by_udp_and_says_why() {
 /// The peer's process ends, and a child of it keeps its end of the socket.
 #[test]
 fn worker__asleep_misses_a_dead_peer_whose_child_has_the_socket() {
-    let lane = Options {
+    let lane = options(LaneChoice::SharedMemory).with(|it| {
         // Not detected by a timeout.
-        idle_timeout: Duration::from_secs(600),
-        ..options(LaneChoice::SharedMemory)
-    };
+        it.times.idle = Duration::from_secs(600);
+    });
     let mut worker = Worker::new().expect("a worker");
     let any = "127.0.0.1:0";
     let endpoint = worker.listen(any, lane).expect("a port");
@@ -147,10 +146,7 @@ fn listen__without_descriptors_neither_spins_nor_forgets_who_waits() {
     let mut said = BufReader::new(child.stdout.take().expect("piped"));
     let at: SocketAddr = told(&mut said, "at").parse().expect("an address");
     let sending = std::thread::spawn(move || {
-        let patient = Options {
-            connect_timeout: PATIENCE,
-            ..options(LaneChoice::SharedMemory)
-        };
+        let patient = options(LaneChoice::SharedMemory).with(|it| it.times.connect = PATIENCE);
         let mut connection = Connection::connect(at, &patient)?;
         connection.send(&region(7, 100)[..])?;
         connection.close()

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use zerolane::failure::CloseReason;
 use zerolane::options::LaneChoice;
 use zerolane::request::WorkKind;
-use zerolane::{Connection, Endpoint, Error, Options, Region};
+use zerolane::{Connection, Endpoint, Error, Region};
 
 const FILL: u8 = 0xee;
 const AROUND: usize = 4096;
@@ -161,10 +161,8 @@ fn suffer(connection: &mut Connection, peer: &mut Child) -> Error {
 /// Its connection ends with a specific error; those of others, in the same process, have the right content.
 #[test]
 fn hostile__words_torn_and_repeated_while_transfers_run_end_nothing_but_the_connection() {
-    let patient = Options {
-        idle_timeout: Duration::from_secs(600),
-        ..options(LaneChoice::SharedMemory)
-    };
+    let patient =
+        options(LaneChoice::SharedMemory).with(|it| it.times.idle = Duration::from_secs(600));
     let mut faults = 0;
     let listen = || Endpoint::bind("127.0.0.1:0", patient.clone()).expect("a port");
     for seed in seeds(8) {

@@ -30,10 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(40);
 const LEN: usize = 8 << 20;
 
 fn options(lane: LaneChoice) -> Options {
-    Options {
-        lane,
-        ..Options::default()
-    }
+    Options::default().with(|it| it.lane.choice = lane)
 }
 
 /// The first byte tells the seed.
@@ -222,11 +219,10 @@ fn worker__asleep_is_woken_by_any_of_its_connections() {
 fn worker__a_hundred_connections() {
     const COUNT: usize = 100;
     const ROUNDS: usize = 5;
-    let lane = Options {
-        max_connections_of_origin: 2 * COUNT,
-        connect_timeout: PATIENCE,
-        ..options(LaneChoice::SharedMemory)
-    };
+    let lane = options(LaneChoice::SharedMemory).with(|it| {
+        it.listen.max_connections_of_origin = 2 * COUNT;
+        it.times.connect = PATIENCE;
+    });
     let mut worker = Worker::new().expect("a worker");
     let any = "127.0.0.1:0";
     let endpoint = worker.listen(any, lane.clone()).expect("a port");

@@ -15,12 +15,11 @@ fn name(what: &str) -> RendezvousName {
 }
 
 fn options(rendezvous: Option<RendezvousName>) -> Options {
-    Options {
-        rendezvous,
-        lane: LaneChoice::Best,
-        connect_timeout: PATIENCE,
-        ..Options::default()
-    }
+    Options::default().with(|it| {
+        it.lane.rendezvous = rendezvous;
+        it.lane.choice = LaneChoice::Best;
+        it.times.connect = PATIENCE;
+    })
 }
 
 /// The lane of a connection from one network to another, and why it is not shared memory, after [`LEN`] verified bytes.

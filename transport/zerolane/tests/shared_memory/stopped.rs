@@ -7,7 +7,7 @@ use nix::sys::signal::Signal::{SIGCONT, SIGSTOP};
 use std::time::Duration;
 use zerolane::failure::{CloseReason, TransferError};
 use zerolane::options::LaneChoice;
-use zerolane::{Endpoint, Error, Options};
+use zerolane::{Endpoint, Error};
 
 #[test]
 fn processes__stopped_in_the_middle_and_killed() {
@@ -43,10 +43,8 @@ fn processes__stopped_in_the_middle_and_killed() {
 /// Whatever the peer was doing when it was stopped, all payload of both ends is complete after it continues.
 #[test]
 fn processes__stopped_at_any_point_and_continued_have_right_content() {
-    let patient = Options {
-        idle_timeout: Duration::from_secs(600),
-        ..options(LaneChoice::SharedMemory)
-    };
+    let patient =
+        options(LaneChoice::SharedMemory).with(|it| it.times.idle = Duration::from_secs(600));
     for seed in seeds(6) {
         let mut random = Random::new(seed);
         let mut endpoint = Endpoint::bind("127.0.0.1:0", patient.clone()).expect("a port");
@@ -81,10 +79,8 @@ fn processes__stopped_at_any_point_and_continued_have_right_content() {
 /// A peer that stays stopped counts as dead after the idle timeout, and learns of it when it continues.
 #[test]
 fn processes__stopped_for_good_are_missed_after_the_idle_timeout() {
-    let impatient = Options {
-        idle_timeout: Duration::from_secs(1),
-        ..options(LaneChoice::SharedMemory)
-    };
+    let impatient =
+        options(LaneChoice::SharedMemory).with(|it| it.times.idle = Duration::from_secs(1));
     let mut endpoint = Endpoint::bind("127.0.0.1:0", impatient).expect("a port");
     let job = Job {
         then: "swap on",

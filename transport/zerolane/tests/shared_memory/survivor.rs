@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use zerolane::failure::CloseReason;
 use zerolane::options::LaneChoice;
 use zerolane::request::WorkKind;
-use zerolane::{Completion, Connection, Endpoint, Error, Options, Region, RequestId};
+use zerolane::{Completion, Connection, Endpoint, Error, Region, RequestId};
 
 /// The content of memory before anything is received.
 const FILL: u8 = 0xee;
@@ -145,11 +145,10 @@ fn round(seed: u64) -> bool {
         then: ["send", "take", "both"][random.below(3) as usize],
         ..Job::SEND
     };
-    let patient = Options {
-        idle_timeout: Duration::from_secs(600),
-        connect_timeout: Duration::from_secs(600),
-        ..options(LaneChoice::SharedMemory)
-    };
+    let patient = options(LaneChoice::SharedMemory).with(|it| {
+        it.times.idle = Duration::from_secs(600);
+        it.times.connect = Duration::from_secs(600);
+    });
     let at_once = random.below(3) == 0;
     let after = random.micros(if at_once { 60_000 } else { 20_000 });
     let mut killing = None;

@@ -64,13 +64,12 @@ impl Role {
     }
 
     pub fn options(&self) -> Options {
-        Options {
-            security: match self.get("encrypted") {
+        Options::default().with(|it| {
+            it.security = match self.get("encrypted") {
                 true => Security::default(),
                 false => Security::plain(),
-            },
-            ..Options::default()
-        }
+            }
+        })
     }
 
     /// Must be called first: this process ends with its parent, after its time, at the first panic, and when it exceeds

@@ -8,10 +8,7 @@ use zerolane::worker::{ConnectionId, Event, Worker};
 use zerolane::{Endpoint, Error, Options};
 
 fn hasty() -> Options {
-    Options {
-        connect_timeout: Duration::from_secs(2),
-        ..Options::default()
-    }
+    Options::default().with(|it| it.times.connect = Duration::from_secs(2))
 }
 
 /// An address that refuses, and one whose socket stays silent while it lives.

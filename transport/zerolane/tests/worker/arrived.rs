@@ -36,10 +36,7 @@ fn ends(seed: u64) -> Ends {
     let endpoint = endpoint.expect("a port");
     let relay = Relay::start(endpoint.local_addr(), bad, bad, seed).expect("relay");
     // Slow enough that the checking thread sees the arrival in progress.
-    let slow = Options {
-        max_rate: Some(3 << 20),
-        ..Options::default()
-    };
+    let slow = Options::default().with(|it| it.rate.max = Some(3 << 20));
     let client = worker.connect(relay.addr(), &slow);
     let client = client.wait().expect("connected");
     let server = endpoint.accept().wait().expect("accepted");

@@ -11,10 +11,7 @@ use zerolane::{Connection, Error, ExportedRegion, FetchOp, Options, Region, Righ
 
 #[test]
 fn spawn__serves_peers_while_its_owner_sleeps_for_several_idle_timeouts() {
-    let brief = Options {
-        idle_timeout: Duration::from_secs(3),
-        ..Options::default()
-    };
+    let brief = Options::default().with(|it| it.times.idle = Duration::from_secs(3));
     let worker = spawned();
     let endpoint = worker.listen(anywhere(), brief.clone()).wait();
     let endpoint = endpoint.expect("a port");

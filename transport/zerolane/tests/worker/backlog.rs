@@ -18,33 +18,23 @@ use zerolane::{Connection, Endpoint, Error, ExportedRegion, Options, Region, Rig
 const MOMENT: Duration = Duration::from_millis(300);
 
 fn patient(lane: LaneChoice) -> Options {
-    Options {
-        lane,
-        connect_timeout: PATIENCE,
-        ..Options::default()
-    }
+    Options::default().with(|it| {
+        it.lane.choice = lane;
+        it.times.connect = PATIENCE;
+    })
 }
 
 fn of_each_lane() -> [Options; 3] {
-    let unprotected = Options {
-        connect_timeout: PATIENCE,
-        ..plain()
-    };
+    let unprotected = plain().with(|it| it.times.connect = PATIENCE);
     [
         patient(LaneChoice::Best),
         patient(LaneChoice::Udp),
-        Options {
-            lane: LaneChoice::Udp,
-            ..unprotected
-        },
+        unprotected.with(|it| it.lane.choice = LaneChoice::Udp),
     ]
 }
 
 fn with_backlog(backlog: u16) -> Endpoint {
-    let options = Options {
-        backlog,
-        ..patient(LaneChoice::Udp)
-    };
+    let options = patient(LaneChoice::Udp).with(|it| it.listen.backlog = backlog);
     Endpoint::bind(anywhere(), options).expect("a port")
 }
 
@@ -112,11 +102,10 @@ fn connect__returns_before_the_program_accepts_and_requests_wait() {
 #[test]
 fn backlog__answers_peers_until_the_program_accepts() {
     let mut endpoint = with_backlog(4);
-    let watching = Options {
-        idle_timeout: Duration::from_secs(1),
-        keep_alive: true,
-        ..patient(LaneChoice::Udp)
-    };
+    let watching = patient(LaneChoice::Udp).with(|it| {
+        it.times.idle = Duration::from_secs(1);
+        it.times.keep_alive = true;
+    });
     let mut client = Connection::connect(endpoint.local_addr(), &watching).expect("connected");
     client.post(Transfer::new(region(1, 100))).expect("posted");
     let idle = client.wait(Some(Duration::from_millis(2500)));

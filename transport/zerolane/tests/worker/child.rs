@@ -58,14 +58,8 @@ fn talk(from: &mut Connection, to: &mut Connection) {
 
 #[test]
 fn connection__is_refused_in_a_child_and_goes_on_in_its_parent() {
-    let sealed = Options {
-        lane: LaneChoice::Udp,
-        ..Options::default()
-    };
-    let plain_udp = Options {
-        lane: LaneChoice::Udp,
-        ..plain()
-    };
+    let sealed = Options::default().with(|it| it.lane.choice = LaneChoice::Udp);
+    let plain_udp = plain().with(|it| it.lane.choice = LaneChoice::Udp);
     for options in [Options::default(), sealed, plain_udp] {
         let (mut ours, mut peers) = pair_of(&options);
         ours.set_timeout(Some(PATIENCE / 4));
@@ -145,10 +139,7 @@ fn connection__is_refused_in_a_child_and_goes_on_in_its_parent() {
 #[test]
 fn close__in_a_child_without_another_call_says_nothing() {
     for lane in [LaneChoice::Udp, LaneChoice::Best] {
-        let options = Options {
-            lane,
-            ..Options::default()
-        };
+        let options = Options::default().with(|it| it.lane.choice = lane);
         let (ours, mut peers) = pair_of(&options);
         let mut kept = Some(ours);
         in_a_child(|| drop(kept.take()));
@@ -161,10 +152,7 @@ fn close__in_a_child_without_another_call_says_nothing() {
 #[test]
 fn endpoint__accepts_in_the_process_that_bound_it() {
     for lane in [LaneChoice::Udp, LaneChoice::Best] {
-        let options = Options {
-            lane,
-            ..Options::default()
-        };
+        let options = Options::default().with(|it| it.lane.choice = lane);
         let mut endpoint = Endpoint::bind(anywhere(), options.clone()).expect("a port");
         let address = endpoint.local_addr();
         for _ in 0..3 {

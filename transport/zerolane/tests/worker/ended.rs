@@ -76,19 +76,15 @@ fn on_closed__is_not_called_in_a_child_of_fork() {
 
 #[test]
 fn keep_alive__ends_an_idle_connection_whose_peer_makes_no_call() {
-    let watching = Options {
-        lane: LaneChoice::Udp,
-        idle_timeout: Duration::from_millis(500),
-        keep_alive: true,
-        ..Options::default()
-    };
+    let watching = Options::default().with(|it| {
+        it.lane.choice = LaneChoice::Udp;
+        it.times.idle = Duration::from_millis(500);
+        it.times.keep_alive = true;
+    });
     let worker = spawned();
     let endpoint = worker.listen(anywhere(), watching).wait();
     let endpoint = endpoint.expect("a port");
-    let calm = Options {
-        lane: LaneChoice::Udp,
-        ..Options::default()
-    };
+    let calm = Options::default().with(|it| it.lane.choice = LaneChoice::Udp);
     let silent = Connection::connect(endpoint.local_addr(), &calm).expect("connected");
     let server = endpoint.accept().wait().expect("accepted");
     assert_eq!(reason(server.closed()), CloseReason::PeerDead);
@@ -104,13 +100,12 @@ fn child__is_idle_until_killed() {
     let Ok(server) = std::env::var(SERVER) else {
         return;
     };
-    let options = Options {
-        lane: match std::env::var(LANE).as_deref() {
+    let options = Options::default().with(|it| {
+        it.lane.choice = match std::env::var(LANE).as_deref() {
             Ok("udp") => LaneChoice::Udp,
             _ => LaneChoice::Best,
-        },
-        ..Options::default()
-    };
+        }
+    });
     let worker = spawned();
     let server: SocketAddr = server.parse().expect("an address");
     let connection = worker.connect(server, &options).wait();
@@ -131,11 +126,10 @@ impl Drop for Killed {
 #[test]
 fn peer__killed_while_idle_is_told() {
     for (lane, keep_alive) in [("udp", true), ("best", false)] {
-        let watching = Options {
-            idle_timeout: Duration::from_secs(5),
-            keep_alive,
-            ..Options::default()
-        };
+        let watching = Options::default().with(|it| {
+            it.times.idle = Duration::from_secs(5);
+            it.times.keep_alive = keep_alive;
+        });
         let worker = spawned();
         let endpoint = worker.listen(anywhere(), watching).wait();
         let endpoint = endpoint.expect("a port");

@@ -37,11 +37,10 @@ fn handles__are_for_any_thread() {
 
 #[test]
 fn close__where_the_idle_timeout_is_without_end() {
-    let never = Options {
-        idle_timeout: Duration::MAX,
-        spin: Duration::MAX,
-        ..Options::default()
-    };
+    let never = Options::default().with(|it| {
+        it.times.idle = Duration::MAX;
+        it.times.spin = Duration::MAX;
+    });
     let mut worker = Worker::new().expect("descriptors");
     worker.set_spin(Duration::MAX);
     let worker = worker.spawn().expect("a thread");
@@ -616,10 +615,7 @@ fn close__delivers_what_was_sent_before() {
 
 /// Half a second without progress.
 fn impatient() -> Options {
-    Options {
-        idle_timeout: Duration::from_millis(500),
-        ..Options::default()
-    }
+    Options::default().with(|it| it.times.idle = Duration::from_millis(500))
 }
 
 /// The peer is alive all the time, and takes no payload.
@@ -645,12 +641,11 @@ fn close__says_that_something_was_not_sent() {
 #[test]
 fn close__waits_as_long_as_something_moves() {
     const LEN: usize = 3 << 20;
-    let slow = Options {
+    let slow = Options::default().with(|it| {
         // Generous, because a suspended thread makes no progress, either.
-        idle_timeout: Duration::from_secs(2),
-        max_rate: Some(1 << 19),
-        ..Options::default()
-    };
+        it.times.idle = Duration::from_secs(2);
+        it.rate.max = Some(1 << 19);
+    });
     let worker = spawned();
     let endpoint = worker.listen(anywhere(), Options::default());
     let endpoint = endpoint.wait().expect("a port");

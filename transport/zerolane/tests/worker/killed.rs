@@ -31,11 +31,10 @@ const CLIENT: &str = "ZEROLANE_TEST_CLIENT";
 const GO_ON: u8 = 1;
 
 fn options() -> Options {
-    Options {
+    Options::default().with(|it| {
         // A killed peer is detected sooner; one that the machine suspends must not be.
-        idle_timeout: Duration::from_secs(10),
-        ..Options::default()
-    }
+        it.times.idle = Duration::from_secs(10);
+    })
 }
 
 fn seed(client: u64, round: u64, n: u64) -> u64 {

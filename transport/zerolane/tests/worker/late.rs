@@ -179,10 +179,7 @@ fn endpoint_handle__gets_connections_of_before_and_after() {
     drop(endpoint);
     let refused = thread.connect(
         address,
-        &Options {
-            connect_timeout: Duration::from_millis(200),
-            ..Options::default()
-        },
+        &Options::default().with(|it| it.times.connect = Duration::from_millis(200)),
     );
     refused.wait().expect_err("it closes with its handle");
 }

@@ -31,10 +31,7 @@ fn anywhere() -> std::net::SocketAddr {
 }
 
 fn plain() -> Options {
-    Options {
-        security: Security::plain(),
-        ..Options::default()
-    }
+    Options::default().with(|it| it.security = Security::plain())
 }
 
 fn region(seed: u64, len: usize) -> Region {

@@ -69,10 +69,7 @@ fn export_numbered__reaches_present_and_later_connections_of_every_lane() {
     for options in [
         Options::default(),
         plain(),
-        Options {
-            lane: LaneChoice::Udp,
-            ..Options::default()
-        },
+        Options::default().with(|it| it.lane.choice = LaneChoice::Udp),
     ] {
         let (worker, endpoint) = listening(options.clone());
         let mut early = connect(endpoint.local_addr(), &options);
@@ -158,10 +155,7 @@ fn export_numbered__holds_at_whichever_address_answers() {
     let (_there, endpoint) = listening(Options::default());
     let silent = UdpSocket::bind(anywhere()).expect("a port");
     let addresses = vec![silent.local_addr().expect("bound"), endpoint.local_addr()];
-    let hasty = Options {
-        connect_timeout: Duration::from_millis(200),
-        ..Options::default()
-    };
+    let hasty = Options::default().with(|it| it.times.connect = Duration::from_millis(200));
     let mut here = Worker::new().expect("descriptors");
     let (before, meanwhile) = (memory(), memory());
     here.export_numbered(number(2), &before, Rights::ALL)
@@ -231,10 +225,7 @@ fn key__of_a_number_is_refused_at_any_offset_outside() {
 #[test]
 fn revoke_number__and_its_reuse_under_load_leave_the_region_before_alone() {
     const TURNS: usize = 24;
-    let udp = Options {
-        lane: LaneChoice::Udp,
-        ..Options::default()
-    };
+    let udp = Options::default().with(|it| it.lane.choice = LaneChoice::Udp);
     let (mapped, not): (fn() -> _, fn() -> _) =
         (|| Region::memfd(1 << 20), || Region::anonymous(1 << 20));
     // A peer that is stopped amid a put to memory that it maps may go on with it: lanes.md, "Weaker cases".

@@ -150,10 +150,7 @@ fn connect__both_ends_in_one_worker_and_one_thread() {
 fn connect__refused_or_unanswered_is_an_event() {
     let mut worker = Worker::new().expect("descriptors");
     let silent = std::net::UdpSocket::bind(anywhere()).expect("a port");
-    let options = Options {
-        connect_timeout: Duration::from_millis(50),
-        ..Options::default()
-    };
+    let options = Options::default().with(|it| it.times.connect = Duration::from_millis(50));
     let to = silent.local_addr().expect("bound");
     let id = worker.connect(to, &options).expect("begun");
     worker
@@ -203,10 +200,7 @@ fn arm__the_descriptor_tells_of_datagrams_timers_and_wakers() {
     assert!(!worker.arm().expect("allowed"), "woken before: no sleep");
 
     let silent = std::net::UdpSocket::bind(anywhere()).expect("a port");
-    let options = Options {
-        connect_timeout: Duration::from_millis(30),
-        ..Options::default()
-    };
+    let options = Options::default().with(|it| it.times.connect = Duration::from_millis(30));
     let to = silent.local_addr().expect("bound");
     worker.connect(to, &options).expect("begun");
     let end = Instant::now() + PATIENCE;

@@ -16,14 +16,13 @@ use crate::limits::{CONNECT, STALL};
 
 /// A connection that gives up on a peer as soon as the rest of the benchmark does.
 pub(crate) fn options(protection: Protection) -> Options {
-    Options {
-        security: protection.security(),
-        idle_timeout: STALL,
-        connect_timeout: CONNECT,
+    Options::default().with(|it| {
+        it.security = protection.security();
+        it.times.idle = STALL;
+        it.times.connect = CONNECT;
         // What is measured is a network, also where loopback stands for one.
-        lane: LaneChoice::Udp,
-        ..Options::default()
-    }
+        it.lane.choice = LaneChoice::Udp;
+    })
 }
 
 /// Connects to the responder and shows it the token.
@@ -31,7 +30,7 @@ pub(super) fn connect(to: SocketAddr, token: u64, options: &Options) -> Result<C
     let mut connection = Connection::connect(to, options)
         .with_context(|| format!("cannot connect to the receiver at {to}"))?;
     connection.send(&token.to_le_bytes())?;
-    await_paths(&mut connection, options.links.len() + 1)?;
+    await_paths(&mut connection, options.paths.links.len() + 1)?;
     Ok(connection)
 }
 
@@ -78,7 +77,7 @@ pub(super) fn with_device(options: Options, address: SocketAddr, job: &Job) -> R
     let interface = || Ok(EthernetAddress::of(address)?.interface().to_owned());
     let bypass = job.bypass.beside(!job.links.is_empty())?;
     let device = bypass.device(job.lane, interface)?;
-    Ok(Options { device, ..options })
+    Ok(options.with(|it| it.lane.device = device))
 }
 
 fn ethernet(own: IpAddr, hardware: Option<[u8; 6]>, port: u16) -> Result<SocketAddr> {

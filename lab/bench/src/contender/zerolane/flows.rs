@@ -144,7 +144,7 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    use zerolane::{Endpoint, Options, Region};
+    use zerolane::{Endpoint, Region};
 
     use super::super::connection::options;
     use super::*;
@@ -169,10 +169,7 @@ mod tests {
         receive: impl FnOnce(Connection) -> Option<Connection> + Send,
     ) -> Result<Measured> {
         let mut endpoint = Endpoint::bind("127.0.0.1:0", options(Protection::Plain)).unwrap();
-        let options = Options {
-            idle_timeout,
-            ..options(Protection::Plain)
-        };
+        let options = options(Protection::Plain).with(|it| it.times.idle = idle_timeout);
         let to = endpoint.local_addr();
         thread::scope(|scope| {
             let receiver = scope.spawn(move || {

@@ -80,10 +80,8 @@ impl Contender for Zerolane {
             (LaneName::Ethernet, None) => bail!("the receiver has no hardware address"),
             _ => to,
         };
-        let options = Options {
-            links: job.links.iter().map(|&it| it.into()).collect(),
-            ..with_device(self.options(job), to, job)?
-        };
+        let options = with_device(self.options(job), to, job)?
+            .with(|it| it.paths.links = job.links.iter().map(|&it| it.into()).collect());
         let connect = || connect(to, job.token, &options);
         match &job.work {
             Work::Laps(laps) => {
@@ -143,26 +141,25 @@ impl Zerolane {
 
     /// A connection of this job; one that polls spins in its blocking calls, one that sleeps does not.
     fn options(&self, job: &Job) -> Options {
-        let mut options = Options {
-            idle_timeout: job.stall(),
-            connect_timeout: job.connect(),
-            lane: job.lane.into(),
-            paths: job.links.len() as u8 + 1,
-            ethernet_paths: job.links.iter().any(PathEnds::is_ethernet),
-            udp_paths: !job.links.iter().all(PathEnds::is_ethernet),
-            path_threads: job.path_threads.into(),
-            ..options(self.protection.unwrap_or(job.security))
-        };
+        let mut options = options(self.protection.unwrap_or(job.security)).with(|it| {
+            it.times.idle = job.stall();
+            it.times.connect = job.connect();
+            it.lane.choice = job.lane.into();
+            it.paths.most = job.links.len() as u8 + 1;
+            it.paths.ethernet = job.links.iter().any(PathEnds::is_ethernet);
+            it.paths.udp = !job.links.iter().all(PathEnds::is_ethernet);
+            it.paths.threads = job.path_threads.into();
+        });
         if let Some(profile) = self.profile {
             options.profiles = Profiles::only(profile);
         }
         match &job.work {
-            Work::Operations(operations) => options.spin = operations::spin(operations),
+            Work::Operations(operations) => options.times.spin = operations::spin(operations),
             Work::SourceSink(it) => {
-                options.gso = !it.overheads.no_gso;
-                options.gro = !it.overheads.no_gro;
-                options.checksum = it.overheads.checksum;
-                options.trains = !it.overheads.no_trains;
+                options.datagrams.gso = !it.overheads.no_gso;
+                options.datagrams.gro = !it.overheads.no_gro;
+                options.datagrams.checksum = it.overheads.checksum;
+                options.datagrams.trains = !it.overheads.no_trains;
             }
             _ => {}
         }

@@ -225,11 +225,10 @@ fn hello() -> Result<Vec<u8>> {
     let nobody = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     nobody.set_read_timeout(Some(CONNECT))?;
     let address = nobody.local_addr()?;
-    let impatient = Options {
-        connect_timeout: Duration::from_millis(50),
-        lane: LaneChoice::Udp,
-        ..Options::default()
-    };
+    let impatient = Options::default().with(|it| {
+        it.times.connect = Duration::from_millis(50);
+        it.lane.choice = LaneChoice::Udp;
+    });
     let mut buffer = [0; 2048];
     thread::scope(|scope| {
         scope.spawn(|| Connection::connect(address, &impatient).is_ok());

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use zerolane::counters::{Account, DropReason};
-use zerolane::{Connection, Endpoint, Options};
+use zerolane::{Connection, Endpoint};
 
 use crate::contender::contract::Memory;
 use crate::contender::zerolane::connection::options;
@@ -140,11 +140,10 @@ impl Shared {
 
 /// Receives until the sender ends it, and goes on accepting meanwhile.
 pub(super) fn serve(on: Ipv4Addr, shared: &Shared, tell: &Sender<SocketAddr>) -> Result<()> {
-    let accepting = Options {
+    let accepting = options(Protection::Encrypted).with(|it| {
         // The thread that is measured accepts.
-        backlog: 0,
-        ..options(Protection::Encrypted)
-    };
+        it.listen.backlog = 0;
+    });
     let mut endpoint = Endpoint::bind((on, 0), accepting)?;
     tell.send(endpoint.local_addr())
         .context("no receiver for the address")?;

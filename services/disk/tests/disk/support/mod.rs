@@ -159,23 +159,19 @@ pub fn identity() -> Arc<Identity> {
 
 /// Options of an initiator with that identity.
 pub fn of(identity: &Arc<Identity>) -> Options {
-    Options {
-        security: Security {
+    Options::default().with(|it| {
+        it.security = Security {
             identity: Some(Arc::clone(identity)),
             ..Security::default()
-        },
+        };
         // Longer than a busy machine keeps a thread from going on.
-        connect_timeout: Duration::from_secs(20),
-        ..Options::default()
-    }
+        it.times.connect = Duration::from_secs(20);
+    })
 }
 
 /// Of an identity of its own, by which a target that is silent is missed soon.
 pub fn brief() -> Options {
-    Options {
-        idle_timeout: Duration::from_secs(2),
-        ..of(&identity())
-    }
+    of(&identity()).with(|it| it.times.idle = Duration::from_secs(2))
 }
 
 pub fn dial(address: SocketAddr, options: Options) -> Dial {

@@ -32,10 +32,9 @@ impl Devices {
     }
 
     pub(super) fn options(&self, side: Side, options: &Options) -> Options {
-        Options {
-            device: Some(self.0[side as usize].clone()),
-            ..options.clone()
-        }
+        options
+            .clone()
+            .with(|it| it.lane.device = Some(self.0[side as usize].clone()))
     }
 
     /// Two devices with default options, and a connection over them.
@@ -91,10 +90,7 @@ fn strict__payload_is_copied_once() {
         return;
     };
     for options in both() {
-        let strict = Options {
-            strict: true,
-            ..options
-        };
+        let strict = options.with(|it| it.strict = true);
         let (_devices, _listener, mut a, mut b) = Devices::joined(&hosts, &strict);
         for len in [100_000, 1 << 20, (1 << 20) + 3] {
             let before = b.account().bytes_placed;
@@ -399,10 +395,7 @@ fn several_paths__are_refused_beside_a_device_and_taken_without() {
     let Some(hosts) = hosts(1500) else {
         return;
     };
-    let options = Options {
-        paths: 2,
-        ..options(Security::default())
-    };
+    let options = options(Security::default()).with(|it| it.paths.most = 2);
     let mut listener = listen(hosts.b(), 0, &options).expect("packet sockets");
     let to = seen_from(hosts.a(), listener.local_addr());
     let devices = Devices::open(&hosts, DeviceOptions::default());

@@ -25,11 +25,10 @@ pub(crate) type End = Driver<AnyLane>;
 /// Limits how long a failure takes to show.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 pub(super) fn options(security: Security) -> Options {
-    Options {
-        lane: LaneChoice::Ethernet,
-        security,
-        ..Options::default()
-    }
+    Options::default().with(|it| {
+        it.lane.choice = LaneChoice::Ethernet;
+        it.security = security;
+    })
 }
 
 pub(crate) fn both() -> [Options; 2] {
@@ -251,10 +250,7 @@ fn strict__permits_a_last_stu_of_three_bytes() {
     let Some(hosts) = hosts(1500) else {
         return;
     };
-    let strict = Options {
-        strict: true,
-        ..options(Security::plain())
-    };
+    let strict = options(Security::plain()).with(|it| it.strict = true);
     let (mut a, mut b) = join(&hosts, &strict);
     transfer(&mut a, &mut b, 1 << 20);
     let stu = b.account().stu as usize;

@@ -21,10 +21,11 @@ use zerolane_wire::encapsulation::IP_PROTOCOL;
 use zerolane_wire::{HEADER_LEN, Header, Op};
 
 fn both() -> [Options; 2] {
-    [Security::default(), Security::plain()].map(|security| Options {
-        lane: LaneChoice::Ip118,
-        security,
-        ..Options::default()
+    [Security::default(), Security::plain()].map(|security| {
+        Options::default().with(|it| {
+            it.lane.choice = LaneChoice::Ip118;
+            it.security = security;
+        })
     })
 }
 
@@ -124,10 +125,7 @@ fn strict__permits_payload_in_its_place() {
         return;
     };
     for ip in addresses(hosts.b()) {
-        let strict = Options {
-            strict: true,
-            ..both()[1].clone()
-        };
+        let strict = both()[1].clone().with(|it| it.strict = true);
         let (mut a, mut b) = join(&hosts, ip, &strict);
         transfer(&mut a, &mut b, 1 << 20);
         let stu = b.account().stu as usize;
@@ -327,10 +325,7 @@ fn interface__gone_ends_both_ends_after_the_idle_timeout() {
         let Some(hosts) = hosts(1500) else {
             return;
         };
-        let impatient = Options {
-            idle_timeout: Duration::from_millis(500),
-            ..options
-        };
+        let impatient = options.with(|it| it.times.idle = Duration::from_millis(500));
         let (mut a, mut b) = join(&hosts, hosts.b().ipv4().into(), &impatient);
         transfer(&mut a, &mut b, 300_000);
         post(&mut a, &mut b, &content(4 << 20, 3));

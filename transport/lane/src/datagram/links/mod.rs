@@ -110,11 +110,8 @@ impl Links {
             watched,
             secrets: None,
             // Lent memory would belong to one socket, and outlive it.
-            options: Options {
-                zerocopy: false,
-                ..options.clone()
-            },
-            wanted: options.links.iter().copied().collect(),
+            options: options.clone().with(|it| it.datagrams.zerocopy = false),
+            wanted: options.paths.links.iter().copied().collect(),
             next_look: Instant::ZERO,
             takes_frames,
             ear: None,
@@ -249,7 +246,7 @@ impl Links {
         first: &FirstPath<'_>,
         turn: &mut Turn<'_>,
     ) -> Result<(), NoPath> {
-        let receive_buffer = self.options.receive_buffer;
+        let receive_buffer = self.options.flow.receive_buffer;
         // Paths that are over are gone from the list.
         let others = self.others(usize::MAX, first);
         let made = PathSocket::open(addresses, first, &others, receive_buffer)?;
@@ -280,7 +277,7 @@ impl Links {
         let link = &mut self.list[at];
         link.detach(memory);
         let threads = match envelope {
-            Envelope::Udp => self.options.path_threads,
+            Envelope::Udp => self.options.paths.threads,
             // A path's thread works only with sockets that merge and segment.
             _ => PathThreads::OneForAll,
         };
@@ -290,7 +287,7 @@ impl Links {
         match threads {
             PathThreads::OneForAll => self.watched.add(&socket, interest(false))?,
             PathThreads::OnePerPath => {
-                let spin = self.options.spin;
+                let spin = self.options.times.spin;
                 let thread = PathThread::spawn(link.path, Arc::clone(&socket), spin)?;
                 self.watched
                     .add(thread.channel().watched(), interest(false))?;
@@ -386,7 +383,7 @@ impl Links {
             return;
         }
         let others = self.others(path, first);
-        let made = from.answer(first, &others, self.options.receive_buffer);
+        let made = from.answer(first, &others, self.options.flow.receive_buffer);
         let attached = made.and_then(|made| {
             let size = made.size;
             let mut nonce = [0; 4];

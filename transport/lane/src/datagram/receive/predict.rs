@@ -46,8 +46,8 @@ impl Predictor {
         if envelope.has_marks() {
             socket::show_ecn(socket);
         }
-        self.gro = merges && options.gro && socket::enable_gro(socket);
-        self.wants_trains = merges && options.trains;
+        self.gro = merges && options.datagrams.gro && socket::enable_gro(socket);
+        self.wants_trains = merges && options.datagrams.trains;
         // The other paths decide whether they have trains merged.
         self.takes_trains &= merges;
         self.merges &= merges;

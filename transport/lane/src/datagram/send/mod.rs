@@ -162,11 +162,11 @@ impl Sender {
         let mode = options.security.mode;
         let copies = frames.is_some() || mode != Mode::Plain;
         Sender {
-            gso: frames.is_none() && options.gso && socket::has_gso(socket),
+            gso: frames.is_none() && options.datagrams.gso && socket::has_gso(socket),
             fragments: false,
             output: Output::of(frames),
             // A sealed burst lies in the lane's own memory, which the next burst overwrites.
-            zerocopy_tracker: ZerocopyTracker::new(socket, options.zerocopy && !copies),
+            zerocopy_tracker: ZerocopyTracker::new(socket, options.datagrams.zerocopy && !copies),
             giver: Giver::default(),
             chooser: Chooser::default(),
             lendable: false,
@@ -195,7 +195,7 @@ impl Sender {
         frames: Option<OutgoingFrames>,
         options: &Options,
     ) {
-        self.gso = frames.is_none() && options.gso && socket::has_gso(socket);
+        self.gso = frames.is_none() && options.datagrams.gso && socket::has_gso(socket);
         self.output = Output::of(frames);
         self.held.clear();
         (self.full, self.ect) = (false, false);

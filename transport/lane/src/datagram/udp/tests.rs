@@ -101,18 +101,12 @@ fn join_in_real_time(hosts: Option<&Topology>, address: IpAddr, options: &Option
 
 /// The default options, for a peer on this host treated like any other.
 fn sealed() -> Options {
-    Options {
-        lane: LaneChoice::Udp,
-        ..Options::default()
-    }
+    Options::default().with(|it| it.lane.choice = LaneChoice::Udp)
 }
 
 /// Plain mode at both ends, so that memory can be lent to the kernel as it is.
 fn plain() -> Options {
-    Options {
-        security: Security::plain(),
-        ..sealed()
-    }
+    sealed().with(|it| it.security = Security::plain())
 }
 
 fn hosts(mtu: u32) -> Option<Topology> {
@@ -231,10 +225,7 @@ fn control__of_one_length_leaves_together() {
     for options in [plain(), sealed()] {
         for gso in [true, false] {
             let Some(hosts) = hosts(1500) else { return };
-            let options = Options {
-                gso,
-                ..options.clone()
-            };
+            let options = options.clone().with(|it| it.datagrams.gso = gso);
             // A timer that expires on a busy machine adds a datagram, but not in each attempt.
             let expected = (if gso { 1 } else { 4 }, 4);
             let mut seen = (0..10).map(|_| calls_and_datagrams(&hosts, &options));
@@ -342,10 +333,7 @@ fn zerocopy__off_asks_nothing() {
     let zerocopy = false;
     let (mut a, mut b) = join(
         Some(&hosts),
-        &Options {
-            zerocopy,
-            ..plain()
-        },
+        &plain().with(|it| it.datagrams.zerocopy = zerocopy),
     );
     verify(
         transfer(&mut a, &mut b, &content(SIZE, 1)),
@@ -549,7 +537,7 @@ fn exported__what_missed_its_place_is_read_and_written_by_atomics() {
 
 fn miss_exported_place(gro: bool, cause: MoveCause) {
     let Some(hosts) = hosts(1500) else { return };
-    let options = Options { gro, ..plain() };
+    let options = plain().with(|it| it.datagrams.gro = gro);
     let (mut a, mut b) = join(Some(&hosts), &options);
     let memory = Region::anonymous(SIZE).expect("memory");
     let memory = ExportedRegion::new(memory).expect("aligned");
@@ -643,10 +631,7 @@ fn exported__sealed_payload_is_opened_where_it_lands_if_the_cipher_can() {
         (Security::default(), false),
         (Security::authenticated(), true),
     ] {
-        let options = Options {
-            security,
-            ..sealed()
-        };
+        let options = sealed().with(|it| it.security = security);
         let (mut a, mut b) = join(None, &options);
         let memory = Region::anonymous(SIZE).expect("memory");
         let memory = ExportedRegion::new(memory).expect("aligned");

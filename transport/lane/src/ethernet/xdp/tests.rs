@@ -59,10 +59,9 @@ fn device(host: &Namespace, exclusive: bool) -> Arc<EthernetDevice> {
 /// Two ends connected over `hosts`, b with a device.
 fn joined(hosts: &Topology, options: &Options, exclusive: bool) -> (End, End, Arc<EthernetDevice>) {
     let device = device(hosts.b(), exclusive);
-    let with_device = Options {
-        device: Some(device.clone()),
-        ..options.clone()
-    };
+    let with_device = options
+        .clone()
+        .with(|it| it.lane.device = Some(device.clone()));
     let mut listener = listen(hosts.b(), 0, &with_device).expect("a port");
     let (a, b) = join_at(hosts, &mut listener, options);
     (a, b, device)

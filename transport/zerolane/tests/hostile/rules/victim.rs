@@ -57,30 +57,28 @@ pub(super) struct Served {
 }
 
 fn options(encrypted: bool) -> Options {
-    Options {
-        security: match encrypted {
+    Options::default().with(|it| {
+        it.security = match encrypted {
             true => Security::default(),
             false => Security::plain(),
-        },
+        };
         // It also allows classic, because rules of both profiles are broken.
-        profiles: Profiles::BOTH,
-        connect_timeout: Duration::from_secs(20),
+        it.profiles = Profiles::BOTH;
+        it.times.connect = Duration::from_secs(20);
         // Even a peer that leaves at once is accepted.
-        backlog: 0,
-        ..Options::default()
-    }
+        it.listen.backlog = 0;
+    })
 }
 
 /// Options of an end whose peer breaks a rule.
 fn attacked(encrypted: bool, outcome: Outcome) -> Options {
-    Options {
+    options(encrypted).with(|it| {
         // Only a silent peer is given up, not one that the machine delays for a while.
-        idle_timeout: match outcome {
+        it.times.idle = match outcome {
             Outcome::GoesOn => Duration::from_secs(20),
             Outcome::Ended | Outcome::GivenUp => Duration::from_secs(2),
-        },
-        ..options(encrypted)
-    }
+        };
+    })
 }
 
 /// Memory that the peer may use, and memory that it must not change.

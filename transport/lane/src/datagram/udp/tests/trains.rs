@@ -120,15 +120,9 @@ fn trains__of_large_datagrams() {
 fn trains__not_without_merging_nor_in_plain_strictness_nor_unrequested() {
     let Some(hosts) = hosts(1500) else { return };
     let gro = false;
-    let unmerged = Options { gro, ..sealed() };
-    let strict = Options {
-        strict: true,
-        ..plain()
-    };
-    let unrequested = |base| Options {
-        trains: false,
-        ..base
-    };
+    let unmerged = sealed().with(|it| it.datagrams.gro = gro);
+    let strict = plain().with(|it| it.strict = true);
+    let unrequested = |base: Options| base.with(|it| it.datagrams.trains = false);
     for options in [
         strict,
         unmerged,
