@@ -1348,7 +1348,9 @@ typedef struct zl_piece {
 } zl_piece;
 
 /**
- * Posts one put of 1 to 4096 pieces, gathered here and scattered there. `how` may be null.
+ * Posts one put of any number of pieces, at least 1, gathered here and scattered there. From 4096
+ * on, pieces wait for others to complete; until all are posted, later operations on remote memory
+ * and messages return ZL_ERROR_TOO_MANY. `how` may be null.
  *
  * Threads: one at a time.
  */
@@ -1360,7 +1362,8 @@ zl_status zl_post_put_vectored(struct zl_connection *connection,
                                uint64_t *id);
 
 /**
- * Posts one get of 1 to 4096 pieces, gathered there and scattered here. `how` may be null.
+ * Posts one get of pieces, gathered there and scattered here: otherwise like
+ * zl_post_put_vectored. `how` may be null.
  *
  * Threads: one at a time.
  */

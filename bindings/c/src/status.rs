@@ -233,7 +233,6 @@ fn of_post(error: PostError) -> zl_status {
         | PostError::Misaligned
         | PostError::ControlTooLong
         | PostError::NoPieces
-        | PostError::TooManyPieces
         | PostError::TooLong => ZL_ERROR_ARGUMENT,
     }
 }

@@ -212,6 +212,7 @@ fn install__programs_compile_without_a_warning_and_run() {
     installed.run(&installed.compile(&source("tests/c/gather.c")));
     installed.run(&installed.compile(&source("tests/c/worker.c")));
     installed.run(&installed.compile(&source("tests/c/background.c")));
+    installed.run(&installed.compile(&source("tests/c/signals.c")));
     for program in ["tests/c/lanes.c", "tests/c/device.c"] {
         let hosts = hosts();
         installed.run_at(hosts.as_ref(), &installed.compile(&source(program)));

@@ -19,7 +19,7 @@ use pyo3::prelude::*;
 use std::sync::{Mutex, PoisonError};
 use zerolane::Process;
 use zerolane::failure::{CloseReason, Reason, TransferError};
-use zerolane::request::{Get, GetPieces, OpenRegion, Put, PutPieces, ReceiveMessage, Transfer};
+use zerolane::request::{Get, OpenRegion, Put, ReceiveMessage, Transfer};
 use zerolane::worker::WorkerHandle;
 
 /// The completion, or the exception of a failed request.
@@ -374,8 +374,7 @@ impl ConnectionHandle {
         Ok(Pending::incoming(getting, completed))
     }
 
-    /// Puts 1 to 4096 pieces, each an offset and a buffer, or `Pieces` of one buffer: gathered here and scattered
-    /// there.
+    /// Puts pieces as one request: see `Requests.post_put_vectored`.
     #[pyo3(signature = (key, pieces, *, immediate=None, fence=false, context=0))]
     fn put_vectored(
         &self,
@@ -386,14 +385,12 @@ impl ConnectionHandle {
         fence: bool,
         context: u64,
     ) -> PyResult<Pending> {
-        let pieces = pieces.pin(Use::Read, |it| it.share().into())?;
-        let put = PutPieces::new(&key.get().region(), pieces).immediate(immediate);
+        let put = pieces.put(key)?.immediate(immediate);
         let putting = self.handle(py)?.post(put.fence(fence).context(context));
         Ok(Pending::outgoing(putting, completed))
     }
 
-    /// Gets 1 to 4096 pieces, each an offset and a buffer, or `Pieces` of one buffer: gathered there and scattered
-    /// here. The completion has them in `pieces`.
+    /// Gets pieces as one request: see `Requests.post_get_vectored`. The completion has them in `pieces`.
     #[pyo3(signature = (key, pieces, *, fence=false, context=0))]
     fn get_vectored(
         &self,
@@ -403,9 +400,8 @@ impl ConnectionHandle {
         fence: bool,
         context: u64,
     ) -> PyResult<Pending> {
-        let pieces = pieces.pin(Use::Write, |it| it)?;
-        let get = GetPieces::new(&key.get().region(), pieces).fence(fence);
-        let getting = self.handle(py)?.post(get.context(context));
+        let get = pieces.get(key)?.fence(fence).context(context);
+        let getting = self.handle(py)?.post(get);
         Ok(Pending::incoming(getting, completed))
     }
 

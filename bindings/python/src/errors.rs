@@ -49,7 +49,6 @@ pub(crate) fn of(py: Python<'_>, error: Error) -> PyErr {
             | PostError::Misaligned
             | PostError::ControlTooLong
             | PostError::NoPieces
-            | PostError::TooManyPieces
             | PostError::TooLong,
         )
         | Error::InUse

@@ -1,10 +1,12 @@
 //! Reads the pieces of a request: a list of buffers, or parts of one buffer by arrays of indices.
 
+use crate::exported::Key;
 use crate::pinned::{Use, pin, pin_parts};
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
 use zerolane::Region;
+use zerolane::request::{GetPieces, PutPieces};
 
 /// Pieces of one buffer, for `post_put_vectored` and the like: piece n is the `length[n]` bytes at `local[n]` of
 /// `buffer`, and at `remote[n]` of the peer's memory. All are in bytes.
@@ -87,7 +89,7 @@ impl Pieces {
     }
 }
 
-/// The argument of a request.
+/// The argument of a request: any number of pieces, each an offset there and a buffer, or pieces of one buffer.
 pub(crate) enum Given<'py> {
     /// An offset there and a buffer each.
     Listed(Vec<(u64, Bound<'py, PyAny>)>),
@@ -106,11 +108,26 @@ impl<'py> FromPyObject<'_, 'py> for Given<'py> {
 }
 
 impl Given<'_> {
-    /// The pieces, each with its offset there, and the memory converted by `of`.
+    /// A put of the pieces, gathered here and scattered there.
     ///
     /// # Errors
     /// As for [`pin`]; ValueError if a piece lies outside of its buffer.
-    pub(crate) fn pin<M>(&self, using: Use, of: fn(Region) -> M) -> PyResult<Vec<(u64, M)>> {
+    pub(crate) fn put(&self, key: &Bound<'_, Key>) -> PyResult<PutPieces> {
+        let pieces = self.pin(Use::Read, |it| it.share().into())?;
+        Ok(PutPieces::new(&key.get().region(), pieces))
+    }
+
+    /// A get of the pieces, gathered there and scattered here.
+    ///
+    /// # Errors
+    /// As for [`Given::put`].
+    pub(crate) fn get(&self, key: &Bound<'_, Key>) -> PyResult<GetPieces> {
+        let pieces = self.pin(Use::Write, |it| it)?;
+        Ok(GetPieces::new(&key.get().region(), pieces))
+    }
+
+    /// The pieces, each with its offset there, and the memory converted by `of`.
+    fn pin<M>(&self, using: Use, of: fn(Region) -> M) -> PyResult<Vec<(u64, M)>> {
         match self {
             Given::Listed(pieces) => {
                 let piece = |(offset, buffer): &(u64, Bound<'_, PyAny>)| {

@@ -20,9 +20,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use zerolane::failure::CloseReason;
 use zerolane::memory::Memory;
-use zerolane::request::{
-    Get, GetPieces, Message, OpenRegion, Put, PutPieces, Receive, ReceiveMessage, Transfer,
-};
+use zerolane::request::{Get, Message, OpenRegion, Put, Receive, ReceiveMessage, Transfer};
 use zerolane::security::PublicKey;
 use zerolane::worker::ConnectionId;
 use zerolane::{Error, Region, RequestId};
@@ -385,8 +383,9 @@ impl Requests {
         self.post(py, |connection| connection.post(put))
     }
 
-    /// Posts one put of 1 to 4096 pieces, each an offset and a buffer, or `Pieces` of one buffer: gathered here and
-    /// scattered there.
+    /// Posts one put of any number of pieces, each an offset and a buffer, or `Pieces` of one buffer: gathered here and
+    /// scattered there. From 4096 on, pieces wait for others to complete; until all are posted, later operations on
+    /// remote memory and messages raise QueueFull.
     #[pyo3(signature = (key, pieces, *, immediate=None, fence=false, signalled=true, context=0))]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn post_put_vectored(
@@ -399,9 +398,7 @@ impl Requests {
         signalled: bool,
         context: u64,
     ) -> PyResult<u64> {
-        let key = key.get().region();
-        let pieces: Vec<(u64, Memory)> = pieces.pin(Use::Read, |it| it.share().into())?;
-        let put = PutPieces::new(&key, pieces).immediate(immediate);
+        let put = pieces.put(key)?.immediate(immediate);
         let put = put.fence(fence).signalled(signalled).context(context);
         self.post(py, |connection| connection.post(put))
     }
@@ -422,8 +419,7 @@ impl Requests {
         self.post(py, |connection| connection.post(get))
     }
 
-    /// Posts one get of 1 to 4096 pieces, each an offset and a buffer, or `Pieces` of one buffer: gathered there and
-    /// scattered here.
+    /// Posts one get of pieces, gathered there and scattered here: otherwise like `post_put_vectored`.
     #[pyo3(signature = (key, pieces, *, fence=false, context=0))]
     fn post_get_vectored(
         &self,
@@ -433,9 +429,7 @@ impl Requests {
         fence: bool,
         context: u64,
     ) -> PyResult<u64> {
-        let key = key.get().region();
-        let pieces = pieces.pin(Use::Write, |it| it)?;
-        let get = GetPieces::new(&key, pieces).fence(fence).context(context);
+        let get = pieces.get(key)?.fence(fence).context(context);
         self.post(py, |connection| connection.post(get))
     }
 

@@ -202,7 +202,7 @@ def of_indices(
     return local, remote
 
 
-@pytest.mark.parametrize("count", [1, 7, 4096])
+@pytest.mark.parametrize("count", [1, 7, 4096, 100_000])
 def test_pieces__by_arrays_of_indices(pair: Pair, count: int) -> None:
     ours, peers = pair
     memory = np.zeros(count, dtype=np.uint64)
@@ -243,6 +243,27 @@ def test_pieces__of_lists_and_of_a_handle() -> None:
             place = bytearray(9)
             got = ours.get_vectored(key, Pieces(place, [0, 4], [8, 1], array("Q", [4, 5])))
             assert got.wait(20).length == 9 and place == b"herethere"
+
+
+def test_pieces__that_wait_for_room_let_nothing_overtake_them(pair: Pair) -> None:
+    ours, peers = pair
+    memory = np.zeros(100_000, dtype=np.uint64)
+    with zerolane.ExportedRegion(memory) as region, serving(peers):
+        key = peers.export(region, Rights.ALL)
+        local, remote = of_indices(len(memory), 2)
+        values = np.arange(len(memory), dtype=np.uint64)
+        posted = ours.post_put_vectored(key, Pieces(values, local, remote, 8))
+        with pytest.raises(zerolane.QueueFull):
+            ours.post_put(key, 0, b"8 bytes.")
+        with pytest.raises(zerolane.QueueFull):
+            ours.put(key, 0, b"8 bytes.")
+        with pytest.raises(zerolane.QueueFull):
+            ours.post_get_vectored(key, [(0, bytearray(8))])
+        assert ours.cancel(posted)
+        completion = ours.wait(timeout=20)
+        assert completion is not None and isinstance(completion.error, zerolane.Cancelled)
+        ours.put(key, 0, b"8 bytes.")
+        assert memory[:1].tobytes() == b"8 bytes."
 
 
 def test_pieces__that_are_wrong_say_which(pair: Pair) -> None:

@@ -366,7 +366,7 @@ def test_endpoint__bad_addresses_and_timeouts() -> None:
     with pytest.raises(TypeError, match="host:port"):
         zerolane.Endpoint(7)  # type: ignore[arg-type]
     for time in (float("nan"), -1.0, 0.0):
-        with pytest.raises(ValueError, match="idle.timeout"):
+        with pytest.raises(ValueError, match=r"idle.timeout"):
             zerolane.Options(idle_timeout=time)
     with pytest.raises(ValueError, match="connect timeout"):
         zerolane.Options(connect_timeout=0)
@@ -375,7 +375,8 @@ def test_endpoint__bad_addresses_and_timeouts() -> None:
 @pytest.mark.parametrize("setting", ["receive_buffer", "max_in_flight"])
 def test_options__say_what_a_number_may_be(setting: str) -> None:
     for size in (0, 4095, (1 << 30) + 1):
-        with pytest.raises(ValueError, match=rf"{setting.replace('_', ' ')} is {size}: use 4096 to"):
+        why = f"{setting.replace('_', ' ')} is {size}: use 4096 to"
+        with pytest.raises(ValueError, match=why):
             zerolane.Options(**{setting: size})  # type: ignore[arg-type]
     for size in (4096, 1 << 30):
         zerolane.Options(**{setting: size})  # type: ignore[arg-type]

@@ -723,3 +723,19 @@ def test_spawn__is_the_end_of_the_worker_that_was() -> None:
     with pytest.raises(zerolane.Closed):
         thread.connect(endpoint.local_addr).wait(20)
     thread.stop()
+
+
+def test_spawn__signals_are_for_the_threads_of_the_program() -> None:
+    program = """
+import os, signal, zerolane
+handled = []
+signal.signal(signal.SIGUSR1, lambda number, frame: handled.append(number))
+with zerolane.Worker().spawn(), zerolane.Endpoint("127.0.0.1:0"):
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    for _ in range(100):
+        os.kill(os.getpid(), signal.SIGUSR1)
+        # A thread that takes it leaves none to wait for.
+        assert signal.sigtimedwait([signal.SIGUSR1], 10) is not None
+    assert handled == []
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -260,8 +260,6 @@ pub enum PostError {
     ControlTooLong,
     /// A request with several pieces has none.
     NoPieces,
-    /// A request has more than [`limits::MAX_POSTED`] pieces, each with its own place at the peer, and can never fit.
-    TooManyPieces,
     /// The pieces exceed the longest request, 2^63 - 1 bytes, together.
     TooLong,
     /// This end has finished sending.
@@ -294,13 +292,6 @@ impl fmt::Display for PostError {
                 write!(f, "more than {} bytes of control data", limits::MAX_CONTROL)
             }
             PostError::NoPieces => f.write_str("a request needs at least one piece"),
-            PostError::TooManyPieces => {
-                let most = limits::MAX_POSTED;
-                write!(
-                    f,
-                    "more than {most} pieces in one request: post several requests"
-                )
-            }
             PostError::TooLong => f.write_str("the pieces total more than 2^63 - 1 bytes"),
             PostError::Finished => f.write_str("this end finished sending"),
             PostError::Forked => f.write_str("the connection belongs to the parent process"),

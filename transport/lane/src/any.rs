@@ -11,6 +11,7 @@ use crate::error::LaneError;
 use crate::lane::{Lane, RemoteAccess, Turn};
 use crate::memory::Exporting;
 use crate::options::Options;
+use crate::seal::security;
 use crate::shm::{self, ShmLane};
 use crate::unavailable::NoSharedMemory;
 use crate::wait::Waker;
@@ -19,7 +20,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
-use zerolane_core::{Config, Life, RegionId, RemotePlace};
+use zerolane_core::{Config, Connection, Entropy, Life, RegionId, RemotePlace};
 use zerolane_handshake::{Exchange, PublicKey, Session};
 use zerolane_wire::{Reason, Rights};
 
@@ -41,38 +42,59 @@ pub enum AnyLane {
 ///
 /// # Errors
 /// There is no socket or no route to `peer`; or the options insist on shared memory, raw Ethernet or IP protocol 118,
-/// and the error says why it is not available. Or as [`Options::check`].
+/// and the error says why it is not available; or the system gives no random numbers. Or as [`Options::check`].
 pub fn connect(peer: SocketAddr, options: &Options) -> io::Result<Driver<AnyLane>> {
     options.check()?;
-    let linked = match options.lane.choice {
-        LaneChoice::Udp => None,
-        LaneChoice::Best => Some(shm::link_to(peer, options)),
-        LaneChoice::SharedMemory => Some(Ok(shm::link_to(peer, options)?)),
-        LaneChoice::Ethernet => {
-            let device = options.lane.device.as_ref();
-            let taken = |key| device.is_some_and(|it| it.is_taken(key));
-            let entropy = entropy::distinct(entropy::draw, taken)?;
-            return ethernet::connect_as(peer, options, entropy, |it| AnyLane::Datagram(it, None));
-        }
-        LaneChoice::Ip118 => {
-            return ip118::connect_as(peer, options, entropy::draw()?, |it| {
-                AnyLane::Datagram(it, None)
-            });
+    let device = options.lane.device.as_ref();
+    let taken = |key| device.is_some_and(|it| it.is_taken(key));
+    let entropy = entropy::distinct(entropy::draw, taken)?;
+    let (mut lane, config) = lane_to(peer, options, entropy)?;
+    let start = match exchange(&config, options, entropy)? {
+        None => Connection::connect,
+        Some(exchange) => {
+            lane.begin(exchange);
+            Connection::connect_protected
         }
     };
-    let entropy = entropy::draw()?;
-    match linked {
-        Some(Ok(linked)) => {
-            let best = options.lane.choice == LaneChoice::Best;
-            let fallback = best.then(|| Box::new(Fallback::new(options)));
-            let wrap = |it| AnyLane::SharedMemory(it, fallback);
-            shm::connect(linked, options, entropy, wrap)
-        }
-        Some(Err(why)) => udp::connect_as(peer, options, entropy, |it| {
-            AnyLane::Datagram(it, Some(why))
-        }),
-        None => udp::connect_as(peer, options, entropy, |it| AnyLane::Datagram(it, None)),
-    }
+    Ok(Driver::new(lane, options, |now| {
+        start(now, config, entropy)
+    }))
+}
+
+/// The lane to `peer`, and the core's configuration.
+fn lane_to(peer: SocketAddr, options: &Options, entropy: Entropy) -> io::Result<(AnyLane, Config)> {
+    let over = |(lane, config)| (AnyLane::Datagram(lane, None), config);
+    let no_shared_memory = match options.lane.choice {
+        LaneChoice::Ethernet => return ethernet::to(peer, options, entropy).map(over),
+        LaneChoice::Ip118 => return ip118::to(peer, options, entropy).map(over),
+        LaneChoice::Udp => None,
+        LaneChoice::Best | LaneChoice::SharedMemory => match shm::to(peer, options, entropy) {
+            Ok(lane) => {
+                let best = options.lane.choice == LaneChoice::Best;
+                let fallback = best.then(|| Box::new(Fallback::new(options)));
+                return Ok((AnyLane::SharedMemory(lane, fallback), shm::config(options)));
+            }
+            Err(why) if options.lane.choice == LaneChoice::Best => Some(why),
+            Err(why) => return Err(why.into()),
+        },
+    };
+    let lane = udp::to(peer, options, entropy)?;
+    let config = lane.config(options);
+    Ok((AnyLane::Datagram(lane, no_shared_memory), config))
+}
+
+/// This end's part of the key exchange; `None` in plain mode.
+///
+/// # Errors
+/// This end has no key, the system gives no random numbers, or the cryptography refuses the key.
+fn exchange(config: &Config, options: &Options, entropy: Entropy) -> io::Result<Option<Exchange>> {
+    let Some(credentials) = options.security.credentials()? else {
+        return Ok(None);
+    };
+    let ephemeral = security::random()?;
+    Exchange::initiate(credentials, ephemeral, config.service_port, entropy)
+        .ok_or_else(|| io::Error::other("the cryptography refuses this end's key"))
+        .map(Some)
 }
 
 /// Evaluates the same expression for each kind of lane.
@@ -194,6 +216,11 @@ impl AnyLane {
             AnyLane::Datagram(it, _) => it.config(options),
             AnyLane::SharedMemory(..) => shm::config(options),
         }
+    }
+
+    /// Takes this end's part of the key exchange.
+    fn begin(&mut self, exchange: Exchange) {
+        of_each!(self, it => it.begin(exchange));
     }
 
     /// The peer finished its key exchange. False if the cryptography refuses the keys.

@@ -47,7 +47,8 @@ pub use address::{
 pub use any::{AnyLane, connect};
 pub use datagram::{DatagramLane, max_ethernet_datagram, max_ip118_datagram};
 pub use driver::{
-    Completion, Driver, DriverError, MessageControl, NotPosted, Progress, Report, WorkKind,
+    Completion, Driver, DriverError, IdHasher, MessageControl, NotPosted, OnWake, Progress, Report,
+    Step, WorkKind,
 };
 pub use error::LaneError;
 pub use ethernet::{
@@ -67,7 +68,7 @@ pub use options::{
 pub use seal::{Mode, Security, random};
 pub use shm::{Reach, ShmLane, probe_shared_memory};
 pub use socket::{Ports, passed_sockets};
-pub use threads::{Process, Scheduler, Submissions};
+pub use threads::{Process, Scheduler, Submissions, spawn_thread};
 pub use unavailable::{NoBypass, NoEthernet, NoIp118, NoPath, NoSharedMemory, NoXdp, RingFault};
 pub use wait::{Waited, Waker, spin};
 pub use zerolane_core::{

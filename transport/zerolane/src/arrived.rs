@@ -4,7 +4,7 @@ use crate::connection::Connection;
 use crate::error::Result;
 use crate::id::RequestId;
 use std::time::Duration;
-use zerolane_lane::{SharedRegion, Waited};
+use zerolane_lane::{OnWake, SharedRegion, Waited};
 
 /// # Partial arrival
 ///
@@ -59,7 +59,7 @@ impl Connection {
     ) -> Result<Waited<Option<u64>>> {
         let more = |arrived: Option<u64>| arrived.is_none_or(|arrived| arrived > beyond);
         let own = self.poster.number_of(id);
-        let waited = self.driver.wait(timeout, |driver| {
+        let waited = self.driver.wait(timeout, OnWake::Return, |driver| {
             more(own.and_then(|id| driver.arrived(id)))
         })?;
         let arrived = self.arrived(id);

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use zerolane_lane::{Process, Waker};
+use zerolane_lane::{Process, Waker, spawn_thread};
 
 /// A thread that accepts connections, and answers their peers until the program takes them.
 #[derive(Debug)]
@@ -83,13 +83,13 @@ impl Backlog {
                 failed: None,
             }),
         });
-        let thread = std::thread::Builder::new().name("zerolane-accept".to_owned());
         let ending = Ending {
             shared: Arc::clone(&shared),
             bell: Arc::clone(&bell),
             why: None,
         };
-        let thread = thread.spawn(move || serve(ending, &descriptor))?;
+        let name = "zerolane-accept".to_owned();
+        let thread = spawn_thread(name, move || serve(ending, &descriptor))?;
         Ok(Backlog {
             shared,
             endpoint,

@@ -14,8 +14,8 @@ use zerolane_lane::AnyLane;
 #[cfg(doc)]
 use zerolane_lane::Region;
 use zerolane_lane::{
-    Account, CloseReason, Delivery, Driver, Options, PathAddresses, PathState, PublicKey,
-    TransferError, Waited, Waker, WorkRequest, limits,
+    Account, CloseReason, Delivery, Driver, OnWake, Options, PathAddresses, PathState, PublicKey,
+    Step, TransferError, Waited, Waker, WorkRequest, limits,
 };
 
 /// How long [`Connection::close`] waits without progress of posted sends, in idle timeouts.
@@ -81,7 +81,7 @@ impl Connection {
 
     fn connect_one(address: SocketAddr, options: &Options) -> Result<Connection> {
         let mut driver = zerolane_lane::connect(address, options)?;
-        driver.wait_through(None, Driver::is_connected)?;
+        driver.wait(None, OnWake::GoOn, Driver::is_connected)?;
         match driver.closed() {
             None => Ok(Connection::accepted(driver, options)),
             Some(CloseReason::ConnectTimeout) => Err(Error::ConnectTimeout(options.times.connect)),
@@ -202,7 +202,7 @@ impl Connection {
     pub fn announced(&mut self, timeout: Option<Duration>) -> Result<Waited<u64>> {
         let waited = self
             .driver
-            .wait(timeout, |driver| driver.announced().is_some())?;
+            .wait(timeout, OnWake::Return, |it| it.announced().is_some())?;
         match (self.driver.announced(), self.driver.closed()) {
             (Some(length), _) => Ok(Waited::Got(length)),
             (None, Some(reason)) => Err(Error::Closed(reason)),
@@ -222,7 +222,8 @@ impl Connection {
     /// taken. For programs that wait for one particular request; blocking calls do this by themselves.
     pub fn notify(&mut self, id: RequestId) -> bool {
         let own = self.poster.number_of(id);
-        own.is_some_and(|id| self.driver.notify(id))
+        // Pieces of a request wake in any case.
+        own.is_some_and(|id| self.vectored.has(id) || self.driver.notify(id))
     }
 
     /// Returns a completion if there is one. Otherwise makes progress without sleeping, and checks again. It returns
@@ -259,7 +260,7 @@ impl Connection {
     fn progress(&mut self) -> Result<()> {
         self.check_process()?;
         if self.driver.closed().is_none() && !self.driver.has_completion() {
-            self.driver.turn()?;
+            self.driver.turn(Step::Whole)?;
         }
         Ok(())
     }
@@ -287,7 +288,7 @@ impl Connection {
             }
             let mut waited = Waited::TimedOut;
             if !self.driver.has_notice() {
-                waited = self.driver.wait(left, Driver::has_notice)?;
+                waited = self.driver.wait(left, OnWake::Return, Driver::has_notice)?;
             }
             let told = self.driver.has_notice();
             if told || looks {
@@ -336,22 +337,36 @@ impl Connection {
         let Some(own) = self.poster.number_of(id) else {
             return Ok(Waited::Got(None));
         };
-        let parts = self.vectored.pieces(own).unwrap_or_else(|| vec![own]);
-        let waited = self
-            .driver
-            .wait(timeout, |driver| parts.iter().all(|&it| driver.is_over(it)))?;
-        if !parts.iter().all(|&it| self.driver.is_over(it)) {
-            return self.end().map_or(Ok(waited.in_vain()), Err);
-        }
-        for part in parts {
-            if let Some(part) = self.driver.take_completion(part)
-                && let Some(whole) = self.vectored.absorb(part)
-            {
-                let whole = Completion::new(whole, self.poster);
+        // A deadline that overflows the clock counts as no limit.
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            let of_pieces = self.vectored.has(own);
+            let awaited = match of_pieces {
+                true => self.vectored.outstanding(own),
+                false => vec![own],
+            };
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            let has_room =
+                |it: &Driver<AnyLane>| awaited.is_empty() && it.room_for_operations() > 0;
+            let waited = self.driver.wait(left, OnWake::Return, |it| {
+                awaited.iter().any(|&id| it.is_over(id)) || has_room(it)
+            })?;
+            let in_vain = !has_room(&self.driver);
+            let mut over = awaited;
+            over.retain(|&id| self.driver.is_over(id));
+            if over.is_empty() && in_vain {
+                return self.end().map_or(Ok(waited.in_vain()), Err);
+            }
+            if !of_pieces {
+                let taken = self.driver.take_completion(own);
+                return Ok(Waited::Got(
+                    taken.map(|it| Completion::new(it, self.poster)),
+                ));
+            }
+            if let Some(whole) = self.take_pieces(&over) {
                 return Ok(Waited::Got(Some(whole)));
             }
         }
-        Ok(Waited::Got(None))
     }
 
     /// Waits for completions and for room in `queue`, and moves them there. Returns how the wait ended; `None` if it
@@ -366,15 +381,18 @@ impl Connection {
             // The connection makes progress while the queue is full, so that the peer does not take this end for dead.
             let waker = self.driver.waker();
             self.driver
-                .wait(left, |_| queue.has_room_or_wakes(&waker))?
+                .wait(left, OnWake::Return, |_| queue.has_room_or_wakes(&waker))?
         } else {
-            self.driver.wait(left, Driver::has_completion)?
+            let has = Driver::has_completion;
+            self.driver.wait(left, OnWake::Return, has)?
         };
         let (count, told) = self.hand_over(queue, tag);
         if told || waited == Waited::Woken || self.driver.take_wake() {
             return Ok(Some(Waited::Woken));
         }
-        let over = count == 0 || left == Some(Duration::ZERO) || self.driver.closed().is_some();
+        // The end of one piece of a request is not reported.
+        let timed_out = count == 0 && waited == Waited::TimedOut;
+        let over = timed_out || left == Some(Duration::ZERO) || self.driver.closed().is_some();
         Ok(over.then_some(Waited::TimedOut))
     }
 
@@ -412,16 +430,6 @@ impl Connection {
     fn end(&self) -> Option<Error> {
         let reason = self.driver.closed()?;
         (!self.driver.has_completion()).then_some(Error::Closed(reason))
-    }
-
-    /// The next completion of a whole request, not of a piece.
-    pub(crate) fn next_whole(&mut self) -> Option<Completion> {
-        while let Some(completion) = self.driver.next_completion() {
-            if let Some(whole) = self.vectored.absorb(completion) {
-                return Some(Completion::new(whole, self.poster));
-            }
-        }
-        None
     }
 
     /// Sets how many completions the program took but has not processed yet, such as immediates kept for a later
@@ -487,11 +495,14 @@ impl Connection {
     }
 
     /// Cancels a posted Transfer: it completes with [`TransferError::Cancelled`], and its memory is no longer accessed.
-    /// The part of a receive that had arrived is valid ([`Completion::arrived`]). False if the request is already over,
-    /// or belongs to the parent process.
+    /// The part of a receive that had arrived is valid ([`Completion::arrived`]). Of a request of several pieces, those
+    /// that are not over are cancelled. False if the request is already over, or belongs to the parent process.
     pub fn cancel(&mut self, id: RequestId) -> bool {
         let own = self.poster.number_of(id);
-        own.is_some_and(|id| self.driver.cancel(id))
+        own.is_some_and(|id| match self.vectored.has(id) {
+            true => self.cancel_pieces(id),
+            false => self.driver.cancel(id),
+        })
     }
 
     /// Closes the sending direction, as TCP's half-close does. Requests posted before are delivered; later sends and
@@ -533,10 +544,12 @@ impl Connection {
     /// ```
     ///
     /// # Errors
-    /// The connection is closed.
+    /// The connection is closed; or [`PostError::Full`], while pieces of a request posted before wait for room.
     ///
     /// [`PostError::Finished`]: crate::failure::PostError::Finished
+    /// [`PostError::Full`]: crate::failure::PostError::Full
     pub fn finish(&mut self) -> Result<()> {
+        self.vectored.check_order()?;
         Ok(self.driver.finish()?)
     }
 
@@ -576,14 +589,20 @@ impl Connection {
         self.driver.account()
     }
 
-    /// Requests that are not over, apart from inline ones, which hold none of the caller's memory.
+    /// Requests that are not over, apart from inline ones, which hold none of the caller's memory. Each piece of a request
+    /// counts.
     pub fn in_flight(&self) -> usize {
-        self.driver.in_flight()
+        self.driver.in_flight() + self.vectored.waiting()
+    }
+
+    /// Whether posted sends or puts are in progress.
+    pub(crate) fn is_sending(&self) -> bool {
+        self.driver.is_sending() || self.vectored.has_puts()
     }
 
     /// Whether no request is in flight, apart from inline ones, and no completion waits to be taken.
     pub fn is_idle(&self) -> bool {
-        self.driver.is_idle()
+        self.driver.is_idle() && self.vectored.waiting() == 0
     }
 
     /// How long closing waits without progress of posted sends.
@@ -596,10 +615,16 @@ impl Connection {
         let linger = self.linger();
         loop {
             let before = self.driver.sending_mark();
-            self.driver
-                .wait_through(Some(linger), |driver| !driver.is_sending())?;
-            let stands = self.driver.sending_mark() == before;
-            if stands || !self.driver.is_sending() || self.driver.closed().is_some() {
+            // Room for the pieces that wait is made by the completions of others.
+            let feeds = self.vectored.has_puts();
+            let ends = |it: &Driver<AnyLane>| !it.is_sending() || feeds && it.has_completion();
+            let waited = self.driver.wait(Some(linger), OnWake::GoOn, ends)?;
+            if self.driver.closed().is_some() {
+                return Ok(());
+            }
+            while self.vectored.has_puts() && self.next_whole().is_some() {}
+            let stands = waited == Waited::TimedOut && self.driver.sending_mark() == before;
+            if stands || !self.is_sending() {
                 return Ok(());
             }
         }
@@ -616,7 +641,7 @@ impl Connection {
         self.flush()?;
         self.driver.close();
         self.driver
-            .wait_through(Some(self.idle_timeout), |_| false)?;
+            .wait(Some(self.idle_timeout), OnWake::GoOn, |_| false)?;
         while let Some(completion) = self.driver.next_completion() {
             if let (true, Err(TransferError::Closed(reason))) =
                 (completion.kind.is_outgoing(), completion.result)

@@ -21,10 +21,10 @@ use zerolane_lane::{
 /// waits until the program takes the connection. Further clients repeat their request, and are connected when there is
 /// room. The connections that wait end with the endpoint.
 ///
-/// The thread starts in [`Endpoint::bind`], with the network namespace, the rights and the signal mask of its caller. A
-/// program that confines itself by thread (Landlock, capabilities), blocks signals to wait for them, or may have one
-/// thread only (`unshare` of a user namespace), does that first, or sets the backlog to 0: then only
-/// [`Endpoint::accept`] accepts, and clients wait for it.
+/// The thread starts in [`Endpoint::bind`], with the network namespace and the rights of its caller; it takes no signals.
+/// A program that confines itself by thread (Landlock, capabilities), or may have one thread only (`unshare` of a user
+/// namespace), does that first, or sets the backlog to 0: then only [`Endpoint::accept`] accepts, and clients wait for
+/// it.
 ///
 /// Connections that receive at the same time share a [`Scheduler`](crate::options::Scheduler): together they grant no
 /// more than the link carries and a shallow switch queue holds, so that many senders to one receiver lose nothing

@@ -1,89 +1,242 @@
-//! Combines the completions of a request's pieces into one.
+//! Combines the completions of a request's pieces into one, and posts pieces as there is room for them.
 
-use std::collections::VecDeque;
-use zerolane_lane::{Completion, Memory, TransferError, TransferId};
+use crate::connection::Connection;
+use crate::error::Error;
+use crate::request::Unposted;
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+use zerolane_lane::{
+    CloseReason, Completion, Delivery, IdHasher, Memory, MessageControl, PostError, Report,
+    TransferError, TransferId, WorkKind, limits,
+};
+use zerolane_wire::Reason;
 
 /// A request with pieces that are not complete.
 #[derive(Debug)]
 struct Group {
-    /// The pieces in the order of posting, in which identifiers count up and wrap at 2^31, and the memory of those that
-    /// completed.
-    pieces: Vec<(TransferId, Option<Memory>)>,
-    left: usize,
-    /// Whether success is reported.
-    signalled: bool,
+    kind: WorkKind,
+    report: Report,
+    /// Pieces that are posted and not complete.
+    outstanding: usize,
+    /// The memory of pieces that were posted, in that order; `None` while a piece is in progress.
+    memory: Vec<Option<Memory>>,
     bytes: u64,
     error: Option<TransferError>,
 }
 
-impl Group {
-    /// The place of piece `id` among the pieces.
-    fn place(&self, id: TransferId) -> Option<usize> {
-        let first = self.pieces.first()?.0;
-        let since = |id: TransferId| id.wrapping_sub(first) & (u32::MAX >> 1);
-        let found = self
-            .pieces
-            .binary_search_by_key(&since(id), |it| since(it.0));
-        found.ok()
-    }
-}
+type ById<T> = HashMap<TransferId, T, BuildHasherDefault<IdHasher>>;
 
-/// All requests of several pieces on a connection.
+/// All requests of several pieces on a connection. Each is named by its first piece.
 #[derive(Debug, Default)]
 pub(crate) struct Vectored {
-    groups: VecDeque<Group>,
+    groups: ById<Group>,
+    /// The request of each outstanding piece, and the piece's place in it.
+    pieces: ById<(TransferId, usize)>,
+    /// A request with pieces for which there was no room.
+    unposted: Option<(TransferId, Unposted)>,
 }
 
 impl Vectored {
-    /// Makes `ids` one request, named by the last of them.
-    pub(crate) fn begin(&mut self, ids: Vec<TransferId>, signalled: bool) {
-        if ids.is_empty() {
-            return;
-        }
-        self.groups.push_back(Group {
-            left: ids.len(),
-            signalled,
-            pieces: ids.into_iter().map(|id| (id, None)).collect(),
+    /// Begins a request whose first piece was posted as `first`; `unposted` are the others.
+    pub(crate) fn begin(&mut self, first: TransferId, report: Report, unposted: Unposted) {
+        let group = Group {
+            kind: unposted.kind(),
+            report,
+            outstanding: 0,
+            memory: Vec::with_capacity(1 + unposted.len()),
             bytes: 0,
             error: None,
-        });
+        };
+        self.groups.insert(first, group);
+        self.add(first, first);
+        self.unposted = (unposted.len() > 0).then_some((first, unposted));
     }
 
-    /// The pieces of the request that is named `id`, if it has several.
-    pub(crate) fn pieces(&self, id: TransferId) -> Option<Vec<TransferId>> {
-        let mut groups = self.groups.iter();
-        let group = groups.find(|it| it.pieces.last().is_some_and(|last| last.0 == id))?;
-        Some(group.pieces.iter().map(|it| it.0).collect())
+    /// Records a piece of `request` that was posted.
+    fn add(&mut self, request: TransferId, piece: TransferId) {
+        if let Some(group) = self.groups.get_mut(&request) {
+            self.pieces.insert(piece, (request, group.memory.len()));
+            group.outstanding += 1;
+            group.memory.push(None);
+        }
+    }
+
+    /// # Errors
+    /// [`PostError::Full`]: an operation would overtake pieces that were posted before and wait for room.
+    pub(crate) fn check_order(&self) -> Result<(), PostError> {
+        match self.unposted {
+            Some(_) => Err(PostError::Full),
+            None => Ok(()),
+        }
+    }
+
+    /// Pieces that wait for room.
+    pub(crate) fn waiting(&self) -> usize {
+        self.unposted.as_ref().map_or(0, |it| it.1.len())
+    }
+
+    /// Whether pieces of a put wait for room.
+    pub(crate) fn has_puts(&self) -> bool {
+        let unposted = self.unposted.as_ref();
+        unposted.is_some_and(|it| matches!(it.1, Unposted::Put(_)))
+    }
+
+    /// Whether `id` is a request of several pieces that is not complete.
+    pub(crate) fn has(&self, id: TransferId) -> bool {
+        self.groups.contains_key(&id)
     }
 
     /// Takes a piece's completion; returns the request's completion after the last piece.
-    pub(crate) fn absorb(&mut self, mut completion: Completion) -> Option<Completion> {
-        let mut groups = self.groups.iter().enumerate();
-        let found = groups.find_map(|(index, group)| Some((index, group.place(completion.id)?)));
-        let Some((index, at)) = found else {
+    fn absorb(&mut self, mut completion: Completion) -> Option<Completion> {
+        let Some((request, place)) = self.pieces.remove(&completion.id) else {
             return Some(completion);
         };
-        let group = &mut self.groups[index];
-        group.left -= 1;
-        match &completion.result {
-            Ok(bytes) => group.bytes += bytes,
-            Err(error) => group.error = group.error.or(Some(*error)),
+        let group = self.groups.get_mut(&request)?;
+        group.outstanding -= 1;
+        group.memory[place] = completion.memory.take();
+        match completion.result {
+            Ok(bytes) => {
+                group.bytes += bytes;
+                self.end(request)
+            }
+            Err(error) => self.fail(request, error),
         }
-        group.pieces[at].1 = completion.memory.take();
-        if group.left > 0 {
+    }
+
+    /// Ends `request` with `error` when its outstanding pieces are complete. The others are not posted.
+    fn fail(&mut self, request: TransferId, error: TransferError) -> Option<Completion> {
+        let group = self.groups.get_mut(&request)?;
+        group.error = group.error.or(Some(error));
+        let unposted = self.unposted.take_if(|it| it.0 == request);
+        if let Some((_, unposted)) = unposted {
+            group
+                .memory
+                .extend(unposted.into_memory().into_iter().map(Some));
+        }
+        self.end(request)
+    }
+
+    /// The completion of `request`, if all its pieces are complete and it is to be reported.
+    fn end(&mut self, request: TransferId) -> Option<Completion> {
+        let waits = self.unposted.as_ref().is_some_and(|it| it.0 == request);
+        if waits || self.groups.get(&request)?.outstanding > 0 {
             return None;
         }
-        let group = self.groups.remove(index)?;
-        if !group.signalled && group.error.is_none() {
-            return None;
+        let group = self.groups.remove(&request)?;
+        let memory = group.memory.into_iter().flatten().collect();
+        let completion = Completion {
+            id: request,
+            kind: group.kind,
+            context: group.report.context,
+            result: group.error.map_or(Ok(group.bytes), Err),
+            memory: Some(Memory::Gathered(memory)),
+            delivery: Delivery::Interrupt,
+            // Several pieces of which one failed have no common prefix.
+            value: 0,
+            control: MessageControl::default(),
+            region: None,
+        };
+        (group.report.signalled || group.error.is_some()).then_some(completion)
+    }
+
+    /// The outstanding pieces of `request`, the last first.
+    pub(crate) fn outstanding(&self, request: TransferId) -> Vec<TransferId> {
+        let pieces = self.pieces.iter().filter(|(_, it)| it.0 == request);
+        let mut pieces: Vec<_> = pieces.map(|(&id, it)| (it.1, id)).collect();
+        pieces.sort_unstable_by(|a, b| b.cmp(a));
+        pieces.into_iter().map(|it| it.1).collect()
+    }
+}
+
+impl Connection {
+    /// The next completion of a whole request, not of a piece.
+    pub(crate) fn next_whole(&mut self) -> Option<crate::Completion> {
+        while let Some(completion) = self.driver.next_completion() {
+            let whole = self.vectored.absorb(completion);
+            self.post_unposted();
+            if let Some(whole) = whole {
+                return Some(crate::Completion::new(whole, self.poster));
+            }
         }
-        completion.id = group.pieces.last().map_or(completion.id, |it| it.0);
-        completion.result = group.error.map_or(Ok(group.bytes), Err);
-        // Several pieces of which one failed have no common prefix.
-        completion.value = 0;
-        let memory = group.pieces.into_iter().filter_map(|it| it.1).collect();
-        completion.memory = Some(Memory::Gathered(memory));
-        Some(completion)
+        None
+    }
+
+    /// Takes the completions of pieces that are over. Returns that of their request after the last one.
+    pub(crate) fn take_pieces(&mut self, over: &[TransferId]) -> Option<crate::Completion> {
+        let mut whole = None;
+        for &piece in over {
+            if let Some(completion) = self.driver.take_completion(piece) {
+                whole = whole.or(self.vectored.absorb(completion));
+            }
+        }
+        self.post_unposted();
+        whole.map(|it| crate::Completion::new(it, self.poster))
+    }
+
+    /// Posts pieces that wait, while there is room. Their completions make more: a request has no more pieces
+    /// outstanding than fit, also on a lane that carries them out at once.
+    pub(crate) fn post_unposted(&mut self) {
+        let Some((request, mut unposted)) = self.vectored.unposted.take() else {
+            return;
+        };
+        let outstanding = self.vectored.groups.get(&request).map(|it| it.outstanding);
+        let mut room = limits::MAX_POSTED.saturating_sub(outstanding.unwrap_or(0));
+        while room > 0 && self.driver.room_for_operations() > 0 {
+            room -= 1;
+            match unposted.post_next(self) {
+                Some(Ok(piece)) => self.vectored.add(request, piece),
+                Some(Err((error, memory))) => {
+                    return self.refuse_piece(request, &error, memory, unposted);
+                }
+                None => return,
+            }
+        }
+        self.vectored.unposted = (unposted.len() > 0).then_some((request, unposted));
+    }
+
+    /// Ends a request of which one piece was refused.
+    fn refuse_piece(
+        &mut self,
+        request: TransferId,
+        error: &Error,
+        memory: Memory,
+        unposted: Unposted,
+    ) {
+        let error = match error {
+            Error::Post(PostError::OutOfBounds | PostError::TooLong) => {
+                TransferError::Refused(Reason::OutOfBounds)
+            }
+            _ => TransferError::Closed(self.driver.closed().unwrap_or(CloseReason::Local)),
+        };
+        if let Some(group) = self.vectored.groups.get_mut(&request) {
+            group.memory.push(Some(memory));
+        }
+        self.vectored.unposted = Some((request, unposted));
+        self.end_pieces(request, error);
+    }
+
+    /// Ends `request` with `error`, without the pieces that are not posted.
+    fn end_pieces(&mut self, request: TransferId, error: TransferError) {
+        if let Some(whole) = self.vectored.fail(request, error) {
+            self.driver.add_completion(whole);
+        }
+    }
+
+    /// Cancels a request of several pieces. False if all are over.
+    pub(crate) fn cancel_pieces(&mut self, request: TransferId) -> bool {
+        if self.driver.check_process().is_err() {
+            return false;
+        }
+        let unposted = self.vectored.unposted.as_ref();
+        let waits = unposted.is_some_and(|it| it.0 == request);
+        let mut cancelled = waits;
+        for piece in self.vectored.outstanding(request) {
+            cancelled |= self.driver.cancel(piece);
+        }
+        if waits {
+            self.end_pieces(request, TransferError::Cancelled);
+        }
+        cancelled
     }
 }
 
@@ -91,15 +244,15 @@ impl Vectored {
 mod tests {
     #![allow(non_snake_case)]
     use super::*;
-    use zerolane_lane::{Delivery, MessageControl, WorkKind};
+    use zerolane_lane::Region;
 
     fn completion(id: TransferId, result: Result<u64, TransferError>) -> Completion {
         Completion {
             id,
-            kind: WorkKind::Put,
+            kind: WorkKind::Get,
             context: 0,
             result,
-            memory: None,
+            memory: Some(Region::from_vec(vec![id as u8]).into()),
             delivery: Delivery::Interrupt,
             value: 0,
             control: MessageControl::default(),
@@ -107,13 +260,35 @@ mod tests {
         }
     }
 
+    /// A request whose pieces are `posted`, and `unposted` more, whose memory counts up from 100.
+    fn request(vectored: &mut Vectored, posted: &[TransferId], signalled: bool, unposted: u8) {
+        let report = Report {
+            signalled,
+            ..Report::default()
+        };
+        let left = (0..unposted).map(|n| (0, Region::from_vec(vec![100 + n])));
+        vectored.begin(posted[0], report, Unposted::of_gets(left.collect()));
+        posted[1..]
+            .iter()
+            .for_each(|&it| vectored.add(posted[0], it));
+    }
+
+    /// The first byte of each piece.
+    fn pieces(completion: Completion) -> Vec<u8> {
+        let Some(Memory::Gathered(pieces)) = completion.memory else {
+            panic!("{completion:?}");
+        };
+        let first = |it: Memory| it.into_region().map(|it| it[0]);
+        pieces.into_iter().filter_map(first).collect()
+    }
+
     #[test]
     fn absorb__finds_pieces_in_any_order_also_where_identifiers_wrap() {
         const LAST: TransferId = u32::MAX >> 1;
         let mut vectored = Vectored::default();
         // Other requests took the identifiers between.
-        vectored.begin(vec![LAST - 4, LAST - 3, LAST, 1, 7], true);
-        vectored.begin(vec![9, 12], true);
+        request(&mut vectored, &[LAST - 4, LAST - 3, LAST, 1, 7], true, 0);
+        request(&mut vectored, &[9, 12], true, 0);
         let mut absorb = |id| vectored.absorb(completion(id, Ok(10)));
         for other in [LAST - 5, LAST - 1, 2, 8, 10, 13] {
             let same = absorb(other).expect("it is no piece");
@@ -123,16 +298,17 @@ mod tests {
             assert!(absorb(id).is_none(), "{id}");
         }
         let whole = absorb(LAST - 3).expect("the last of five");
-        assert_eq!((whole.id, whole.result), (7, Ok(50)));
+        assert_eq!((whole.id, whole.result), (LAST - 4, Ok(50)));
+        assert_eq!(pieces(whole), [251, 252, 255, 1, 7], "as they were posted");
         let whole = absorb(9).expect("the last of two");
-        assert_eq!((whole.id, whole.result), (12, Ok(20)));
+        assert_eq!((whole.id, whole.result), (9, Ok(20)));
     }
 
     #[test]
     fn absorb__unsignalled_reports_a_failure_alone() {
         let mut vectored = Vectored::default();
-        vectored.begin(vec![1, 2], false);
-        vectored.begin(vec![3, 4], false);
+        request(&mut vectored, &[1, 2], false, 0);
+        request(&mut vectored, &[3, 4], false, 0);
         for id in [1, 2, 3] {
             assert!(vectored.absorb(completion(id, Ok(10))).is_none(), "{id}");
         }
@@ -140,7 +316,30 @@ mod tests {
         let failed = vectored.absorb(failed).expect("it failed");
         assert_eq!(
             (failed.id, failed.result),
-            (4, Err(TransferError::Cancelled))
+            (3, Err(TransferError::Cancelled))
         );
+    }
+
+    #[test]
+    fn absorb__of_a_failure_gives_back_what_was_not_posted() {
+        let mut vectored = Vectored::default();
+        request(&mut vectored, &[1, 2], false, 3);
+        assert!(vectored.check_order().is_err());
+        assert!(vectored.absorb(completion(2, Ok(10))).is_none());
+        let failed = completion(1, Err(TransferError::Cancelled));
+        let failed = vectored.absorb(failed).expect("it failed");
+        assert_eq!(failed.result, Err(TransferError::Cancelled));
+        assert_eq!(pieces(failed), [1, 2, 100, 101, 102]);
+        assert!(vectored.check_order().is_ok() && vectored.waiting() == 0);
+    }
+
+    #[test]
+    fn absorb__of_all_that_is_posted_waits_for_the_rest() {
+        let mut vectored = Vectored::default();
+        request(&mut vectored, &[1, 2], true, 1);
+        for id in [1, 2] {
+            assert!(vectored.absorb(completion(id, Ok(10))).is_none(), "{id}");
+        }
+        assert!(vectored.has(1) && vectored.waiting() == 1);
     }
 }

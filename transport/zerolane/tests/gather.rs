@@ -3,12 +3,17 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use zerolane::failure::{Reason, TransferError};
+use zerolane::failure::{CloseReason, PostError, Reason, TransferError};
 use zerolane::memory::{Access, FileRegion, Memory};
-use zerolane::request::{Message, Put, PutPieces, ReceiveMessage};
+use zerolane::options::LaneChoice;
+use zerolane::request::{GetPieces, Message, Put, PutPieces, ReceiveMessage};
 use zerolane::{
-    Completion, Connection, Endpoint, Error, ExportedRegion, Options, Region, Rights, Security,
+    Completion, CompletionQueue, Connection, Endpoint, Error, ExportedRegion, Options, Region,
+    RegionKey, Rights, Security, Waited,
 };
 
 /// Bounds how long a failure takes to show; otherwise never reached.
@@ -289,4 +294,220 @@ fn into_region__of_shared_memory_that_is_the_only_one() {
         }
         assert!(kept.is_none_or(|kept| kept.try_unique().is_ok()));
     }
+}
+
+/// Far more pieces than may be posted at once.
+const MANY: u64 = 100_000;
+
+const TABLE: usize = MANY as usize * 8;
+
+fn shared() -> Options {
+    Options::default().with(|it| it.lane.choice = LaneChoice::SharedMemory)
+}
+
+fn plain() -> Options {
+    Options::default().with(|it| it.security = Security::plain())
+}
+
+fn table() -> Region {
+    Region::anonymous(TABLE).expect("memory")
+}
+
+/// An owner of memory that serves until its peer closes, or until it stops.
+struct Owner {
+    memory: ExportedRegion,
+    stops: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Owner {
+    fn holds(&self, offset: u64, bytes: &[u8]) -> bool {
+        let mut there = vec![0; bytes.len()];
+        self.memory.read(offset as usize, &mut there);
+        there == bytes
+    }
+
+    fn done(self, connection: Connection) -> ExportedRegion {
+        connection.close().expect("all was written");
+        self.thread.join().expect("no panic");
+        self.memory
+    }
+}
+
+/// Connects to an owner of `table`.
+fn served(options: &Options, table: Region) -> (Connection, Owner, RegionKey) {
+    let (ours, mut theirs) = pair(options);
+    let memory = ExportedRegion::new(table).expect("page-aligned");
+    let key = theirs.export(&memory, Rights::ALL).expect("exported");
+    let stops = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::clone(&stops);
+    let thread = std::thread::spawn(move || {
+        while !stopped.load(Ordering::Relaxed) && theirs.wait(Some(PATIENCE / 600)).is_ok() {}
+    });
+    let owner = Owner {
+        memory,
+        stops,
+        thread,
+    };
+    (ours, owner, key)
+}
+
+fn next(connection: &mut Connection) -> Completion {
+    let completion = connection.wait(Some(PATIENCE)).expect("connected").got();
+    completion.expect("a completion in time")
+}
+
+/// All words of a table in another order, the last piece first.
+fn scattered() -> impl Iterator<Item = u64> {
+    (0..MANY).rev().map(|n| n * 7 % MANY * 8)
+}
+
+fn word(n: u64) -> [u8; 8] {
+    (n ^ 0x5bd1_e995).to_be_bytes()
+}
+
+fn words() -> Vec<(u64, Memory)> {
+    let piece = |at: u64| (at, Region::from_vec(word(at).to_vec()).into());
+    scattered().map(piece).collect()
+}
+
+#[test]
+fn put_pieces__and_get_of_more_than_fit_are_one_request_each() {
+    many_pieces(&Options::default(), table());
+    many_pieces(&shared(), table());
+    // The peer maps it.
+    many_pieces(&shared(), Region::memfd(TABLE).expect("memory"));
+}
+
+fn many_pieces(options: &Options, table: Region) {
+    let (mut connection, owner, key) = served(options, table);
+    let put = PutPieces::new(&key, words()).context(7);
+    let id = connection.post(put).expect("accepted");
+    assert!(connection.in_flight() > 4096);
+    let done = next(&mut connection);
+    assert_eq!((done.id, done.context), (id, 7));
+    assert_eq!(done.result, Ok(TABLE));
+    assert_eq!(connection.in_flight(), 0);
+    let back = done.into_pieces();
+    assert_eq!(back.len() as u64, MANY);
+    for (at, piece) in scattered().zip(&back) {
+        assert_eq!(piece.as_slice(), Some(&word(at)[..]), "in their order");
+        assert!(owner.holds(at, &word(at)), "{at}");
+    }
+    let places = scattered().map(|at| (at, Region::from_vec(vec![0; 8])));
+    let get = GetPieces::new(&key, places.collect());
+    let id = connection.post(get).expect("accepted");
+    let done = next(&mut connection);
+    assert_eq!((done.id, done.result), (id, Ok(TABLE)));
+    for (at, piece) in scattered().zip(done.into_pieces()) {
+        assert_eq!(piece.as_slice(), Some(&word(at)[..]), "{at}");
+    }
+    // A success that is not reported frees the memory, and lets later requests through.
+    let silent = PutPieces::new(&key, words()).signalled(false);
+    connection.post(silent).expect("accepted");
+    let end = Instant::now() + PATIENCE;
+    while connection.in_flight() > 0 {
+        assert!(Instant::now() < end, "it goes on");
+        assert!(connection.poll().expect("open").is_none());
+    }
+    connection.put(&key, 0, &word(1)).expect("put");
+    owner.done(connection);
+}
+
+#[test]
+fn put_pieces__of_more_than_fit_go_to_a_queue() {
+    let (mut connection, owner, key) = served(&plain(), table());
+    let queue = CompletionQueue::new(1).expect("a queue");
+    connection.set_completion_queue(&queue, 3);
+    let id = connection.post(PutPieces::new(&key, words()));
+    let id = id.expect("accepted");
+    // Nothing but the whole request ends the wait.
+    let waited = connection.wait(None).expect("open");
+    assert!(matches!(waited, Waited::Woken), "{waited:?}");
+    let (tag, done) = queue.poll().expect("complete");
+    assert_eq!((tag, done.id), (3, id));
+    assert_eq!(done.result, Ok(TABLE));
+    owner.done(connection);
+}
+
+#[test]
+fn put_pieces__cancelled_while_some_wait_come_back() {
+    for options in [Options::default(), shared()] {
+        let (mut connection, owner, key) = served(&options, table());
+        let id = connection.post(PutPieces::new(&key, words()));
+        let id = id.expect("accepted");
+        assert!(connection.cancel(id));
+        let done = next(&mut connection);
+        let cancelled = Err(TransferError::Cancelled);
+        assert_eq!((done.id, done.result), (id, cancelled));
+        let back = done.into_pieces();
+        assert_eq!(back.len() as u64, MANY);
+        for (at, piece) in scattered().zip(back) {
+            assert_eq!(piece.as_slice(), Some(&word(at)[..]), "in their order");
+        }
+        assert!(!connection.cancel(id), "it is over");
+        assert!(owner.holds(0, &[0; 8]), "the last was not posted");
+        // The connection goes on.
+        connection.put(&key, 0, &word(1)).expect("put");
+        owner.done(connection);
+    }
+}
+
+#[test]
+fn close__writes_the_pieces_that_wait() {
+    for options in [Options::default(), shared()] {
+        let (mut connection, owner, key) = served(&options, table());
+        let put = PutPieces::new(&key, words());
+        connection.post(put).expect("accepted");
+        let memory = owner.done(connection);
+        for at in scattered() {
+            let mut there = [0; 8];
+            memory.read(at as usize, &mut there);
+            assert_eq!(there, word(at));
+        }
+    }
+}
+
+/// A refusal of the first pieces, and the end of the connection, end the request with all its memory.
+#[test]
+fn put_pieces__that_fail_while_some_wait_come_back() {
+    let (mut connection, owner, key) = served(&Options::default(), table());
+    let _ = owner.memory.clone().revoke();
+    let id = connection.post(PutPieces::new(&key, words()));
+    let done = next(&mut connection);
+    let revoked = Err(TransferError::Refused(Reason::Revoked));
+    assert_eq!((done.id, done.result), (id.expect("accepted"), revoked));
+    assert_eq!(done.into_pieces().len() as u64, MANY);
+    owner.done(connection);
+
+    // There is room for one piece, which is written when the connection ends.
+    let (mut connection, owner, key) = served(&plain(), table());
+    let put = || Put::new(&key, 0, Region::from_vec(vec![0; 8])).signalled(false);
+    let mut puts = Vec::new();
+    let full = loop {
+        match connection.post(put()) {
+            Ok(id) => puts.push(id),
+            Err(refused) => break refused.error,
+        }
+    };
+    assert!(matches!(full, Error::Post(PostError::Full)), "{full}");
+    let last = puts.pop().expect("posted");
+    assert!(connection.cancel(last));
+    assert_eq!(next(&mut connection).id, last);
+    let id = connection.post(PutPieces::new(&key, words()));
+    let end = Instant::now() + PATIENCE;
+    while connection.in_flight() as u64 >= MANY {
+        assert!(Instant::now() < end, "{} to go", connection.in_flight());
+        // Takes no completion.
+        let announced = connection.announced(Some(PATIENCE / 6000));
+        assert_eq!(announced.expect("connected"), Waited::TimedOut);
+    }
+    owner.stops.store(true, Ordering::Relaxed);
+    owner.thread.join().expect("no panic");
+    connection.announced(Some(PATIENCE)).expect_err("closed");
+    let done = next(&mut connection);
+    let gone = CloseReason::Peer(Reason::GoingAway);
+    assert_eq!(done.id, id.expect("accepted"));
+    assert_eq!(done.result, Err(TransferError::Closed(gone)));
+    assert_eq!(done.into_pieces().len() as u64, MANY);
 }

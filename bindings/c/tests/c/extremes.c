@@ -25,7 +25,7 @@
         REFUSED(ON(function)(__VA_ARGS__, text, SIZE_MAX));                                        \
     } while (0)
 
-enum { LENGTH = 4096, SMALL = 64 };
+enum { LENGTH = 4096, SMALL = 64, PIECES = 100000 };
 
 static const uint32_t ALL = ZL_RIGHT_READ | ZL_RIGHT_WRITE | ZL_RIGHT_ATOMIC;
 
@@ -398,6 +398,17 @@ static void lengths(struct ends *it)
     }
     REFUSED(zl_post_put_vectored(ours, &it->key, &piece, 0, NULL, &id));
     REFUSED(zl_post_get_vectored(ours, &it->key, &piece, 0, NULL, &id));
+    /* Far more than are posted at once. */
+    zl_piece *pieces = calloc(PIECES, sizeof *pieces);
+    EXPECT(pieces != NULL);
+    for (size_t n = 0; n < PIECES; n++)
+        pieces[n] = (zl_piece){n * 8 % LENGTH, it->local, n * 8 % LENGTH, 8};
+    EXPECT(zl_post_put_vectored(ours, &it->key, pieces, PIECES, NULL, &id) == ZL_OK);
+    EXPECT(zl_put(ours, &it->key, 0, text, sizeof text) == ZL_ERROR_TOO_MANY);
+    EXPECT(next(ours, id).length == PIECES * 8);
+    EXPECT(zl_post_get_vectored(ours, &it->key, pieces, PIECES, NULL, &id) == ZL_OK);
+    EXPECT(next(ours, id).length == PIECES * 8);
+    free(pieces);
     for (size_t n = 0; n < 2; n++) {
         REFUSED(ON(zl_send)(ours, text, many[n]));
         REFUSED(ON(zl_recv_into)(ours, text, many[n], &length));

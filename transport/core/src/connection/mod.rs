@@ -280,13 +280,8 @@ impl Connection {
         self.cx.counters.ecn_marked += u64::from(marked);
     }
 
-    /// Whether the lane should report how long datagrams waited ([`Connection::on_waited`]): much payload is in flight,
-    /// and the report separates the round trip from the lateness of the ends.
-    pub fn wants_arrival_times(&self) -> bool {
-        self.is_bulk_in_flight()
-    }
-
-    /// Whether much payload is in flight, in either direction: [`limits::TIMED_BYTES`].
+    /// Whether much payload is in flight, in either direction: [`limits::TIMED_BYTES`]. Then the lane should report how
+    /// long datagrams waited ([`Connection::on_waited`]), which separates the round trip from the lateness of the ends.
     pub fn is_bulk_in_flight(&self) -> bool {
         let bulk = limits::TIMED_BYTES;
         self.receiving.expected_payload() >= bulk || self.sending.bytes_in_flight() >= bulk

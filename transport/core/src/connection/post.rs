@@ -140,7 +140,9 @@ impl Connection {
         } = self;
         let (kind, flags) = match request {
             WorkRequest::Send { delivery } => {
-                return Ok(sending.post(cx, memory, delivery, Target::Receive));
+                let id = cx.new_id();
+                sending.post(cx, id, memory, delivery, Target::Receive);
+                return Ok(id);
             }
             WorkRequest::Receive => return Ok(receiving.post(cx, memory)),
             WorkRequest::Offer { delivery } => return Ok(sending.offer(cx, memory, delivery)),

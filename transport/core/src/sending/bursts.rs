@@ -84,16 +84,10 @@ impl Sending {
         cx: &mut Context,
         limit: BurstLimit,
     ) -> Option<Shape> {
-        let bytes = self.allowance(cx, cx.stu())?.min(limit.bytes.into());
+        let bytes = self.allowance(cx)?.min(limit.bytes.into()) as u32;
         Some(Shape {
             ask: self.asks_progress(cx),
-            ..shape(
-                cx,
-                BurstLimit {
-                    bytes: bytes as u32,
-                    ..limit
-                },
-            )
+            ..shape(cx, BurstLimit { bytes, ..limit })
         })
     }
 
@@ -152,8 +146,9 @@ impl Sending {
 
     /// Bytes, headers included, that the congestion controller allows now. If none, a timer or an answer of the
     /// receiver tells when.
-    fn allowance(&mut self, cx: &mut Context, stu: u32) -> Option<u64> {
-        let pair = 2 * u64::from(stu);
+    fn allowance(&mut self, cx: &mut Context) -> Option<u64> {
+        let stu = u64::from(cx.stu());
+        let pair = 2 * stu;
         let path = &self.paths[cx.links.selected];
         let in_flight = self.outbox.sent_logs[cx.links.selected].bytes_in_flight();
         let room = path.congestion.window().saturating_sub(in_flight);
@@ -173,7 +168,7 @@ impl Sending {
         }
         let bytes = room.min(path.congestion.quantum()).max(pair);
         // Without a controller both may be as large as a number can be.
-        let headers = (bytes / u64::from(stu)).saturating_mul(cx.overhead().into());
+        let headers = (bytes / stu).saturating_mul(cx.overhead().into());
         Some(bytes.saturating_add(headers))
     }
 

@@ -221,26 +221,13 @@ impl Sending {
 
 /// Posting and announcing.
 impl Sending {
-    /// Queues a Transfer for `target`.
-    pub(crate) fn post(
-        &mut self,
-        cx: &mut Context,
-        span: Span,
-        delivery: Delivery,
-        target: Target,
-    ) -> TransferId {
-        let id = cx.new_id();
-        self.post_as(cx, id, span, delivery, target);
-        id
-    }
-
     /// Operation `number` is no message.
     pub(crate) fn on_no_message(&mut self, number: u32) {
         self.outbox.on_no_message(number);
     }
 
     /// Queues a Transfer for `target` with the identifier of the request that it executes.
-    pub(crate) fn post_as(
+    pub(crate) fn post(
         &mut self,
         cx: &mut Context,
         id: TransferId,
@@ -265,7 +252,7 @@ impl Sending {
     pub(crate) fn match_offers(&mut self, cx: &mut Context) {
         while let Some((wanted, offer)) = self.offers.match_next() {
             let target = Target::Read(wanted.s_id);
-            self.post_as(cx, offer.id, offer.span, offer.delivery, target);
+            self.post(cx, offer.id, offer.span, offer.delivery, target);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Continues by UDP when a listener in shared memory does not admit an Initiator.
 
+use super::exchange;
 use crate::datagram::{DatagramLane, udp};
-use crate::driver::exchange;
 use crate::entropy;
 use crate::lane::Turn;
 use crate::options::Options;

@@ -27,10 +27,9 @@ use super::send::Sender;
 use super::udp;
 use crate::account::{Account, LaneKind};
 use crate::address::{Hardware, Station};
-use crate::driver::{Driver, initiate};
 use crate::error::LaneError;
 use crate::ethernet::{self, IncomingFrames, Line, OutgoingFrames, Queues};
-use crate::lane::{Lane, Turn};
+use crate::lane::Turn;
 use crate::options::Options;
 use crate::socket::{self, MAX_MESSAGES, PortSlot, SharedPort};
 use crate::unavailable::{NoBypass, NoEthernet};
@@ -308,16 +307,15 @@ pub(crate) fn accepted(
     )
 }
 
-/// Opens a connection to `peer` with a lane that `wrap` makes of this one.
+/// A lane to `peer`, with this end's key from `entropy`, and the core's configuration.
 ///
 /// # Errors
-/// [`NoEthernet`]; or the system gives no random numbers or no socket, or the cryptography refuses this end's key.
-pub(crate) fn connect_as<L: Lane>(
+/// [`NoEthernet`], or the system has no resources for a socket.
+pub(crate) fn to(
     peer: SocketAddr,
     options: &Options,
     entropy: Entropy,
-    wrap: impl FnOnce(DatagramLane) -> L,
-) -> io::Result<Driver<L>> {
+) -> io::Result<(DatagramLane, Config)> {
     let peer = Station::of(peer).filter(|it| it.port != 0);
     let peer = peer.ok_or(NoEthernet::NoAddress)?;
     let hardware = peer.hardware.ok_or(NoEthernet::NoAddress)?;
@@ -342,7 +340,7 @@ pub(crate) fn connect_as<L: Lane>(
         service_port: peer.port,
         ..lane.config(options)
     };
-    initiate(lane, config, options, entropy, DatagramLane::begin, wrap)
+    Ok((lane, config))
 }
 
 /// Finds out, without a frame, the longest datagram of raw Ethernet to `peer`, in bytes.

@@ -19,9 +19,7 @@ use super::links::FirstPath;
 use super::receive::Envelope;
 use super::udp;
 use crate::account::LaneKind;
-use crate::driver::{Driver, initiate};
 use crate::ip118;
-use crate::lane::Lane;
 use crate::options::Options;
 use crate::socket::{self, PacketAddresses, PortSlot, SharedPort};
 use socket2::Socket;
@@ -120,17 +118,15 @@ pub(crate) fn accepted(
     over(socket, local, peer, port_slot, options)
 }
 
-/// Opens a connection to `peer` with a lane that `wrap` makes of this one.
+/// A lane to `peer`, with this end's key from `entropy`, and the core's configuration.
 ///
 /// # Errors
-/// [`NoIp118`](crate::unavailable::NoIp118); there is no route to `peer`; or the system gives no random numbers or no socket, or the cryptography
-/// refuses this end's key.
-pub(crate) fn connect_as<L: Lane>(
+/// [`NoIp118`](crate::unavailable::NoIp118); there is no route to `peer`; or the system has no resources for a socket.
+pub(crate) fn to(
     peer: SocketAddr,
     options: &Options,
     entropy: Entropy,
-    wrap: impl FnOnce(DatagramLane) -> L,
-) -> io::Result<Driver<L>> {
+) -> io::Result<(DatagramLane, Config)> {
     let peer = ip118::socket::canonical(peer);
     let filter = ip118::filter::of_connection(peer, entropy.key, None);
     let socket = ip118::socket::connected(None, peer, &filter)?;
@@ -142,7 +138,7 @@ pub(crate) fn connect_as<L: Lane>(
         service_port: peer.port(),
         ..lane.config(options)
     };
-    initiate(lane, config, options, entropy, DatagramLane::begin, wrap)
+    Ok((lane, config))
 }
 
 /// Finds out, without a packet, the longest datagram of IP protocol 118 to `peer`, in bytes.

@@ -6,8 +6,7 @@ use super::migration::{LONGEST_SLEEP, PeerMigration};
 use super::receive::Envelope;
 use super::send;
 use crate::account::LaneKind;
-use crate::driver::{Driver, initiate};
-use crate::lane::{Lane, Turn};
+use crate::lane::Turn;
 use crate::options::Options;
 use crate::seal::{Sealer, TRAILER_LEN};
 use crate::socket;
@@ -107,25 +106,10 @@ pub(crate) fn over(
     DatagramLane::new(socket, framing, options.paths.ethernet, options)
 }
 
-/// Opens a connection to `peer` over the lane that `wrap` makes of this one. The handshake runs inside the driver's calls.
-///
-/// # Errors
-/// There is no socket, or no route to `peer`.
-pub(crate) fn connect_as<L: Lane>(
-    peer: SocketAddr,
-    options: &Options,
-    entropy: Entropy,
-    wrap: impl FnOnce(DatagramLane) -> L,
-) -> io::Result<Driver<L>> {
-    let lane = to(peer, options, entropy)?;
-    let config = lane.config(options);
-    initiate(lane, config, options, entropy, DatagramLane::begin, wrap)
-}
-
 /// A lane to `peer`, with this end's key from `entropy`.
 ///
 /// # Errors
-/// As [`connect_as`].
+/// There is no socket, or no route to `peer`.
 pub(crate) fn to(
     peer: SocketAddr,
     options: &Options,

@@ -2,28 +2,15 @@
 
 use super::direct::{AtOnce, Local};
 use super::post::{Report, RequestInfo};
-use super::{Completion, Driver, DriverError};
+use super::{Completion, Driver, DriverError, OnWake};
 use crate::lane::Lane;
-use crate::memory::registry::EntryFlags;
+use crate::memory::registry::EntryKind;
 use crate::memory::uninit;
 use std::mem::MaybeUninit;
 use std::time::Duration;
 #[cfg(doc)]
 use zerolane_core::PostError;
 use zerolane_core::{CloseReason, RegionId, Span, TransferId, WorkRequest};
-
-const BORROWED_TO_SEND: EntryFlags = EntryFlags {
-    writable: false,
-    file: false,
-    kept: false,
-    shared: false,
-};
-const BORROWED_TO_RECEIVE: EntryFlags = EntryFlags {
-    writable: true,
-    file: false,
-    kept: false,
-    shared: false,
-};
 
 impl<L: Lane> Driver<L> {
     /// Carries out a request that reads `data`, and waits for its end.
@@ -51,8 +38,8 @@ impl<L: Lane> Driver<L> {
         // SAFETY: the borrow of `data` lasts until this function returns, and `finish` closes the entry before that on
         // every path.
         let span = unsafe {
-            let start = data.as_ptr().cast_mut();
-            self.memory.open(start, data.len(), BORROWED_TO_SEND)
+            let kind = EntryKind::Borrowed { writable: false };
+            self.memory.open(data.as_ptr().cast_mut(), data.len(), kind)
         };
         self.carry_out(request, info, span)
     }
@@ -104,8 +91,9 @@ impl<L: Lane> Driver<L> {
         }
         // SAFETY: as in `lend_source`, and `buffer` is borrowed exclusively.
         let span = unsafe {
-            let start = buffer.as_mut_ptr().cast();
-            self.memory.open(start, buffer.len(), BORROWED_TO_RECEIVE)
+            let kind = EntryKind::Borrowed { writable: true };
+            self.memory
+                .open(buffer.as_mut_ptr().cast(), buffer.len(), kind)
         };
         self.carry_out(request, info, span)
     }
@@ -149,7 +137,8 @@ impl<L: Lane> Driver<L> {
     /// Waits for request `id` and takes its completion; others stay in the queue. A wake does not end the wait.
     pub(super) fn await_request(&mut self, id: TransferId) -> Result<Completion, DriverError> {
         let timeout = self.request_timeout;
-        self.wait_through(timeout, |driver| !driver.posted.contains_key(&id))?;
+        let over = |driver: &Driver<L>| !driver.posted.contains_key(&id);
+        self.wait(timeout, OnWake::GoOn, over)?;
         if self.abandon(id) {
             return Err(DriverError::TimedOut(timeout.unwrap_or_default()));
         }

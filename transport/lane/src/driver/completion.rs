@@ -189,6 +189,12 @@ impl<L: Lane> Driver<L> {
             .set_unread(self.completions.notified() + self.unread_external);
     }
 
+    /// Adds the completion of a request that the caller posts in pieces, of which none is in progress.
+    pub fn add_completion(&mut self, completion: Completion) {
+        self.completions.push(completion);
+        self.report_unread();
+    }
+
     /// Takes the next completion that is there already and not deferred.
     pub fn next_completion(&mut self) -> Option<Completion> {
         let next = self.completions.pop()?;

@@ -14,7 +14,7 @@
 //! (`shm/ring.rs`). The peer's load-acquire synchronizes with that store-release, so the bytes happen before everything
 //! that the peer does with the record, on every processor.
 
-use super::Driver;
+use super::{Driver, Step};
 use crate::lane::{Lane, RemoteAccess};
 use std::mem::MaybeUninit;
 use std::time::Duration;
@@ -93,7 +93,7 @@ impl<L: Lane> Driver<L> {
         }
         if self.clock.now() - self.turned > TURN_INTERVAL {
             // The next turn reports the error as well.
-            self.turn().ok()?;
+            self.turn(Step::Whole).ok()?;
         }
         let is_posted = match self.core.ahead() {
             Ahead::Work => return None,

@@ -4,7 +4,7 @@
 use super::Driver;
 use crate::lane::Lane;
 use crate::memory::exported::{ExportWindow, Exporter};
-use crate::memory::registry::EntryFlags;
+use crate::memory::registry::EntryKind;
 use crate::memory::{ExportedRegion, Exporting};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -80,16 +80,12 @@ impl<L: Lane> Driver<L> {
             return Err(PostError::Forked);
         }
         let bounds = window.bounds();
-        let access = EntryFlags {
-            writable: true,
-            file: window.is_file(),
-            kept: false,
-            shared: true,
-        };
+        let file = window.is_file();
+        let kind = EntryKind::Exported { file };
         // SAFETY: the window, kept until the entry is closed, keeps the bytes mapped until it is revoked. A revocation
         // waits for this connection's turn, and the next turn closes the entry before it follows any. All Rust code
         // accesses the bytes through `shared`.
-        let span = unsafe { self.memory.open(bounds.start, bounds.len, access) };
+        let span = unsafe { self.memory.open(bounds.start, bounds.len, kind) };
         match self.core.export(span, rights, named) {
             Ok((handle, mx)) => {
                 let live = window.join(&self.exports.exporter, handle);

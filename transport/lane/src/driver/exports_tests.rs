@@ -3,7 +3,7 @@
 use super::*;
 use crate::address::LaneChoice;
 use crate::any::AnyLane;
-use crate::driver::Report;
+use crate::driver::{Report, Step};
 use crate::listener::Listener;
 use crate::memory::Region;
 use crate::memory::exported::seam;
@@ -22,8 +22,8 @@ fn drive(a: &mut End, b: &mut End, done: impl Fn(&End, &End) -> bool) {
         if done(a, b) {
             return;
         }
-        a.turn().expect("a");
-        b.turn().expect("b");
+        a.turn(Step::Whole).expect("a");
+        b.turn(Step::Whole).expect("b");
     }
     panic!("stuck");
 }
@@ -33,7 +33,7 @@ fn pair() -> (End, End) {
     let mut listener = Listener::bind(([127, 0, 0, 1], 0).into(), options.clone()).unwrap();
     let mut a = crate::any::connect(listener.local_addr(), &options).unwrap();
     let accepted = (0..PATIENCE).find_map(|_| {
-        a.turn().expect("asking");
+        a.turn(Step::Whole).expect("asking");
         listener.accept(Some(Duration::from_millis(1))).unwrap()
     });
     let mut b = accepted.expect("asked");

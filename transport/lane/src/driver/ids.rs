@@ -5,7 +5,7 @@ use std::hash::Hasher;
 /// A hash of identifiers that this end assigns in sequence, so no peer can choose them. It spreads them over the table.
 /// The standard library's hash resists chosen keys, and takes a hundred instructions more.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct IdHasher(u64);
+pub struct IdHasher(u64);
 
 /// 2^64 over the golden ratio: its multiples are spread evenly (Fibonacci hashing).
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;

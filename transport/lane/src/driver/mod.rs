@@ -8,7 +8,6 @@ mod direct;
 mod error;
 mod exports;
 mod ids;
-mod initiate;
 mod kind;
 mod messages;
 mod post;
@@ -18,9 +17,10 @@ mod wait;
 
 pub use completion::{Completion, MessageControl};
 pub use error::{DriverError, NotPosted};
-pub(crate) use initiate::{exchange, initiate};
+pub use ids::IdHasher;
 pub use kind::WorkKind;
 pub use post::Report;
+pub use wait::OnWake;
 
 use crate::account::{Account, MoveCause};
 use crate::error::LaneError;
@@ -33,7 +33,6 @@ use completion::Held;
 use completions::Completions;
 use core::fmt;
 use exports::Exports;
-use ids::IdHasher;
 use messages::Controls;
 use post::Posted;
 use std::collections::HashMap;
@@ -45,6 +44,20 @@ use zerolane_core::{
     SendingMark, Span, TransferId,
 };
 use zerolane_wire::Reason;
+
+/// What a turn of the loop does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Takes arrivals, fires due timers, and sends what the connection owes.
+    Whole,
+    /// The same for a socket in which nothing has arrived, which it does not read. If the peer is silent, this is a
+    /// whole turn, which looks for the peer at other addresses.
+    WithoutInput,
+    /// Sends what the connection owes.
+    Send,
+    /// The same, and control operations that could otherwise wait for a later datagram: the caller is about to sleep.
+    BeforeSleep,
+}
 
 /// The result of one turn of the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +101,7 @@ pub struct Driver<L: Lane> {
     moved: bool,
     /// The lane stopped at the limit of the last turn.
     more: bool,
-    /// The next turn ends what [`Driver::defer_operations`] began.
+    /// The next whole turn ends what [`Driver::defer_operations`] began.
     resumes: bool,
 }
 
@@ -110,7 +123,7 @@ impl<L: Lane> Drop for Driver<L> {
         }
         if self.process.is_current() {
             // A child has no other thread that could access it.
-            self.memory.call_back_all();
+            self.memory.delegations.call_back_all();
         }
         self.leave_what_is_held();
     }
@@ -121,7 +134,7 @@ impl<L: Lane> Driver<L> {
         if self.core.life() == Life::Answered {
             // The operation that proves the peer's address may be in the socket; before that proof, the peer is told
             // nothing.
-            let _ = self.turn();
+            let _ = self.turn(Step::Whole);
         }
         if self.core.life() != Life::Established {
             return;
@@ -130,7 +143,7 @@ impl<L: Lane> Driver<L> {
         self.core.close_with(now, Reason::GoingAway);
         self.core.on_timeout(now);
         // There is no caller left to take an error.
-        let _ = self.transmit_entered(now);
+        let _ = self.turn(Step::Send);
     }
 
     /// Recalls sent memory, and leaks memory that the kernel still reads, because otherwise the bytes of its next owner
@@ -244,32 +257,6 @@ impl<L: Lane> Driver<L> {
         self.more
     }
 
-    /// Does a [`Driver::turn`] for a socket in which nothing has arrived: fires due timers, and sends what the
-    /// connection owes. If the peer is silent, it does a whole turn, which looks for the peer at other addresses.
-    ///
-    /// # Errors
-    /// As [`Driver::turn`].
-    pub fn turn_without_input(&mut self) -> Result<(), DriverError> {
-        let now = self.clock.now();
-        if self.core.is_peer_silent(now) {
-            return self.turn().map(drop);
-        }
-        (self.more, self.moved) = (false, false);
-        if self.core.is_due(now) {
-            self.core.on_timeout(now);
-        }
-        self.flush()
-    }
-
-    /// Sends control operations that could otherwise wait for a later datagram: the caller is about to sleep.
-    ///
-    /// # Errors
-    /// As [`Driver::turn`].
-    pub fn flush_before_sleep(&mut self) -> Result<(), DriverError> {
-        self.core.confirm_now();
-        self.flush()
-    }
-
     /// Whether a turn is also due when the socket has room to send.
     pub fn wants_write(&self) -> bool {
         self.lane.wants_write()
@@ -351,7 +338,7 @@ impl<L: Lane> Driver<L> {
         self.core.defer_operations(self.clock.now(), true);
     }
 
-    /// Ends that with the next turn, so that the program can export memory and post receives before.
+    /// Ends that with the next whole turn, so that the program can export memory and post receives before.
     pub fn resume_operations(&mut self) {
         self.resumes = true;
     }
@@ -427,26 +414,48 @@ impl<L: Lane> Driver<L> {
         account
     }
 
-    /// Does one turn: takes arrivals, fires due timers, and sends what the connection owes. Never sleeps.
+    /// Does one turn. Never sleeps.
     ///
     /// # Errors
     /// A system call failed, strict mode would have needed a copy, or [`Driver::check_process`] failed.
-    pub fn turn(&mut self) -> Result<Progress, DriverError> {
+    pub fn turn(&mut self, step: Step) -> Result<Progress, DriverError> {
         self.check_process()?;
         let now = self.clock.now();
+        self.enter_exports(now);
+        let moved = self.turn_entered(step, now);
+        self.exports.leave();
+        self.collect();
+        let moved = moved?;
+        self.moved |= moved;
+        Ok(if moved {
+            Progress::Moved
+        } else {
+            Progress::Idle
+        })
+    }
+
+    /// True if something was received or sent.
+    fn turn_entered(&mut self, step: Step, now: Instant) -> Result<bool, DriverError> {
+        match step {
+            Step::Whole => return self.turn_whole(now),
+            Step::WithoutInput if self.core.is_peer_silent(now) => return self.turn_whole(now),
+            Step::WithoutInput => {
+                (self.more, self.moved) = (false, false);
+                if self.core.is_due(now) {
+                    self.core.on_timeout(now);
+                }
+            }
+            Step::Send => {}
+            Step::BeforeSleep => self.core.confirm_now(),
+        }
+        self.transmit(now)
+    }
+
+    fn turn_whole(&mut self, now: Instant) -> Result<bool, DriverError> {
+        (self.more, self.moved) = (false, false);
         if std::mem::take(&mut self.resumes) {
             self.core.defer_operations(now, false);
         }
-        self.enter_exports(now);
-        self.more = false;
-        let progress = self.turn_entered(now);
-        self.exports.leave();
-        self.collect();
-        self.moved = matches!(progress, Ok(Progress::Moved));
-        progress
-    }
-
-    fn turn_entered(&mut self, now: Instant) -> Result<Progress, DriverError> {
         // New requests are sent before the socket is read.
         let eager = self.core.is_eager() && self.transmit(now)?;
         let (lane, mut turn) = self.lend(now);
@@ -465,12 +474,7 @@ impl<L: Lane> Driver<L> {
         if self.core.is_due(now) {
             self.core.on_timeout(now);
         }
-        let sent = self.transmit(now)?;
-        Ok(if received || sent || eager {
-            Progress::Moved
-        } else {
-            Progress::Idle
-        })
+        Ok(self.transmit(now)? || received || eager)
     }
 
     /// The lane, and the parts that it works with.
@@ -548,22 +552,6 @@ impl<L: Lane> Driver<L> {
             }
             None => self.revoke_faulted(region),
         }
-    }
-
-    /// Sends what the last turn still owes, so that it does not wait for the next call.
-    fn flush(&mut self) -> Result<(), DriverError> {
-        let sent = self.transmit_entered(self.clock.now());
-        self.collect();
-        self.moved |= sent?;
-        Ok(())
-    }
-
-    fn transmit_entered(&mut self, now: Instant) -> Result<bool, DriverError> {
-        self.check_process()?;
-        self.enter_exports(now);
-        let sent = self.transmit(now);
-        self.exports.leave();
-        sent
     }
 
     fn transmit(&mut self, now: Instant) -> Result<bool, DriverError> {

@@ -4,7 +4,7 @@ use super::direct::{AtOnce, Local};
 use super::{Driver, NotPosted, WorkKind};
 use crate::lane::Lane;
 use crate::memory::posted::Postable;
-use crate::memory::registry::EntryFlags;
+use crate::memory::registry::EntryKind;
 use crate::memory::{Memory, Writable, uninit};
 use zerolane_core::limits::MAX_INLINE;
 use zerolane_core::{PostError, RegionId, RemotePlace, Span, TransferId, WorkFlags, WorkRequest};
@@ -236,18 +236,16 @@ impl<L: Lane> Driver<L> {
         info: RequestInfo,
         memory: M,
     ) -> Result<TransferId, NotPosted<M>> {
-        let access = EntryFlags {
-            writable: request.writes(),
-            file: memory.is_file(),
-            kept: true,
-            shared: false,
-        };
+        let (writable, file) = (request.writes(), memory.is_file());
         // `memory` is kept in `posted` until the entry is closed, so its bytes stay mapped. An exclusive region belongs
         // to this end alone; a shared one is only read. After a refusal the entry is closed before the memory is
         // returned.
         let span = match memory.alone() {
             // SAFETY: as above.
-            Some((start, len)) => unsafe { self.memory.open(start, len, access) },
+            Some((start, len)) => unsafe {
+                self.memory
+                    .open(start, len, EntryKind::Posted { writable, file })
+            },
             None => {
                 let pieces = memory.pieces();
                 let mut lens = pieces.iter().map(|it| it.1);
@@ -257,7 +255,7 @@ impl<L: Lane> Driver<L> {
                     return Err(NotPosted { reason, memory });
                 }
                 // SAFETY: as above.
-                unsafe { self.memory.open_pieces(&pieces, access) }
+                unsafe { self.memory.open_pieces(&pieces, file) }
             }
         };
         match self.post_open(request, info, span) {

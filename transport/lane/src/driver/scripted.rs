@@ -19,6 +19,12 @@ pub(super) type Answer = Result<bool, LaneError>;
 pub(super) struct ScriptedLane {
     pub(super) receives: VecDeque<Answer>,
     pub(super) transmits: VecDeque<Answer>,
+    /// Called in each sleep with its number, from 1 on; returns its outcome.
+    pub(super) in_sleep: Option<fn(usize, &Waker) -> io::Result<bool>>,
+    /// Whether it always has more than a turn takes.
+    pub(super) has_more: bool,
+    /// Number of turns that read it.
+    pub(super) reads: usize,
     /// Number of sleeps that the driver began.
     pub(super) sleeps: usize,
     /// Regions that were recalled.
@@ -43,7 +49,9 @@ impl ScriptedLane {
 }
 
 impl Lane for ScriptedLane {
-    fn receive(&mut self, _turn: &mut Turn<'_>) -> Answer {
+    fn receive(&mut self, turn: &mut Turn<'_>) -> Answer {
+        self.reads += 1;
+        turn.more = self.has_more;
         self.receives.pop_front().unwrap_or(Ok(false))
     }
 
@@ -51,8 +59,11 @@ impl Lane for ScriptedLane {
         self.transmits.pop_front().unwrap_or(Ok(false))
     }
 
-    fn wait(&mut self, _waker: &Waker, timeout: Option<Duration>) -> io::Result<bool> {
+    fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<bool> {
         self.sleeps += 1;
+        if let Some(in_sleep) = self.in_sleep {
+            return in_sleep(self.sleeps, waker);
+        }
         std::thread::sleep(timeout.unwrap_or(Duration::ZERO));
         Ok(false)
     }

@@ -1,8 +1,8 @@
 //! Spins, naps or sleeps while nothing moves.
 
-use super::{Driver, DriverError, Progress};
+use super::{Driver, DriverError, Progress, Step};
 use crate::lane::Lane;
-use crate::wait::{Waited, Waker, spin};
+use crate::wait::{Waited, spin};
 use std::time::Duration;
 use zerolane_core::{Instant, Life};
 
@@ -51,47 +51,43 @@ impl Nap {
     }
 }
 
+/// What a [`Waker`](crate::wait::Waker) does to a [`Driver::wait`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnWake {
+    /// It ends the wait.
+    Return,
+    /// It ends the next wait instead: the caller waits for the end of a request.
+    GoOn,
+}
+
 impl<L: Lane> Driver<L> {
-    /// Turns until `done` or the connection's end (got), a [`Waker`], or `timeout`. If there is nothing to do, it spins
-    /// and then sleeps; the spin adapts to its success. A timeout of zero is one turn.
+    /// Turns until `done` or the connection's end (got), `timeout`, or a [`Waker`](crate::wait::Waker) if `on_wake` says
+    /// so. If there is nothing to do, it spins and then sleeps; the spin adapts to its success. A timeout of zero is one
+    /// turn.
     ///
     /// # Errors
     /// As [`Driver::turn`].
     pub fn wait(
         &mut self,
         timeout: Option<Duration>,
-        done: impl FnMut(&Driver<L>) -> bool,
-    ) -> Result<Waited<()>, DriverError> {
-        self.wait_unless(timeout, done, Waker::take)
-    }
-
-    /// Waits as [`Driver::wait`], for the end of a request. A [`Waker`] does not end it: a wake meanwhile ends the next
-    /// wait instead.
-    ///
-    /// # Errors
-    /// As [`Driver::turn`].
-    pub fn wait_through(
-        &mut self,
-        timeout: Option<Duration>,
+        on_wake: OnWake,
         done: impl FnMut(&Driver<L>) -> bool,
     ) -> Result<Waited<()>, DriverError> {
         let mut woken = false;
-        let waited = self.wait_unless(timeout, done, |waker| {
-            // Taken, because a wake that is left prevents sleep.
-            woken |= waker.take();
-            false
-        });
+        let waited = self.wait_counting_wakes(timeout, on_wake, done, &mut woken);
         if woken {
             self.waker.wake();
         }
         waited
     }
 
-    fn wait_unless(
+    /// Sets `woken` if a wake came that did not end the wait.
+    fn wait_counting_wakes(
         &mut self,
         timeout: Option<Duration>,
+        on_wake: OnWake,
         mut done: impl FnMut(&Driver<L>) -> bool,
-        mut woken: impl FnMut(&Waker) -> bool,
+        woken: &mut bool,
     ) -> Result<Waited<()>, DriverError> {
         // Before `done` looks at completions, which belong to the parent.
         self.check_process()?;
@@ -99,15 +95,15 @@ impl<L: Lane> Driver<L> {
             done(driver) || driver.closed.is_some() && driver.core.life() == Life::Closed
         };
         if over(self) {
-            return self.flush_owed().map(Waited::Got);
+            return self.send_owed().map(Waited::Got);
         }
         let deadline = timeout.map(|timeout| self.clock.now() + timeout);
         let mut idle_since = None;
         loop {
-            let progress = self.turn()?;
+            let progress = self.turn(Step::Whole)?;
             // Before the waker, so that a simultaneous wake ends the next wait.
             if over(self) {
-                return self.flush_owed().map(Waited::Got);
+                return self.send_owed().map(Waited::Got);
             }
             // After each turn, because a peer can prevent idle turns. Uses the turn's time: reading the clock takes a
             // fifth of the time of polling the socket.
@@ -115,8 +111,12 @@ impl<L: Lane> Driver<L> {
             if deadline.is_some_and(|at| at <= now) {
                 return Ok(Waited::TimedOut);
             }
-            if woken(&self.waker) {
-                return Ok(Waited::Woken);
+            // Taken in any case, because a wake that is left prevents sleep.
+            if self.waker.take() {
+                match on_wake {
+                    OnWake::Return => return Ok(Waited::Woken),
+                    OnWake::GoOn => *woken = true,
+                }
             }
             if progress == Progress::Moved {
                 if idle_since.take().is_some() {
@@ -130,10 +130,10 @@ impl<L: Lane> Driver<L> {
             }
             let since = idle_since.take().unwrap_or(now);
             // So the peer learns of completed work without waiting for this end to wake up.
-            self.flush_before_sleep()?;
+            self.turn(Step::BeforeSleep)?;
             // Sending may fail, and end a request or the connection.
             if over(self) {
-                return self.flush_owed().map(Waited::Got);
+                return self.send_owed().map(Waited::Got);
             }
             let arrived = self.sleep(deadline)?;
             let idle = self.clock.now() - since;
@@ -142,10 +142,10 @@ impl<L: Lane> Driver<L> {
     }
 
     /// Sends what the connection still owes, if anything.
-    fn flush_owed(&mut self) -> Result<(), DriverError> {
+    fn send_owed(&mut self) -> Result<(), DriverError> {
         match self.core.is_quiet() {
             true => Ok(()),
-            false => self.flush(),
+            false => self.turn(Step::Send).map(drop),
         }
     }
 

@@ -3,6 +3,7 @@
 mod available;
 pub(crate) mod cleanup;
 pub(crate) mod delegated;
+pub(crate) mod delegations;
 pub(crate) mod exported;
 pub(crate) mod fault;
 pub(crate) mod file_region;

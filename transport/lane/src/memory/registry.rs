@@ -1,50 +1,80 @@
 //! Names posted memory: turns the core's spans into addresses, and checks each.
 //!
 //! The core is safe code and may err. An address leaves this module only if the region is posted in that very
-//! generation and the span lies inside it. A closed entry keeps its generation, so that a span of an earlier one finds
-//! nothing.
+//! generation and the span lies inside it. The entry that takes the slot of a closed one has another generation, so a
+//! span of the closed one finds nothing.
 //!
-//! Other threads access an entry's memory only by a [delegated access](crate::memory::delegated). The registry ends it before it
-//! hands out an address to write the same bytes, and before it closes the entry.
+//! Other threads access an entry's memory only by a [delegated access](crate::memory::delegated). The registry ends it
+//! before it hands out an address to write the same bytes, and before it closes the entry.
 //!
 //! Exported memory is accessed only within a turn, which a revocation waits for
 //! ([`ExportWindow`](crate::memory::exported::ExportWindow)), and only in the way of `shared`.
 
 use crate::error::LaneError;
 use crate::memory::cleanup::{Move, Source};
-use crate::memory::delegated::{DelegatedAccess, Recall};
+use crate::memory::delegations::Delegations;
 use crate::memory::shared::Bounds;
-use crate::memory::{Region, delegated, exported, fault, shared};
+use crate::memory::{Region, exported, fault, shared};
 use crate::seal::digest::Digest;
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use slotmap::{DefaultKey, Key, KeyData, SlotMap};
 use std::io;
 use zerolane_core::{AtomicRequest, RegionId, Span, limits};
 use zerolane_wire::checksum::Sum;
 use zerolane_wire::{DIGEST_LEN, HEADER_LEN};
 
-#[derive(Clone, Copy, Debug)]
+/// Memory that has a name.
+#[derive(Debug)]
 struct Entry {
+    /// Null if it is gathered.
     start: *mut u8,
     len: u64,
-    generation: u32,
-    open: bool,
-    access: EntryFlags,
+    kind: EntryKind,
     /// Bytes at its start that are no longer written.
     settled: u64,
 }
 
-/// How an entry's memory may be accessed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct EntryFlags {
-    /// It is received into.
-    pub(crate) writable: bool,
-    /// It is a mapped file, whose pages may be gone.
-    pub(crate) file: bool,
-    /// The driver keeps it as long as the lane holds it, so it may be lent to the kernel.
-    pub(crate) kept: bool,
-    /// It is exported: others read and write it too.
-    pub(crate) shared: bool,
+/// What an entry's memory is, which decides how it may be accessed.
+#[derive(Debug)]
+pub(crate) enum EntryKind {
+    /// Memory of a request. The driver keeps it as long as the lane holds it, so it may be lent to the kernel.
+    Posted {
+        writable: bool,
+        /// It is a mapped file, whose pages may be gone.
+        file: bool,
+    },
+    /// Memory of a caller that waits for the end of its request.
+    Borrowed { writable: bool },
+    /// Memory that others read and write too.
+    Exported { file: bool },
+    /// Pieces that are read as one.
+    Gathered { pieces: Vec<Piece>, file: bool },
+    /// A copy of short pieces.
+    Copied { _bytes: Vec<u8> },
+    /// The registry's own.
+    Own { _region: Region },
+}
+
+impl Entry {
+    fn is_writable(&self) -> bool {
+        match self.kind {
+            EntryKind::Posted { writable, .. } | EntryKind::Borrowed { writable } => writable,
+            EntryKind::Exported { .. } | EntryKind::Own { .. } => true,
+            EntryKind::Gathered { .. } | EntryKind::Copied { .. } => false,
+        }
+    }
+
+    fn is_file(&self) -> bool {
+        match self.kind {
+            EntryKind::Posted { file, .. }
+            | EntryKind::Exported { file }
+            | EntryKind::Gathered { file, .. } => file,
+            EntryKind::Borrowed { .. } | EntryKind::Copied { .. } | EntryKind::Own { .. } => false,
+        }
+    }
+
+    fn is_exported(&self) -> bool {
+        matches!(self.kind, EntryKind::Exported { .. })
+    }
 }
 
 /// Gathered memory up to this length is copied into one piece when it is posted. Numbered operations need each
@@ -57,122 +87,80 @@ const VISITED: usize = 16 << 10;
 
 /// A piece of memory that is posted as one with others.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+pub(crate) struct Piece {
     start: *const u8,
-    /// Offset of its end in the whole.
-    end: u64,
+    len: u64,
+    /// Offset of its first byte in the whole.
+    offset: u64,
 }
 
 /// The posted memory of one connection.
 #[derive(Debug, Default)]
 pub struct Registry {
-    entries: Vec<Entry>,
-    free: Vec<u32>,
-    /// The pieces of gathered entries, in order.
-    gathered: HashMap<u32, Vec<Piece>>,
-    /// Copies of short gathered memory, by entry.
-    copies: HashMap<u32, Vec<u8>>,
-    /// Memory of the registry itself, which lives as long as its entries.
-    own: Vec<Region>,
+    entries: SlotMap<DefaultKey, Entry>,
     /// Accesses by other threads.
-    delegations: RefCell<Vec<Delegation>>,
-    /// Number of write accesses handed out.
-    writings: Cell<u64>,
-}
-
-/// Another thread's access to posted memory.
-#[derive(Debug)]
-struct Delegation {
-    span: Span,
-    /// Its number, if it writes.
-    writes: Option<Writing>,
-    recall: Recall,
-}
-
-/// Another thread's write access: see [`Registry::take_written`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Writing(u64);
-
-impl Delegation {
-    /// Whether it writes bytes of `span`.
-    fn writes_in(&self, span: Span) -> bool {
-        let of = self.span;
-        self.writes.is_some()
-            && of.region == span.region
-            && of.offset < span.end()
-            && span.offset < of.end()
-    }
+    pub(crate) delegations: Delegations,
 }
 
 // SAFETY: the pointers name memory posted to the connection that owns this registry. They move with it from thread to
 // thread, and are only dereferenced while that connection is driven.
 unsafe impl Send for Registry {}
 
+/// The name of the entry of `key`: the key's number in two halves.
+fn name(key: DefaultKey) -> RegionId {
+    let number = key.data().as_ffi();
+    RegionId {
+        index: number as u32,
+        generation: (number >> 32) as u32,
+    }
+}
+
+/// The key that `region` is the name of. `None` if it names no entry, as that of [`Span::EMPTY`].
+fn key(region: RegionId) -> Option<DefaultKey> {
+    let number = u64::from(region.generation) << 32 | u64::from(region.index);
+    let key = KeyData::from_ffi(number).into();
+    (name(key) == region).then_some(key)
+}
+
 impl Registry {
-    /// Opens an entry for `len` bytes at `start`, to be read, and to be written if `access` says so.
+    /// Opens an entry for `len` bytes at `start`.
     ///
     /// # Safety
-    /// Until [`Registry::close`], the bytes stay mapped, nothing else writes them, and if they are writable nothing
-    /// else reads them. Shared bytes stay mapped for every turn during which the entry is open, and are accessed only
-    /// in the way of `shared`.
-    pub(crate) unsafe fn open(&mut self, start: *mut u8, len: usize, access: EntryFlags) -> Span {
-        let index = self.free.pop().unwrap_or_else(|| {
-            let closed = Entry {
-                start: std::ptr::null_mut(),
-                len: 0,
-                generation: 0,
-                open: false,
-                access,
-                settled: 0,
-            };
-            self.entries.push(closed);
-            self.entries.len() as u32 - 1
-        });
-        let entry = &mut self.entries[index as usize];
-        let generation = entry.generation.wrapping_add(1);
-        *entry = Entry {
+    /// Until [`Registry::close`], the bytes, or those of gathered pieces, stay mapped, nothing else writes them, and if
+    /// they are writable nothing else reads them. Exported bytes stay mapped for every turn during which the entry is
+    /// open, and are accessed only in the way of `shared`.
+    pub(crate) unsafe fn open(&mut self, start: *mut u8, len: usize, kind: EntryKind) -> Span {
+        let len = len as u64;
+        let key = self.entries.insert(Entry {
             start,
-            len: len as u64,
-            generation,
-            open: true,
-            access,
+            len,
+            kind,
             settled: 0,
-        };
+        });
         Span {
-            region: RegionId { index, generation },
+            region: name(key),
             offset: 0,
-            len: len as u64,
+            len,
         }
     }
 
-    /// Opens an entry to read `pieces` as if they were one.
+    /// Opens an entry to read `pieces` as if they were one. `file`: one of them is a mapped file.
     ///
     /// # Safety
-    /// As [`Registry::open`], for each piece; the pieces are not shared.
-    pub(crate) unsafe fn open_pieces(
-        &mut self,
-        pieces: &[(*mut u8, usize)],
-        access: EntryFlags,
-    ) -> Span {
-        let mut end = 0;
-        let placed: Vec<Piece> = pieces
-            .iter()
-            .filter(|(_, len)| *len > 0)
-            .map(|&(start, len)| {
-                end += len as u64;
-                Piece { start, end }
-            })
-            .collect();
-        // A null address: accesses go through the pieces.
-        let gathered = EntryFlags {
-            writable: false,
-            kept: false,
-            ..access
-        };
+    /// As [`Registry::open`], for each piece; the pieces are not exported.
+    pub(crate) unsafe fn open_pieces(&mut self, pieces: &[(*mut u8, usize)], file: bool) -> Span {
+        let mut whole = 0;
+        let placed = pieces.iter().filter(|(_, len)| *len > 0);
+        let placed = placed.map(|&(start, len)| {
+            let (len, offset) = (len as u64, whole);
+            whole += len;
+            Piece { start, len, offset }
+        });
+        let pieces = placed.collect();
+        let kind = EntryKind::Gathered { pieces, file };
         // SAFETY: as promised, for each piece.
-        let span = unsafe { self.open(std::ptr::null_mut(), end as usize, gathered) };
-        self.gathered.insert(span.region.index, placed);
-        if end <= COPIED {
+        let span = unsafe { self.open(std::ptr::null_mut(), whole as usize, kind) };
+        if whole <= COPIED {
             self.copy_pieces(span);
         }
         span
@@ -182,192 +170,87 @@ impl Registry {
     /// send reports the fault.
     fn copy_pieces(&mut self, span: Span) {
         let mut copy = vec![0; span.len as usize];
-        if !self.read(span, &mut copy) {
-            return;
+        if self.read(span, &mut copy)
+            && let Some(entry) = self.get_mut(span.region)
+        {
+            entry.start = copy.as_mut_ptr();
+            entry.kind = EntryKind::Copied { _bytes: copy };
         }
-        let index = span.region.index;
-        let entry = &mut self.entries[index as usize];
-        (entry.start, entry.access.file) = (copy.as_mut_ptr(), false);
-        self.gathered.remove(&index);
-        self.copies.insert(index, copy);
     }
 
-    /// Opens an entry for `len` bytes of new memory, zeroed, that lives as long as the registry.
+    /// Opens an entry for `len` bytes of new memory, zeroed, that lives as long as the entry.
     ///
     /// # Errors
     /// The system has no memory.
     pub(crate) fn allocate(&mut self, len: usize) -> io::Result<Span> {
         let region = Region::anonymous(len)?;
         let (start, len) = region.raw();
-        let access = EntryFlags {
-            writable: true,
-            file: false,
-            kept: false,
-            shared: false,
-        };
-        // SAFETY: the registry keeps the region and is the only one to access it, on behalf of the driver's lane alone.
-        let span = unsafe { self.open(start, len, access) };
-        self.own.push(region);
-        Ok(span)
+        let kind = EntryKind::Own { _region: region };
+        // SAFETY: the entry keeps the region. The registry is the only one to access it, on behalf of the driver's lane
+        // alone.
+        Ok(unsafe { self.open(start, len, kind) })
     }
 
     /// Closes the entry: its name becomes invalid.
     pub(crate) fn close(&mut self, region: RegionId) {
-        self.call_back(|it| it.span.region == region);
-        if let Some(entry) = self.entries.get_mut(region.index as usize)
-            && entry.open
-            && entry.generation == region.generation
-        {
-            entry.open = false;
-            self.free.push(region.index);
-            if entry.start.is_null() {
-                self.gathered.remove(&region.index);
-            }
-            if !self.copies.is_empty() {
-                self.copies.remove(&region.index);
-            }
+        self.delegations.call_back_region(region);
+        if let Some(key) = key(region) {
+            self.entries.remove(key);
         }
+    }
+
+    fn get(&self, region: RegionId) -> Option<&Entry> {
+        self.entries.get(key(region)?)
+    }
+
+    fn get_mut(&mut self, region: RegionId) -> Option<&mut Entry> {
+        self.entries.get_mut(key(region)?)
     }
 
     /// The entry, if `span` names bytes of it.
     fn entry(&self, span: Span) -> Option<&Entry> {
-        let entry = self.entries.get(span.region.index as usize)?;
         let end = span.offset.checked_add(span.len)?;
-        let inside = entry.open && entry.generation == span.region.generation && end <= entry.len;
-        inside.then_some(entry)
-    }
-
-    fn address(&self, span: Span) -> Option<(*mut u8, EntryFlags)> {
-        let entry = self.entry(span).filter(|it| !it.start.is_null())?;
-        // SAFETY: offset <= len of an open entry.
-        let start = unsafe { entry.start.add(span.offset as usize) };
-        Some((start, entry.access))
+        self.get(span.region).filter(|entry| end <= entry.len)
     }
 
     /// The address to read `span`, if it lies in one piece.
     pub(crate) fn source(&self, span: Span) -> Option<*const u8> {
-        match self.address(span) {
-            Some((start, _)) => Some(start.cast_const()),
-            None => {
-                let mut pieces = self.pieces(span)?;
-                let whole = pieces.next().filter(|it| it.1 as u64 == span.len);
-                whole.map(|(start, _)| start)
-            }
-        }
+        let mut pieces = self.pieces(span)?;
+        let whole = pieces.next().filter(|it| it.1 as u64 == span.len);
+        whole.map(|(start, _)| start)
     }
 
     /// The addresses to read `span`, piece by piece.
     pub(crate) fn pieces(&self, span: Span) -> Option<impl Iterator<Item = (*const u8, usize)>> {
         let entry = self.entry(span)?;
-        let alone = match entry.start.is_null() {
+        let (alone, pieces) = match &entry.kind {
+            EntryKind::Gathered { pieces, .. } => (None, &pieces[..]),
             // SAFETY: offset <= len of an open entry.
-            false => Some(unsafe { entry.start.add(span.offset as usize) }.cast_const()),
-            true => None,
+            _ => (
+                Some(unsafe { entry.start.add(span.offset as usize) }),
+                &[][..],
+            ),
         };
-        let pieces = match alone {
-            Some(_) => &[][..],
-            None => self.gathered.get(&span.region.index)?,
-        };
-        let first = pieces.partition_point(|it| it.end <= span.offset);
-        let mut at = span.offset;
-        let gathered = pieces[first..]
-            .iter()
-            .enumerate()
-            .map_while(move |(n, it)| {
-                let start = match (first + n).checked_sub(1) {
-                    Some(before) => pieces[before].end,
-                    None => 0,
-                };
-                let len = it
-                    .end
-                    .min(span.end())
-                    .checked_sub(at)
-                    .filter(|len| *len > 0)?;
-                // SAFETY: `at` lies in the piece, which spans `start` to `end` of the whole.
-                let from = unsafe { it.start.add((at - start) as usize) };
-                at += len;
-                Some((from, len as usize))
-            });
-        let alone = alone.map(|start| (start, span.len as usize));
-        Some(alone.into_iter().chain(gathered))
-    }
-
-    /// Permits another thread to read `span`. The access ends by itself, or the registry ends it.
-    pub(crate) fn delegate_read(&self, span: Span) -> DelegatedAccess {
-        self.delegate(span, None)
-    }
-
-    /// Permits another thread to write `span`, at the address from [`Registry::target`]. The owner must
-    /// [take](Registry::take_written) the result. Until then nothing else is put into `span`.
-    pub(crate) fn delegate_write(&self, span: Span) -> (DelegatedAccess, Writing) {
-        let writing = Writing(self.writings.get());
-        self.writings.set(writing.0 + 1);
-        (self.delegate(span, Some(writing)), writing)
-    }
-
-    fn delegate(&self, span: Span, writes: Option<Writing>) -> DelegatedAccess {
-        let (access, recall) = delegated::delegate();
-        let mut delegations = self.delegations.borrow_mut();
-        delegations.retain(|it| it.writes.is_some() || !it.recall.is_over());
-        delegations.push(Delegation {
-            span,
-            writes,
-            recall,
+        let alone = alone.map(|start| (start.cast_const(), span.len as usize));
+        let first = pieces.partition_point(|it| it.offset + it.len <= span.offset);
+        let gathered = pieces[first..].iter().map_while(move |it| {
+            let at = span.offset.max(it.offset);
+            let end = span.end().min(it.offset + it.len);
+            let len = end.checked_sub(at).filter(|len| *len > 0)?;
+            // SAFETY: `at` lies in the piece.
+            let from = unsafe { it.start.add((at - it.offset) as usize) };
+            Some((from, len as usize))
         });
-        access
-    }
-
-    /// Gives up a write access that will not be [taken](Registry::take_written). On return the thread no longer
-    /// accesses the memory.
-    pub(crate) fn give_up(&self, writing: Writing) {
-        self.call_back(|it| it.writes == Some(writing));
-    }
-
-    /// Whether another thread may write bytes of `span`, or wrote bytes that were not taken.
-    fn has_writer(&self, span: Span) -> bool {
-        let delegations = self.delegations.borrow();
-        delegations.iter().any(|it| it.writes_in(span))
-    }
-
-    /// Whether no other thread accesses posted memory or will.
-    #[cfg(test)]
-    pub(crate) fn is_idle(&self) -> bool {
-        self.delegations
-            .borrow()
-            .iter()
-            .all(|it| it.recall.is_over())
-    }
-
-    /// Takes the bytes that another thread reports as written. False if its access was called off, even after the
-    /// write, because other bytes are in their place then.
-    pub(crate) fn take_written(&self, writing: Writing) -> bool {
-        let mut delegations = self.delegations.borrow_mut();
-        let at = delegations.iter().position(|it| it.writes == Some(writing));
-        at.map(|at| delegations.swap_remove(at)).is_some()
-    }
-
-    /// Ends all accesses of other threads to posted memory before it returns.
-    pub(crate) fn call_back_all(&self) {
-        self.call_back(|_| true);
-    }
-
-    fn call_back(&self, which: impl Fn(&Delegation) -> bool) {
-        let mut delegations = self.delegations.borrow_mut();
-        if delegations.is_empty() {
-            return;
-        }
-        for it in delegations.extract_if(.., |it| which(it)) {
-            it.recall.call_off();
-        }
+        Some(alone.into_iter().chain(gathered))
     }
 
     /// The address to write `span`, except settled bytes. Other threads no longer write there.
     pub(crate) fn target(&self, span: Span) -> Option<*mut u8> {
         let entry = self.entry(span)?;
-        if !entry.access.writable || entry.settled > span.offset {
+        if !entry.is_writable() || entry.settled > span.offset {
             return None;
         }
-        self.call_back(|it| it.writes_in(span));
+        self.delegations.call_back_writers(span);
         // SAFETY: offset <= len of an open entry. The entry is not gathered, because gathered ones are not writable.
         Some(unsafe { entry.start.add(span.offset as usize) })
     }
@@ -375,7 +258,7 @@ impl Registry {
     /// The address to write `span` before it is known that its bytes come next: as [`Registry::target`], but not for
     /// memory that another thread writes, because a wrong prediction would end its access.
     pub(crate) fn prediction(&self, span: Span) -> Option<*mut u8> {
-        match self.has_writer(span) {
+        match self.delegations.has_writer(span) {
             true => None,
             false => self.target(span),
         }
@@ -383,44 +266,39 @@ impl Registry {
 
     /// Marks the first `len` bytes of `region` as no longer written: others may read them.
     pub(crate) fn settle(&mut self, region: RegionId, len: u64) {
-        if let Some(entry) = self.entries.get_mut(region.index as usize)
-            && entry.generation == region.generation
-        {
+        if let Some(entry) = self.get_mut(region) {
             entry.settled = entry.settled.max(len);
         }
     }
 
     /// Bytes at the start of `span` that are no longer written.
     pub(crate) fn settled(&self, span: Span) -> u64 {
-        let entry = self.entries.get(span.region.index as usize);
-        let settled = entry.map_or(0, |entry| entry.settled);
+        let settled = self.get(span.region).map_or(0, |entry| entry.settled);
         settled.saturating_sub(span.offset).min(span.len)
     }
 
     /// Whether the region is a mapped file, which only the kernel or `fault` may access.
     pub(crate) fn is_file(&self, region: RegionId) -> bool {
-        let entry = self.entries.get(region.index as usize);
-        entry.is_some_and(|entry| entry.access.file)
+        self.get(region).is_some_and(Entry::is_file)
     }
 
     /// Whether only the lane and the kernel access the region: it is neither exported nor a mapped file.
     pub(crate) fn is_exclusive(&self, region: RegionId) -> bool {
-        let entry = self.entries.get(region.index as usize);
-        entry.is_some_and(|entry| !entry.access.shared && !entry.access.file)
+        let entry = self.get(region);
+        entry.is_some_and(|entry| !entry.is_exported() && !entry.is_file())
     }
 
     /// Whether the kernel may continue to read the region after its Transfer is over. Not for a mapped file, which
     /// others may change without the lane's knowledge.
     pub(crate) fn is_lendable(&self, region: RegionId) -> bool {
-        let entry = self.entries.get(region.index as usize);
-        entry.is_some_and(|entry| entry.access.kept && !entry.access.file)
+        let lendable = |entry: &Entry| matches!(entry.kind, EntryKind::Posted { file: false, .. });
+        self.get(region).is_some_and(lendable)
     }
 
     /// The bounds of the shared memory, if the region is exported.
     pub(crate) fn bounds(&self, region: RegionId) -> Option<Bounds> {
-        let entry = self.entries.get(region.index as usize)?;
-        let live = entry.open && entry.generation == region.generation && entry.access.shared;
-        live.then_some(Bounds {
+        let entry = self.get(region).filter(|entry| entry.is_exported())?;
+        Some(Bounds {
             start: entry.start,
             len: entry.len as usize,
         })
@@ -596,264 +474,5 @@ impl Registry {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(non_snake_case)]
-    use super::*;
-
-    const fn memory(writable: bool) -> EntryFlags {
-        EntryFlags {
-            writable,
-            file: false,
-            kept: false,
-            shared: false,
-        }
-    }
-
-    #[test]
-    fn target__only_open_in_bounds_writable_and_of_this_life() {
-        let mut bytes = [0u8; 16];
-        let mut registry = Registry::default();
-        // SAFETY: bytes outlives the entry and is not touched otherwise.
-        let span = unsafe { registry.open(bytes.as_mut_ptr(), 16, memory(true)) };
-        assert!(registry.target(span).is_some());
-        assert!(
-            registry.target(Span { offset: 1, ..span }).is_none(),
-            "beyond the end"
-        );
-        assert!(
-            registry
-                .target(Span {
-                    offset: u64::MAX,
-                    ..span
-                })
-                .is_none(),
-            "wraps"
-        );
-        registry.close(span.region);
-        assert!(registry.target(span).is_none(), "closed");
-        // SAFETY: as above.
-        let next = unsafe { registry.open(bytes.as_mut_ptr(), 16, memory(false)) };
-        assert_eq!(next.region.index, span.region.index);
-        assert!(registry.source(span).is_none(), "an earlier life");
-        assert!(
-            registry.source(next).is_some() && registry.target(next).is_none(),
-            "read only"
-        );
-    }
-
-    #[test]
-    fn shared_source__whole_words_of_exported_memory_alone() {
-        let mut bytes = [0u64; 4];
-        let start = bytes.as_mut_ptr().cast::<u8>();
-        let shared = EntryFlags {
-            shared: true,
-            ..memory(true)
-        };
-        let file = EntryFlags {
-            file: true,
-            ..shared
-        };
-        let mut registry = Registry::default();
-        // SAFETY: bytes outlives the entries and is not touched otherwise.
-        let mut open = |access| unsafe { registry.open(start, 32, access) };
-        let (exported, file, exclusive) = (open(shared), open(file), open(memory(true)));
-        let offset_of = |span| {
-            let source = registry.shared_source(span)?;
-            Some(source as usize - start as usize)
-        };
-        assert_eq!(offset_of(exported), Some(0));
-        assert_eq!(offset_of(exported.part(8, 16)), Some(8));
-        for (at, len) in [(4, 8), (8, 12), (1, 31)] {
-            assert_eq!(offset_of(exported.part(at, len)), None, "{len} at {at}");
-        }
-        assert_eq!((offset_of(file), offset_of(exclusive)), (None, None));
-        let beyond = Span {
-            offset: 8,
-            ..exported
-        };
-        assert_eq!(offset_of(beyond), None);
-        registry.close(exported.region);
-        assert!(registry.shared_source(exported).is_none(), "closed");
-    }
-
-    /// The bytes of `span`, read piece by piece.
-    fn collect(registry: &Registry, span: Span) -> Option<Vec<u8>> {
-        let mut bytes = vec![];
-        for (start, len) in registry.pieces(span)? {
-            // SAFETY: the test's memory outlives the entry.
-            bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(start, len) });
-        }
-        Some(bytes)
-    }
-
-    #[test]
-    fn pieces__of_any_span_and_none_beyond() {
-        let whole: Vec<u8> = (0..20_000u32).map(|n| (n * 7 / 3) as u8).collect();
-        let lens = [1, 0, 1999, 1, 500, 0, 17_499, 0];
-        let mut parts = vec![];
-        for len in lens {
-            let at = parts.iter().map(Vec::len).sum();
-            parts.push(whole[at..at + len].to_vec());
-        }
-        let mut registry = Registry::default();
-        let raw: Vec<_> = parts
-            .iter_mut()
-            .map(|it| (it.as_mut_ptr(), it.len()))
-            .collect();
-        // SAFETY: the parts outlive the entry and are not touched otherwise.
-        let span = unsafe { registry.open_pieces(&raw, memory(false)) };
-        assert_eq!(span.len, 20_000);
-        let edges = [
-            0, 1, 2, 999, 2000, 2001, 2002, 2500, 2501, 2502, 19_999, 20_000,
-        ];
-        for start in edges {
-            for end in edges.into_iter().filter(|end| *end >= start) {
-                let part = span.part(start, end - start);
-                let expected = &whole[start as usize..end as usize];
-                assert_eq!(collect(&registry, part).expect("open"), expected);
-                let mut read = vec![0; expected.len()];
-                assert!(registry.read(part, &mut read) && read == expected);
-                assert_eq!(registry.sum(part).ok(), Some(Sum::of(expected)));
-                let alone = registry.source(part).is_some();
-                assert_eq!(alone, collect_count(&registry, part) == 1, "{start}..{end}");
-                assert!(registry.target(part).is_none(), "read only");
-            }
-        }
-        let beyond = Span { offset: 1, ..span };
-        assert!(registry.pieces(beyond).is_none() && registry.source(beyond).is_none());
-        assert!(!registry.is_lendable(span.region));
-        registry.close(span.region);
-        assert!(registry.pieces(span).is_none() && registry.gathered.is_empty());
-    }
-
-    fn collect_count(registry: &Registry, span: Span) -> usize {
-        registry.pieces(span).map_or(0, Iterator::count)
-    }
-
-    #[test]
-    fn target__is_not_what_is_settled() {
-        let mut bytes = [0u8; 16];
-        let mut registry = Registry::default();
-        // SAFETY: bytes outlives the entry and is not touched otherwise.
-        let span = unsafe { registry.open(bytes.as_mut_ptr(), 16, memory(true)) };
-        registry.settle(span.region, 6);
-        registry.settle(span.region, 4);
-        assert!(registry.target(span.part(5, 3)).is_none(), "in part");
-        assert!(registry.target(span.part(6, 10)).is_some());
-        assert!(registry.source(span).is_some(), "it may be read");
-        let settled = [(0, 16, 6), (0, 3, 3), (5, 3, 1), (6, 2, 0), (9, 1, 0)];
-        for (start, len, expected) in settled {
-            assert_eq!(registry.settled(span.part(start, len)), expected);
-        }
-        registry.close(span.region);
-        // SAFETY: as above.
-        let next = unsafe { registry.open(bytes.as_mut_ptr(), 16, memory(true)) };
-        registry.settle(span.region, 9);
-        assert_eq!(registry.settled(next), 0, "an earlier life's");
-    }
-
-    /// A registry with an entry of 64 bytes, and its span.
-    fn sixty_four(bytes: &mut [u8; 64]) -> (Registry, Span) {
-        let mut registry = Registry::default();
-        // SAFETY: the caller's bytes outlive the entry and are not touched otherwise.
-        let span = unsafe { registry.open(bytes.as_mut_ptr(), 64, memory(true)) };
-        (registry, span)
-    }
-
-    #[test]
-    fn target__calls_off_what_other_threads_were_to_write_there() {
-        let mut bytes = [0; 64];
-        let (registry, span) = sixty_four(&mut bytes);
-        let (access, writing) = registry.delegate_write(span.part(16, 16));
-        let apart = [span.part(0, 16), span.part(32, 32)];
-        for part in apart {
-            assert!(!registry.has_writer(part) && registry.target(part).is_some());
-        }
-        assert!(registry.has_writer(span.part(31, 1)));
-        assert!(registry.target(span.part(8, 9)).is_some());
-        assert!(!access.begin(), "it was called off");
-        assert!(!registry.has_writer(span) && !registry.take_written(writing));
-        // Two threads may read the same bytes.
-        let access = registry.delegate_read(span);
-        assert!(!registry.has_writer(span) && registry.target(span).is_some());
-        assert!(access.begin());
-    }
-
-    /// The owner predicts arrivals only into memory that no other thread writes. Otherwise it would overwrite bytes
-    /// that another thread has written and not reported.
-    #[test]
-    fn has_writer__what_was_written_until_it_is_taken() {
-        let mut bytes = [0; 64];
-        let (registry, span) = sixty_four(&mut bytes);
-        let written = || {
-            let (access, writing) = registry.delegate_write(span);
-            assert!(access.begin());
-            writing
-        };
-        let writing = written();
-        assert!(registry.has_writer(span), "it is over, and not taken");
-        assert!(registry.take_written(writing) && !registry.has_writer(span));
-        assert!(!registry.take_written(writing), "once");
-        let writing = written();
-        assert!(registry.target(span).is_some(), "for something else");
-        assert!(!registry.take_written(writing) && !registry.has_writer(span));
-    }
-
-    #[test]
-    fn target__waits_for_what_another_thread_is_writing_there() {
-        let mut bytes = [0; 64];
-        let (registry, span) = sixty_four(&mut bytes);
-        let (access, _) = registry.delegate_write(span);
-        assert!(access.begin());
-        let written = std::sync::atomic::AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let written = &written;
-            scope.spawn(move || {
-                std::thread::sleep(std::time::Duration::from_millis(20));
-                written.store(true, std::sync::atomic::Ordering::Relaxed);
-                drop(access);
-            });
-            assert!(registry.target(span.part(63, 1)).is_some());
-            assert!(written.load(std::sync::atomic::Ordering::Relaxed));
-        });
-    }
-
-    #[test]
-    fn close__calls_off_what_other_threads_were_to_do() {
-        let mut bytes = [0; 64];
-        let (mut registry, span) = sixty_four(&mut bytes);
-        let mut other = [0; 64];
-        // SAFETY: as above.
-        let other = unsafe { registry.open(other.as_mut_ptr(), 64, memory(true)) };
-        let accesses = [
-            registry.delegate_write(span).0,
-            registry.delegate_read(span),
-        ];
-        let (others, _) = registry.delegate_write(other);
-        registry.close(span.region);
-        assert!(accesses.iter().all(|it| !it.begin()));
-        assert!(others.begin(), "another entry's");
-        drop(others);
-        let (last, _) = registry.delegate_write(other);
-        registry.call_back_all();
-        assert!(!last.begin() && registry.delegations.borrow().is_empty());
-    }
-
-    #[test]
-    fn open_pieces__short_ones_become_one() {
-        let (mut head, mut tail) = ([1u8; 100], [2u8; 92]);
-        let raw = [(head.as_mut_ptr(), 100), (tail.as_mut_ptr(), 92)];
-        let mut registry = Registry::default();
-        for _ in 0..2 {
-            // SAFETY: the two outlive the entry and are not touched otherwise.
-            let span = unsafe { registry.open_pieces(&raw, memory(false)) };
-            let bytes = registry.bytes(span).expect("one piece");
-            assert_eq!((&bytes[..100], &bytes[100..]), (&head[..], &tail[..]));
-            registry.close(span.region);
-            assert!(registry.copies.is_empty() && registry.bytes(span).is_none());
-        }
-        // SAFETY: nothing is named.
-        let nothing = unsafe { registry.open_pieces(&[], memory(false)) };
-        assert_eq!(registry.bytes(nothing), Some(&[][..]));
-    }
-}
+#[path = "registry_tests.rs"]
+mod tests;

@@ -81,7 +81,9 @@ impl Key {
         place: &mut [u8],
     ) -> Option<Tag> {
         if let Algorithm::Aegis(key) = &self.algorithm {
-            return one_pass::encrypt(key, &self.nonce(number), header, source, place);
+            let source = (source.as_ptr(), source.len());
+            // SAFETY: all of a slice, which nothing writes as long as it is borrowed.
+            return unsafe { one_pass::encrypt(key, &self.nonce(number), header, source, place) };
         }
         place.copy_from_slice(source);
         self.seal(number, header, place)
@@ -91,7 +93,7 @@ impl Key {
     /// cipher cannot.
     ///
     /// # Safety
-    /// As [`one_pass::encrypt_at`].
+    /// As [`one_pass::encrypt`].
     pub(super) unsafe fn seal_at(
         &self,
         number: u64,
@@ -102,7 +104,7 @@ impl Key {
         match &self.algorithm {
             // SAFETY: as promised.
             Algorithm::Aegis(key) => unsafe {
-                one_pass::encrypt_at(key, &self.nonce(number), header, source, place)
+                one_pass::encrypt(key, &self.nonce(number), header, source, place)
             },
             Algorithm::Ring(_) | Algorithm::AegisMac(_) => None,
         }

@@ -227,10 +227,11 @@ impl Opening {
         self.number
     }
 
-    /// Opens as [`Opener::open_into`]; false if the peer did not seal the datagram.
+    /// Opens `source` into `place`, which has the same length, as [`Opener::open_at`]; false if the peer did not seal
+    /// the datagram.
     ///
     /// # Safety
-    /// As [`Opener::open_into`].
+    /// As [`Opener::open_at`].
     pub(crate) unsafe fn open_into(
         &self,
         header: &[u8; HEADER_LEN],
@@ -293,51 +294,31 @@ impl Opener {
         })
     }
 
-    /// Whether [`Opener::open_at`] and [`Opener::open_into`] are possible: the cipher's implementation accepts an
-    /// address.
+    /// Whether [`Opener::open_at`] is possible: the cipher's implementation accepts an address.
     pub(crate) fn opens_at(&self) -> bool {
         self.current.takes_addresses()
     }
 
-    /// Opens as [`Opener::open`], with the `len` bytes at `place`, which others may write meanwhile. Bytes that they
-    /// store are as if stored a moment later; bytes that are opened are the sealed ones.
+    /// Opens as [`Opener::open`], from `source`, an address and a length, into `place`, which has the same length and may
+    /// be the same address. Others may write the bytes at `place` meanwhile. Bytes that they store are as if stored a
+    /// moment later; bytes that are opened are the sealed ones.
     ///
     /// # Errors
     /// As [`Opener::open`]; always if [`Opener::opens_at`] is false.
     ///
     /// # Safety
-    /// The bytes are mapped and writable for the length of the call. No reference to them is alive; other threads may
-    /// access them atomically, and the kernel in any way.
+    /// The bytes are mapped, readable and writable, for the length of the call. No mutable reference to those of
+    /// `source` is alive, and no reference at all to those at `place`; other threads may access them atomically, and the
+    /// kernel in any way. The two are the same bytes, or do not overlap.
     pub(crate) unsafe fn open_at(
         &mut self,
         header: &[u8; HEADER_LEN],
-        place: (*mut u8, usize),
-        trailer: &Trailer,
-    ) -> Result<(), DropReason> {
-        // SAFETY: as promised.
-        self.open_by(trailer, |key, number, tag| unsafe {
-            let source = (place.0.cast_const(), place.1);
-            key.open_at(number, header, source, place.0, tag)
-        })
-    }
-
-    /// Opens as [`Opener::open_at`], from `source` into `place`, which has the same length.
-    ///
-    /// # Errors
-    /// As [`Opener::open_at`].
-    ///
-    /// # Safety
-    /// As [`Opener::open_at`].
-    pub(crate) unsafe fn open_into(
-        &mut self,
-        header: &[u8; HEADER_LEN],
-        source: &[u8],
+        source: (*const u8, usize),
         place: *mut u8,
         trailer: &Trailer,
     ) -> Result<(), DropReason> {
         // SAFETY: as promised.
         self.open_by(trailer, |key, number, tag| unsafe {
-            let source = (source.as_ptr(), source.len());
             key.open_at(number, header, source, place, tag)
         })
     }

@@ -49,25 +49,13 @@ pub(super) fn prepare() {
     let _ = Aegis128X2::<TAG_LEN>::new(&[0; 16], &[0; 16]);
 }
 
-/// Encrypts `source` into `place`, which has the same length, and authenticates `header` with it. `None` if the lengths
-/// differ.
-pub(super) fn encrypt(
-    key: &[u8; 16],
-    nonce: &[u8; 16],
-    header: &[u8],
-    source: &[u8],
-    place: &mut [u8],
-) -> Option<Tag> {
-    // SAFETY: all of a slice, which nothing writes as long as it is borrowed.
-    unsafe { encrypt_at(key, nonce, header, (source.as_ptr(), source.len()), place) }
-}
-
-/// Does the same for `source` as an address and a length.
+/// Encrypts the bytes of `source`, an address and a length, into `place`, which has the same length, and authenticates
+/// `header` with them. `None` if the lengths differ.
 ///
 /// # Safety
 /// The bytes are mapped and readable for the length of the call, and none of them lies in `place`. No mutable reference
 /// to them exists; other threads may access them atomically, and the kernel in any way.
-pub(super) unsafe fn encrypt_at(
+pub(super) unsafe fn encrypt(
     key: &[u8; 16],
     nonce: &[u8; 16],
     header: &[u8],

@@ -31,9 +31,9 @@ fn open__what_was_sealed() {
 
 /// Opens `bytes` by their address.
 fn open_at(opener: &mut Opener, bytes: &mut [u8], trailer: &Trailer) -> Result<(), DropReason> {
-    let place = (bytes.as_mut_ptr(), bytes.len());
+    let (place, len) = (bytes.as_mut_ptr(), bytes.len());
     // SAFETY: all of a slice that is exclusively ours.
-    unsafe { opener.open_at(&HEADER, place, trailer) }
+    unsafe { opener.open_at(&HEADER, (place.cast_const(), len), place, trailer) }
 }
 
 #[test]
@@ -345,9 +345,10 @@ fn open_at__where_a_thread_writes_is_opened_or_refused() {
         for (word, bytes) in memory.words.iter().zip(sealed.as_chunks().0) {
             word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
         }
-        let place = (memory.start(), sealed.len());
+        let (place, len) = (memory.start(), sealed.len());
+        let source = (place.cast_const(), len);
         // SAFETY: the words live as long as the call, and others access them by atomic stores alone.
-        match unsafe { opener.open_at(&HEADER, place, &trailer) } {
+        match unsafe { opener.open_at(&HEADER, source, place, &trailer) } {
             Ok(()) => {
                 let words = memory.words.iter();
                 let mut bytes = words.map(|it| it.load(Ordering::Relaxed).to_ne_bytes());

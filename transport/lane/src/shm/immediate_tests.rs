@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::account::MoveCause;
-use crate::driver::{Completion, Report, WorkKind};
+use crate::driver::{Completion, Report, Step, WorkKind};
 use crate::memory::ExportedRegion;
 use crate::shm::tests::{End, content, drive, export, join, memfd, options, put, read, region};
 use std::sync::atomic::Ordering;
@@ -274,8 +274,8 @@ fn immediate__not_looked_at_holds_up_no_bytes_until_this_end_is_full() {
         }
         assert!(accepted < 10_000, "without end");
         if next % 64 == 0 {
-            a.turn().expect("a");
-            b.turn().expect("b");
+            a.turn(Step::Whole).expect("a");
+            b.turn(Step::Whole).expect("b");
         }
     };
     assert_eq!(error, PostError::Full);
@@ -320,7 +320,7 @@ fn immediate__of_a_peer_that_is_gone_ends_once() {
     drop(b);
     let mut ended = Vec::new();
     for _ in 0..crate::shm::tests::PATIENCE {
-        a.turn().expect("a");
+        a.turn(Step::Whole).expect("a");
         ended.extend(completions(&mut a));
         if a.closed().is_some() {
             break;

@@ -37,7 +37,6 @@ pub(crate) use rendezvous::without_rendezvous;
 pub(crate) use visitors::{Arrived, Visitor, Visitors};
 
 use crate::account::{Account, LaneKind};
-use crate::driver::{Driver, initiate};
 use crate::error::LaneError;
 use crate::lane::{Lane, RemoteAccess, Turn};
 use crate::memory::Exporting;
@@ -143,7 +142,7 @@ impl ShmLane {
     }
 
     /// Takes this end's part of the key exchange: nothing else is received or sent until that is done.
-    fn begin(&mut self, exchange: Exchange) {
+    pub(crate) fn begin(&mut self, exchange: Exchange) {
         self.exchange = Some(exchange);
         self.waiting = true;
     }
@@ -275,17 +274,32 @@ impl Lane for ShmLane {
     }
 }
 
-/// The Initiator's link to a peer of this host.
-pub(crate) struct Linked {
-    link: Link,
-    ends: Ends,
+/// A lane to the listener at `peer`, with this end's key from `entropy`.
+///
+/// # Errors
+/// As [`link_to`].
+pub(crate) fn to(
+    peer: SocketAddr,
+    options: &Options,
+    entropy: Entropy,
+) -> Result<ShmLane, NoSharedMemory> {
+    let link = link_to(peer, options)?;
+    // On this host as well: the same address, with its interface.
+    let mut local = peer;
+    local.set_port(0);
+    Ok(ShmLane::new(
+        link,
+        Ends { local, peer },
+        entropy.key,
+        options,
+    ))
 }
 
 /// Connects to the listener at `peer`, if it belongs to this host and this user, and shares memory with it.
 ///
 /// # Errors
 /// Why not.
-pub(crate) fn link_to(peer: SocketAddr, options: &Options) -> Result<Linked, NoSharedMemory> {
+fn link_to(peer: SocketAddr, options: &Options) -> Result<Link, NoSharedMemory> {
     if options.security.cipher.is_some() {
         return Err(NoSharedMemory::Cipher);
     }
@@ -301,12 +315,7 @@ pub(crate) fn link_to(peer: SocketAddr, options: &Options) -> Result<Linked, NoS
         rendezvous::pass_shared(link.raw_socket(), &memory)?;
         io::Result::Ok(link)
     };
-    let link = share().map_err(|_| NoSharedMemory::System)?;
-    // On this host as well: the same address, with its interface.
-    let mut local = peer;
-    local.set_port(0);
-    let ends = Ends { local, peer };
-    Ok(Linked { link, ends })
+    share().map_err(|_| NoSharedMemory::System)
 }
 
 /// A number that another process's memory does not contain by chance.
@@ -314,21 +323,6 @@ fn mark() -> io::Result<u64> {
     let random = crate::seal::random()?;
     let [a, b, c, d, e, f, g, h, ..] = random;
     Ok(u64::from_ne_bytes([a, b, c, d, e, f, g, h]))
-}
-
-/// Opens a connection over `linked`. The handshake runs inside the driver's calls.
-///
-/// # Errors
-/// The system gives no random numbers, or the cryptography refuses this end's key.
-pub(crate) fn connect<L: Lane>(
-    linked: Linked,
-    options: &Options,
-    entropy: Entropy,
-    wrap: impl FnOnce(ShmLane) -> L,
-) -> io::Result<Driver<L>> {
-    let lane = ShmLane::new(linked.link, linked.ends, entropy.key, options);
-    let config = config(options);
-    initiate(lane, config, options, entropy, ShmLane::begin, wrap)
 }
 
 /// The core's configuration: nothing is lost here, there is no path to share or probe, and nothing is sealed.

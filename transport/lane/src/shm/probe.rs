@@ -27,7 +27,7 @@ pub struct Reach {
 /// # Errors
 /// Why there is no shared memory.
 pub fn probe_shared_memory(peer: SocketAddr, options: &Options) -> Result<Reach, NoSharedMemory> {
-    let mut link = super::link_to(peer, options)?.link;
+    let mut link = super::link_to(peer, options)?;
     let end = Instant::now() + PATIENCE;
     loop {
         link.try_reading();

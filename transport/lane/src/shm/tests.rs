@@ -6,7 +6,7 @@ use super::rendezvous::{self, Rendezvous};
 use super::*;
 use crate::address::LaneChoice;
 use crate::any::AnyLane;
-use crate::driver::{Progress, Report};
+use crate::driver::{Driver, OnWake, Progress, Report, Step};
 use crate::listener::Listener;
 use crate::memory::shared::Bounds;
 use crate::memory::{ExportedRegion, Mapping, Region};
@@ -34,7 +34,7 @@ pub(super) fn join(options: &Options) -> (End, End) {
         Listener::bind(([127, 0, 0, 1], 0).into(), options.clone()).expect("listening");
     let mut a = crate::any::connect(listener.local_addr(), options).expect("met");
     let accepted = (0..PATIENCE).find_map(|_| {
-        a.turn().expect("asking");
+        a.turn(Step::Whole).expect("asking");
         listener.accept(Some(Duration::ZERO)).expect("accepting")
     });
     let mut b = accepted.expect("asked");
@@ -45,7 +45,10 @@ pub(super) fn join(options: &Options) -> (End, End) {
 pub(super) fn drive(a: &mut End, b: &mut End, mut done: impl FnMut(&mut End, &mut End) -> bool) {
     let mut idle = 0;
     while !done(a, b) {
-        let turns = [a.turn().expect("a"), b.turn().expect("b")];
+        let turns = [
+            a.turn(Step::Whole).expect("a"),
+            b.turn(Step::Whole).expect("b"),
+        ];
         let moved = turns.contains(&Progress::Moved);
         idle = if moved { 0 } else { idle + 1 };
         assert!(idle < PATIENCE, "stuck");
@@ -92,7 +95,7 @@ pub(super) fn received(b: &mut End) -> Region {
 /// Turns the victim until its connection, and every request, is over.
 fn broken(b: &mut End, fault: RingFault) {
     for _ in 0..PATIENCE {
-        b.turn().expect("no other error");
+        b.turn(Step::Whole).expect("no other error");
         if b.life() == Life::Closed {
             break;
         }
@@ -153,9 +156,9 @@ fn cancel__memory_that_comes_back_is_not_read_any_more() {
     let id = post(&mut a, &mut b, &bytes);
     // The grant arrives, and the record is written; b has not read it.
     while a.account().bytes_sent_zerocopy < bytes.len() as u64 {
-        a.turn().expect("a");
+        a.turn(Step::Whole).expect("a");
         if a.account().bytes_sent_zerocopy == 0 {
-            b.turn().expect("b");
+            b.turn(Step::Whole).expect("b");
         }
     }
     assert!(a.cancel(id));
@@ -259,9 +262,9 @@ fn hostile__addresses_that_are_not_mapped() {
         // The record is the last that a writes.
         let mut before = written(&mut a);
         while a.account().bytes_sent_zerocopy == 0 {
-            b.turn().expect("b");
+            b.turn(Step::Whole).expect("b");
             before = written(&mut a);
-            a.turn().expect("a");
+            a.turn(Step::Whole).expect("a");
         }
         forge(lane(&mut a), before, address);
         broken(&mut b, RingFault::Address);
@@ -281,8 +284,8 @@ fn hostile__any_bytes_in_the_ring_end_nothing_but_the_connection() {
         let (mut a, mut b) = join(&options());
         post(&mut a, &mut b, &content(200_000));
         for _ in 0..random() % 8 {
-            a.turn().expect("a");
-            b.turn().expect("b");
+            a.turn(Step::Whole).expect("a");
+            b.turn(Step::Whole).expect("b");
         }
         let len = (random() % 300) as usize;
         let bytes: Vec<u8> = (0..len).map(|_| random() as u8).collect();
@@ -293,7 +296,7 @@ fn hostile__any_bytes_in_the_ring_end_nothing_but_the_connection() {
         let link = &mut lane(&mut a).link;
         link.push(kind, &[&bytes]).expect("ours");
         for _ in 0..50 {
-            b.turn().expect("no error of this end's");
+            b.turn(Step::Whole).expect("no error of this end's");
         }
         assert!(matches!(b.closed(), None | Some(CloseReason::Violation)));
     }
@@ -332,7 +335,7 @@ fn visitors__that_pass_something_else_are_turned_away_and_others_met() {
     assert_eq!(listener.counters().refused, refused);
     let mut a = crate::any::connect(at, &options()).expect("met");
     let accepted = (0..PATIENCE).find_map(|_| {
-        a.turn().expect("asking");
+        a.turn(Step::Whole).expect("asking");
         listener.accept(Some(Duration::ZERO)).expect("accepting")
     });
     assert!(accepted.is_some(), "one of us");
@@ -342,11 +345,12 @@ fn visitors__that_pass_something_else_are_turned_away_and_others_met() {
 fn sleep__a_record_wakes_and_so_does_the_end_of_the_peer() {
     let (a, mut b) = join(&options());
     // Nothing to do: it would sleep.
-    while b.turn().expect("b") == Progress::Moved {}
+    while b.turn(Step::Whole).expect("b") == Progress::Moved {}
     let woken = std::thread::scope(|scope| {
         let woken = scope.spawn(|| {
             let closed = |it: &End| it.closed().is_some();
-            b.wait(Some(Duration::from_secs(20)), closed).expect("b");
+            b.wait(Some(Duration::from_secs(20)), OnWake::Return, closed)
+                .expect("b");
             b.closed()
         });
         std::thread::sleep(Duration::from_millis(20));
@@ -519,7 +523,7 @@ fn listen__for_shared_memory_alone_hears_nobody_by_udp() {
     let mut listener = Listener::bind(([127, 0, 0, 1], 0).into(), options()).expect("listening");
     let udp = options().with(|it| it.lane.choice = LaneChoice::Udp);
     let mut a = crate::any::connect(listener.local_addr(), &udp).expect("a socket");
-    a.turn().expect("asking");
+    a.turn(Step::Whole).expect("asking");
     let heard = (0..PATIENCE).find_map(|_| match listener.try_accept().expect("read") {
         crate::listener::Accept::Nothing => None,
         other => Some(other),
@@ -537,9 +541,9 @@ fn reference__to_what_may_not_be_read_any_more_is_lost_and_sent_again_through_th
     let bytes = content(1 << 20);
     post(&mut a, &mut b, &bytes);
     while a.account().bytes_sent_zerocopy == 0 {
-        a.turn().expect("a");
+        a.turn(Step::Whole).expect("a");
         if a.account().bytes_sent_zerocopy == 0 {
-            b.turn().expect("b");
+            b.turn(Step::Whole).expect("b");
         }
     }
     // As if the peer had become undumpable meanwhile.
@@ -603,8 +607,8 @@ pub(super) fn export(
         .export(memory.exporting(), rights, ExportAs::Handle)
         .expect("room");
     for _ in 0..4 {
-        b.turn().expect("b");
-        a.turn().expect("a");
+        b.turn(Step::Whole).expect("b");
+        a.turn(Step::Whole).expect("a");
     }
     region.start
 }
@@ -773,8 +777,8 @@ fn region__of_a_number_is_the_one_that_has_it_now() {
         b.export(memory.exporting(), Rights::ALL, ExportAs::Number(number))
             .expect("free");
         for _ in 0..4 {
-            b.turn().expect("b");
-            a.turn().expect("a");
+            b.turn(Step::Whole).expect("b");
+            a.turn(Step::Whole).expect("a");
         }
         let direct = a.account().direct_operations;
         a.post_inline(put(number.place(16), None), Report::default(), &[round; 8])
@@ -898,18 +902,18 @@ fn hostile__descriptors_that_are_not_what_was_said_are_not_mapped() {
     for (what, memory, len, writable) in cases {
         let inode = memfd::inode(memory.as_fd()).expect("open");
         say_lent(&mut a, &memory, (len, inode, writable));
-        b.turn().expect("b");
+        b.turn(Step::Whole).expect("b");
         assert!(!b.lane().reaches_memory(), "{what}");
     }
     // A descriptor other than the one passed, and none.
     say_lent(&mut a, &good(), (8192, 1, true));
-    b.turn().expect("b");
+    b.turn(Step::Whole).expect("b");
     assert_eq!(b.account().regions_not_mapped, refused + 1);
     // The connection continues, and maps memory that is right.
     let memory = good();
     let inode = memfd::inode(memory.as_fd()).expect("open");
     say_lent(&mut a, &memory, (8192, inode, true));
-    b.turn().expect("b");
+    b.turn(Step::Whole).expect("b");
     assert!(b.lane().reaches_memory());
     assert_eq!(b.account().regions_not_mapped, refused + 1);
     // A lease of a place that does not exist.
@@ -984,7 +988,7 @@ fn no_descriptor_for_lent_memory__job() {
     let at = export(&mut a, &mut b, &memory, Rights::ALL);
     setrlimit(Resource::RLIMIT_NOFILE, soft, hard).expect("as it was");
     assert_eq!(a.account().regions_not_mapped, 1);
-    b.turn().expect("b");
+    b.turn(Step::Whole).expect("b");
     let posted = a.post_inline(put(at, None), Report::default(), &[9; 8]);
     posted.expect("room");
     drive(&mut a, &mut b, |a, _| a.has_completion());

@@ -4,7 +4,7 @@
 use super::*;
 use crate::address::LaneChoice;
 use crate::any::AnyLane;
-use crate::driver::Report;
+use crate::driver::{Report, Step};
 use crate::listener::Listener;
 use crate::memory::Region;
 use crate::seal::Security;
@@ -41,7 +41,7 @@ fn connect(to: SocketAddr) -> End {
 /// Turns `a` until it goes by UDP. Returns why.
 fn gives_up(a: &mut End) -> NoSharedMemory {
     for _ in 0..PATIENCE {
-        a.turn().expect("no error");
+        a.turn(Step::Whole).expect("no error");
         if let AnyLane::Datagram(_, why) = a.lane() {
             return why.expect("it was asked for");
         }
@@ -53,7 +53,7 @@ fn gives_up(a: &mut End) -> NoSharedMemory {
 /// The single connection that comes to `listener`, once it is established.
 fn accept(a: &mut End, listener: &mut Listener) -> End {
     let accepted = (0..PATIENCE).find_map(|_| {
-        a.turn().expect("asking");
+        a.turn(Step::Whole).expect("asking");
         listener.accept(Some(Duration::ZERO)).expect("accepting")
     });
     let mut b = accepted.expect("asked");
@@ -108,7 +108,7 @@ fn undecided__where_it_is_turned_away_it_goes_by_udp() {
     let early = content(50);
     let mut a = connect(listener.local_addr());
     post_early(&mut a, &early);
-    a.turn().expect("asking");
+    a.turn(Step::Whole).expect("asking");
     drop(rendezvous.accept().expect("accepting").expect("it waits"));
     assert_eq!(gives_up(&mut a), NoSharedMemory::Rejected);
     goes_by_udp(a, &mut listener, &early);
@@ -119,7 +119,7 @@ fn undecided__where_it_is_turned_away_it_goes_by_udp() {
 fn undecided__what_left_is_one_connection_by_udp() {
     let mut listener = listen(LaneChoice::Best);
     let mut a = connect(listener.local_addr());
-    a.turn().expect("asking");
+    a.turn(Step::Whole).expect("asking");
     assert_eq!(gives_up(&mut a), NoSharedMemory::NotAdmitted);
     let early = content(9000);
     post_early(&mut a, &early);
@@ -139,9 +139,9 @@ fn undecided__what_was_let_in_stays() {
             crate::listener::Accept::Unauthenticated | crate::listener::Accept::Nothing
         ));
     }
-    a.turn().expect("asking");
+    a.turn(Step::Whole).expect("asking");
     std::thread::sleep(Duration::from_millis(1200));
-    a.turn().expect("asking");
+    a.turn(Step::Whole).expect("asking");
     let b = accept(&mut a, &mut listener);
     assert_eq!(b.account().lane, LaneKind::SharedMemory);
     assert!(!a.lane().is_undecided());

@@ -2,6 +2,7 @@
 #![allow(non_snake_case)]
 use super::*;
 use crate::address::LaneChoice;
+use crate::driver::Step;
 use crate::listener::Listener;
 use crate::options::Options;
 use socket2::{Domain, Protocol, Type};
@@ -69,14 +70,14 @@ fn adopt__several_connections_beside_it() {
         for _ in 0..3 {
             let mut calling = crate::any::connect(peer, &over_udp()).expect("connecting");
             let accepted = std::iter::repeat_with(|| {
-                calling.turn().expect("asking");
+                calling.turn(Step::Whole).expect("asking");
                 let wait = Some(Duration::from_millis(1));
                 listener.accept(wait).expect("accepting")
             });
             let mut accepted = accepted.take(10_000).find_map(|it| it).expect("asked");
             for _ in 0..10_000 {
-                calling.turn().expect("connecting");
-                accepted.turn().expect("connecting");
+                calling.turn(Step::Whole).expect("connecting");
+                accepted.turn(Step::Whole).expect("connecting");
                 if calling.is_connected() && accepted.is_connected() {
                     break;
                 }

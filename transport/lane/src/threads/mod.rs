@@ -3,9 +3,11 @@
 mod mailbox;
 pub(crate) mod process;
 mod scheduler;
+mod spawn;
 mod submissions;
 
 pub(crate) use mailbox::Mailbox;
 pub use process::Process;
 pub use scheduler::Scheduler;
+pub use spawn::spawn_thread;
 pub use submissions::Submissions;

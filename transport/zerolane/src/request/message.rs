@@ -47,6 +47,9 @@ impl Request for Message<'_> {
 
 impl sealed::Post for Message<'_> {
     fn post_to(self, connection: &mut Connection) -> Result<TransferId, (Error, Self)> {
+        if let Err(reason) = connection.vectored.check_order() {
+            return Err((reason.into(), self));
+        }
         let (flags, report) = (self.how.flags(), self.how.report());
         let driver = &mut connection.driver;
         let posted = driver.post_message(&self.control, self.payload, flags, report);

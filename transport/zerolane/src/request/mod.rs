@@ -18,6 +18,7 @@ use zerolane_lane::{Memory, Report, TransferId, WorkFlags, Writable};
 pub use crate::completion::Output;
 pub use crate::in_order::InOrder;
 pub use message::{Message, ReceiveMessage};
+pub(crate) use pieces::Unposted;
 pub use pieces::{GetPieces, PutPieces};
 pub use remote::{Fetch, Get, OpenRegion, Put, PutInline};
 pub use transfer::{Receive, Transfer};
@@ -189,10 +190,8 @@ impl Connection {
     /// ```
     ///
     /// # Errors
-    /// The connection is closed, or too many requests are posted, or the request asks for what the peer did not grant:
-    /// see [`PostError`]. The memory comes back. A [`PutPieces`] or [`GetPieces`] of more than 4096 pieces is refused
-    /// with `TooManyPieces`, and with `Full` if there is no room for all of them now. If the key was forged, the pieces
-    /// before a refused one may still be written, without a completion.
+    /// The connection is closed, or too many requests are posted or pieces of an earlier one wait for room, or the request
+    /// asks for what the peer did not grant: see [`PostError`]. The memory comes back.
     pub fn post<R: Request>(&mut self, request: R) -> Posted<R::Memory> {
         let posted = self.try_post(request);
         posted.map_err(|(error, request)| Refused {

@@ -55,7 +55,8 @@ impl Request for Put {
 impl sealed::Post for Put {
     fn post_to(self, connection: &mut Connection) -> Result<TransferId, (Error, Self)> {
         let len = self.memory.len() as u64;
-        let place = match self.to.place(self.offset, len, Rights::WRITE) {
+        let place = self.to.place(self.offset, len, Rights::WRITE);
+        let place = match connection.vectored.check_order().and(place) {
             Ok(place) => place,
             Err(reason) => return Err((reason.into(), self)),
         };
@@ -115,7 +116,8 @@ impl Request for PutInline<'_> {
 impl sealed::Post for PutInline<'_> {
     fn post_to(self, connection: &mut Connection) -> Result<TransferId, (Error, Self)> {
         let len = self.data.len();
-        let place = match self.to.place(self.offset, len as u64, Rights::WRITE) {
+        let place = self.to.place(self.offset, len as u64, Rights::WRITE);
+        let place = match connection.vectored.check_order().and(place) {
             Ok(_) if len > MAX_INLINE => return Err((Error::NotInline { len }, self)),
             Ok(place) => place,
             Err(reason) => return Err((reason.into(), self)),
@@ -179,7 +181,8 @@ impl<M: Writable> Request for Get<M> {
 impl<M: Writable> sealed::Post for Get<M> {
     fn post_to(self, connection: &mut Connection) -> Result<TransferId, (Error, Self)> {
         let len = self.into.length() as u64;
-        let place = match self.from.place(self.offset, len, Rights::READ) {
+        let place = self.from.place(self.offset, len, Rights::READ);
+        let place = match connection.vectored.check_order().and(place) {
             Ok(place) => place,
             Err(reason) => return Err((reason.into(), self)),
         };
@@ -262,7 +265,7 @@ impl Request for Fetch {
 impl sealed::Post for Fetch {
     fn post_to(self, connection: &mut Connection) -> Result<TransferId, (Error, Self)> {
         let report = self.how.report();
-        let posted = self.request();
+        let posted = connection.vectored.check_order().and(self.request());
         let posted = posted.and_then(|request| connection.driver.post_bare(request, report));
         posted.map_err(|reason| (reason.into(), self))
     }

@@ -7,7 +7,7 @@ use super::poller::Poller;
 use super::{ConnectionId, Event, Key, MAX_EVENTS, Slot, Worker};
 use crate::error::Error;
 use std::os::fd::AsFd;
-use zerolane_lane::{DriverError, Life, limits};
+use zerolane_lane::{DriverError, Life, Step, limits};
 
 /// What to do with a connection after advancing it.
 enum Next {
@@ -25,10 +25,13 @@ impl Worker {
         };
         let turned = match link.connection.driver.lane().is_undecided() {
             true => turn_undecided(link, key, &self.poller),
-            false => match input {
-                true => link.connection.driver.turn().map(drop),
-                false => link.connection.driver.turn_without_input(),
-            },
+            false => {
+                let step = match input {
+                    true => Step::Whole,
+                    false => Step::WithoutInput,
+                };
+                link.connection.driver.turn(step).map(drop)
+            }
         };
         if link.connection.driver.has_moved() {
             self.agenda.add(key, Due::Flush);
@@ -115,7 +118,7 @@ impl Worker {
 /// Advances a connection whose lane is not chosen yet, and watches the descriptors of the lane it has afterwards.
 fn turn_undecided(link: &mut Link, key: Key, poller: &Poller) -> Result<(), DriverError> {
     poller.remove_lane(&link.connection);
-    let turned = link.connection.driver.turn();
+    let turned = link.connection.driver.turn(Step::Whole);
     let watched = poller.add_lane(&link.connection, key);
     turned?;
     watched.map_err(DriverError::Io)

@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use zerolane_lane::{
-    Account, ExportedRegion, Memory, Options, Process, PublicKey, Waker, Writable,
+    Account, ExportedRegion, Memory, Options, PostError, Process, PublicKey, Waker, Writable,
 };
 use zerolane_wire::Rights;
 
@@ -426,8 +426,14 @@ impl ConnectionHandle {
         let waiting = Waiting {
             id: self.next_request(),
             post: Box::new(move |connection| {
-                if let (Some(connection), Some(claim)) = (connection, claim.take()) {
-                    claim.answer_or_drop(connection.finish());
+                if let (Some(connection), Some(taken)) = (connection, claim.take()) {
+                    match connection.finish() {
+                        Err(Error::Post(PostError::Full)) => {
+                            claim = Some(taken);
+                            return Attempt::Full;
+                        }
+                        finished => taken.answer_or_drop(finished),
+                    }
                 }
                 Attempt::Done
             }),

@@ -111,7 +111,7 @@ impl Link {
         let Stage::Flushing { until, mark } = self.stage else {
             return false;
         };
-        if self.connection.driver.is_sending() {
+        if self.connection.is_sending() {
             if until.is_none_or(|until| Instant::now() < until) {
                 return false;
             }

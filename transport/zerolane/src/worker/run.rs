@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::error::Result;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
-use zerolane_lane::{AnyLane, Lane as _, Waited, spin};
+use zerolane_lane::{AnyLane, Lane as _, Step, Waited, spin};
 
 /// Connections and endpoints advanced in one call of [`Worker::progress`]: some hundred microseconds.
 const TURNS: usize = 64;
@@ -277,7 +277,7 @@ impl Worker {
             let Some(Slot::Connection(link)) = self.slots.get_mut(key) else {
                 continue;
             };
-            let flushed = link.connection.driver.flush_before_sleep();
+            let flushed = link.connection.driver.turn(Step::BeforeSleep);
             self.settle(key, flushed.err());
         }
     }

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use std::ops::Deref;
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
-use zerolane_lane::Process;
+use zerolane_lane::{Process, spawn_thread};
 
 /// A worker that runs in a thread of its own; dereferences to its [`WorkerHandle`].
 ///
@@ -26,6 +26,8 @@ impl Worker {
     ///
     /// Make handles of the connections and endpoints made before ([`Worker::connection_handle`],
     /// [`Worker::endpoint_handle`]): events of those without one are dropped.
+    ///
+    /// The thread takes no signals: a program's handlers run on its own threads.
     ///
     /// `fork` copies no thread: the thread stays with the process that called this, and serves its peers as before. See
     /// [`WorkerThread`] for what a child may do.
@@ -55,8 +57,8 @@ impl Worker {
     pub fn spawn(self) -> Result<WorkerThread> {
         self.check_process()?;
         let handle = self.handle();
-        let thread = std::thread::Builder::new().name("zerolane-worker".to_owned());
-        let thread = thread.spawn(move || self.run_in_thread())?;
+        let name = "zerolane-worker".to_owned();
+        let thread = spawn_thread(name, move || self.run_in_thread())?;
         Ok(WorkerThread {
             handle,
             thread: Some(thread),
@@ -116,9 +118,9 @@ static BACKGROUND: [Mutex<Option<WorkerThread>>; 64] = [const { Mutex::new(None)
 /// fork gets another with its own first call, so a library may call this whenever it needs it: before or after its
 /// program forks, or becomes a daemon.
 ///
-/// The thread is in the network namespace of the thread that first called this. It lives until the process ends, which
-/// tells no peer: close connections first. A worker that was stopped all the same ([`WorkerHandle::stop`]) refuses
-/// requests until it has ended; the next call then starts another.
+/// The thread is in the network namespace of the thread that first called this, and takes no signals. It lives until the
+/// process ends, which tells no peer: close connections first. A worker that was stopped all the same
+/// ([`WorkerHandle::stop`]) refuses requests until it has ended; the next call then starts another.
 ///
 /// ```
 /// use zerolane::{Options, worker};

@@ -15,7 +15,7 @@ use zerolane::advanced::{Offer, Read};
 use zerolane::failure::{PostError, Posted, Refused};
 use zerolane::memory::Memory;
 use zerolane::options::LaneChoice;
-use zerolane::request::{Get, Message, Put, PutInline, PutPieces, ReceiveMessage, WorkKind};
+use zerolane::request::{Fetch, Get, Message, Put, PutInline, PutPieces, ReceiveMessage, WorkKind};
 use zerolane::worker::Worker;
 use zerolane::{
     CompletionQueue, Connection, Endpoint, Error, ExportedRegion, FetchOp, Options, Region,
@@ -467,24 +467,50 @@ fn post__when_full_gives_the_memory_back() {
 }
 
 #[test]
-fn post__of_too_many_pieces_gives_them_all_back() {
+fn post__behind_pieces_that_wait_for_room_gives_the_memory_back() {
     let (mut connection, mut peer) = pair();
     let memory = Region::anonymous(4096).expect("memory");
     let memory = ExportedRegion::new(memory).expect("page-aligned");
     let key = peer.export(&memory, Rights::ALL).expect("exported");
     let piece = |n: u16| (u64::from(n % 256) * 16, Memory::from(small(n as u8)));
-    let pieces = (0..5_000).map(piece).collect();
-    let refused = connection.post(PutPieces::new(&key, pieces));
-    let Refused { error, memory } = refused.expect_err("too many");
-    assert!(
-        matches!(error, Error::Post(PostError::TooManyPieces)),
-        "{error}"
-    );
-    assert_eq!(memory.len(), 5_000, "all or none");
+    let pieces = || (0..20_000).map(piece).collect();
+    let id = connection.post(PutPieces::new(&key, pieces()));
+    let id = id.expect("accepted");
+    let refused = connection.post(PutPieces::new(&key, pieces()));
+    let Refused { error, memory } = refused.expect_err("behind others");
+    assert!(matches!(error, Error::Post(PostError::Full)), "{error}");
+    assert_eq!(memory.len(), 20_000, "all or none");
     for (n, (offset, piece)) in memory.into_iter().enumerate() {
         assert_eq!(offset, n as u64 % 256 * 16, "{n}");
         assert!(is_small(n as u8, piece.into_region()), "{n}");
     }
+    let put = connection.post(Put::new(&key, 0, small(1)));
+    let Refused { error, memory } = put.expect_err("behind others");
+    assert!(matches!(error, Error::Post(PostError::Full)), "{error}");
+    assert!(is_small(1, memory.into_region()));
+    let full = |it: zerolane::Result<()>| matches!(it, Err(Error::Post(PostError::Full)));
+    assert!(full(connection.put(&key, 0, b"a put")));
+    assert!(full(connection.get(&key, 0, &mut [0; 8])));
+    assert!(full(connection.fetch_add(&key, 0, 1).map(drop)));
+    assert!(full(connection.send_message(b"a message", None)));
+    assert!(full(connection.finish()));
+    let message = connection.post(Message::new(b"a message"));
+    assert!(full(message.map(drop).map_err(|it| it.error)));
+    let inline = connection.post(PutInline::new(&key, 0, b"inline"));
+    assert!(full(inline.map(drop).map_err(|it| it.error)));
+    let into = connection.post(Get::new(&key, 0, small(2)));
+    assert!(full(into.map(drop).map_err(|it| it.error)));
+    let fetch = connection.post(Fetch::new(&key, 0, FetchOp::Increment));
+    assert!(full(fetch.map(drop).map_err(|it| it.error)));
+    // Nothing else waits for them.
+    connection.post_recv(small(3)).expect("posted");
+    connection.post_send(small(4)).expect("posted");
+    // The peer makes no call.
+    assert!(connection.cancel(id));
+    let cancelled = connection.poll().expect("open").expect("complete");
+    assert_eq!(cancelled.id, id);
+    assert_eq!(cancelled.into_pieces().len(), 20_000);
+    assert!(!full(connection.finish()));
 }
 
 #[test]

@@ -580,7 +580,7 @@ const DOCUMENTS: &[Document] = &[
             ),
             Fact("| {1024} completions not looked at", &["MAX_UNREAD"]),
             Fact("up to {65,536} on one connection", &["MAX_EXPORTS"]),
-            Fact("more than {4096} pieces in one", &["MAX_POSTED"]),
+            Fact("more than {4096} pieces of one", &["MAX_POSTED"]),
             Fact("up to {64 KiB} of short ones", &["DEFAULT_EAGER_CREDIT"]),
             Fact(
                 "| {1024} small operations unconfirmed, in {256} datagrams",
@@ -830,7 +830,6 @@ const DOCUMENTS: &[Document] = &[
         text: include_str!("../../../../docs/guide/python.md"),
         facts: &[
             Fact("exchange up to {128} bytes", &["limits::MAX_CONTROL"]),
-            Fact("Up to {4096} pieces go", &["MAX_POSTED"]),
             Fact("at {1024} unread completions the peer", &["MAX_UNREAD"]),
             Fact("ends a wait within {50 ms}", &["patience::SLICE"]),
         ],

@@ -565,22 +565,12 @@ fn put_vectored__refused_gives_the_pieces_back() {
     let worker = spawned();
     let (_endpoint, client, server) = pair(&worker);
     let (_memory, key) = exported(&server);
-    let many = (0..4097).map(|n| (n * 8, region(n, 8).into())).collect();
-    let refused = client
-        .post(PutPieces::new(&key, many))
-        .wait()
-        .expect_err("too many");
-    assert!(matches!(
-        refused.error,
-        Error::Post(PostError::TooManyPieces)
-    ));
-    assert_eq!(pieces_of(refused.memory).len(), 4097);
     let none = client
         .post(PutPieces::new(&key, vec![]))
         .wait()
         .expect_err("none");
     assert!(matches!(none.error, Error::Post(PostError::NoPieces)));
-    // Neither delays later requests.
+    // It does not delay later requests.
     client
         .post(Put::new(&key, 0, region(1, 8)))
         .wait()
@@ -596,6 +586,46 @@ fn put_vectored__refused_gives_the_pieces_back() {
     let back = pieces_of(refused.memory);
     let back: Vec<_> = back.iter().filter_map(Memory::as_slice).collect();
     assert!(back == [content(5, 10), content(6, 20)]);
+}
+
+/// Pieces for which there was no room, then a put to the last one's place.
+#[test]
+fn put_vectored__of_more_than_fit_comes_before_what_was_posted_after_it() {
+    const PIECES: u64 = 20_000;
+    let worker = spawned();
+    let (_endpoint, client, server) = pair(&worker);
+    let (memory, key) = exported(&server);
+    let many = |n: u64| {
+        let pieces = (0..PIECES).map(move |at| (at * 8, region(n, 8).into()));
+        PutPieces::new(&key, pieces.collect())
+    };
+    let word = |at: u64| {
+        let mut word = [0; 8];
+        memory.read(at as usize * 8, &mut word);
+        word.to_vec()
+    };
+    let first = client.post(many(1));
+    let second = client.post(many(2));
+    let then = client.post(Put::new(&key, (PIECES - 1) * 8, region(3, 8)));
+    for put in [first, second] {
+        let put = put.wait().expect("posted");
+        assert_eq!(put.result, Ok(PIECES as usize * 8));
+        assert_eq!(put.into_pieces().len() as u64, PIECES);
+    }
+    then.wait().expect("posted").result.expect("put");
+    assert_eq!(word(0), content(2, 8));
+    assert_eq!(word(PIECES - 2), content(2, 8));
+    assert_eq!(word(PIECES - 1), content(3, 8));
+    // One that is given up leaves no others behind it.
+    drop(client.post(many(4)));
+    let then = client.post(Put::new(&key, 0, region(5, 8))).wait();
+    then.expect("posted").result.expect("put");
+    // Closing delivers the rest, and `finish` waits for its turn.
+    client.post(many(6)).detach();
+    let finished = client.finish();
+    client.close().wait().expect("closed");
+    finished.wait().expect("finished");
+    assert_eq!(word(PIECES - 1), content(6, 8));
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod numbered;
 mod over;
 mod progress;
 mod set;
+mod signals;
 mod tokio;
 
 use bytes::content;

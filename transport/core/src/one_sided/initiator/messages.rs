@@ -24,23 +24,18 @@ impl Initiator {
         sending: &mut Sending,
         limit: BurstLimit,
     ) -> Option<DataBurst> {
-        let message = self.bare_message(responder.expected())?;
+        let request = self.send_queue.upcoming().filter(|it| is_bare(it))?;
+        if self.send_queue.is_repeat(self.send_queue.next_unsent()) {
+            return None;
+        }
+        let message = BareMessage {
+            id: request.id,
+            executed: responder.expected() as u16,
+            awaited: request.flags.awaited,
+        };
         let burst = sending.next_message(cx, limit, &message, responder.is_answering())?;
         self.take(cx, 1);
         responder.on_confirmation_left(cx);
         Some(burst)
-    }
-
-    fn bare_message(&self, executed: u32) -> Option<BareMessage> {
-        if !self.send_queue.has_unsent() || self.send_queue.is_repeat(self.send_queue.next_unsent())
-        {
-            return None;
-        }
-        let request = self.send_queue.upcoming().filter(|it| is_bare(it))?;
-        Some(BareMessage {
-            id: request.id,
-            executed: executed as u16,
-            awaited: request.flags.awaited,
-        })
     }
 }

@@ -21,9 +21,6 @@ impl Initiator {
         responder: &mut Responder,
         limit: BurstLimit,
     ) -> Option<OperationBurst> {
-        if !self.send_queue.has_unsent() {
-            return None;
-        }
         let carries = !matches!(self.send_queue.upcoming()?.kind, RequestKind::Fetch { .. });
         let first = self.send_queue.next_unsent();
         let bytes = limit.bytes.min(self.send_queue.bytes());

@@ -155,7 +155,7 @@ impl Initiator {
             } => {
                 let number = self.send_queue.push(cx.now, request);
                 let target = Target::Message(number);
-                sending.post_as(cx, id, payload, Delivery::Interrupt, target);
+                sending.post(cx, id, payload, Delivery::Interrupt, target);
             }
             _ => {
                 self.send_queue.push(cx.now, request);
@@ -228,7 +228,7 @@ impl Initiator {
             after: self.send_queue.next_number(),
         });
         let target = Target::Region(cx.wire_place(place), immediate);
-        sending.post_as(cx, request.id, span, Delivery::Silent, target);
+        sending.post(cx, request.id, span, Delivery::Silent, target);
     }
 
     /// Numbers a put of one operation whose immediate is a second operation behind it: the request itself.

@@ -27,7 +27,7 @@ impl Responder {
             return Err(DropReason::Duplicate);
         }
         // It has no SEND_STATE flag; a refusal that was not heard is repeated to any of them.
-        self.let_through(cx, it.sync, self.is_refusing())?;
+        self.let_through(cx, it.sync, self.sequence.is_refusing())?;
         if self.defers {
             let later = Err(Nak::NotReady(NotReady::Room));
             return self.report_refusal(cx, it.s_id, later);

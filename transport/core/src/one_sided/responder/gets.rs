@@ -201,7 +201,7 @@ impl Responder {
         let behind = self.sequence.expected().wrapping_sub(it.after) > u32::MAX / 2;
         if behind {
             // Handled like an operation that would be next in order.
-            return self.let_through(cx, it.after, self.is_refusing());
+            return self.let_through(cx, it.after, self.sequence.is_refusing());
         }
         let reply = self.reply_to(cx, it)?;
         cx.owe(Debt::Peer);

@@ -121,7 +121,7 @@ impl Sequence {
         self.refusal = Some((id, why));
     }
 
-    /// Whether a refusal is unconfirmed.
+    /// Whether a refusal is unconfirmed: it is the answer to every operation meanwhile.
     pub(crate) fn is_refusing(&self) -> bool {
         self.refusal.is_some()
     }

@@ -111,11 +111,6 @@ impl Responder {
         }
     }
 
-    /// Whether a refusal is unconfirmed: it is the answer to every operation meanwhile.
-    pub(super) fn is_refusing(&self) -> bool {
-        self.sequence.is_refusing()
-    }
-
     /// Requests all operations from the expected one on.
     pub(super) fn ask_from_expected(&self, cx: &mut Context) {
         let expected = self.sequence.expected();
@@ -193,8 +188,7 @@ impl Responder {
         if !self.sequence.is_due(cx.now) {
             return false;
         }
-        self.sequence.confirmed();
-        cx.timers.stop(Timer::DelayedAck);
+        self.on_confirmation_left(cx);
         let expected = self.sequence.expected();
         let resend = false;
         cx.push_control(Operation::MemoryState(MemoryState { expected, resend }));

@@ -1,6 +1,7 @@
 //! Selects the payload of the next burst (repairs, then eager, then granted), and builds its header.
 
 use super::Outbox;
+use super::repair::Repair;
 use super::transfer::{Announcement, Held, Outbound};
 use crate::limits::{LARGE_TRAIN, MIN_TRAIN, PAGE};
 use crate::tiling;
@@ -27,23 +28,12 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    pub(crate) fn segments(&self) -> u32 {
-        self.limit
-            .segments
-            .min(self.limit.bytes / (self.stu + self.around))
-            .max(1)
-    }
-
-    fn may_be_train(&self) -> bool {
-        self.limit.train > 0 && self.profile == Profile::Extended
-    }
-
     /// Cuts a burst of at most `rest` bytes at `address`; as a train, if permitted and worthwhile.
     pub(crate) fn cut(&self, address: u64, rest: u32, buffer_log2: u8, trains: bool) -> Cut {
-        let segments = self.segments();
         let datagram = self.stu + self.around;
-        let holds_much = segments >= MIN_TRAIN || datagram > LARGE_TRAIN;
-        if trains && self.may_be_train() && holds_much {
+        let segments = self.limit.segments.min(self.limit.bytes / datagram).max(1);
+        let may_be_train = trains && self.limit.train > 0 && self.profile == Profile::Extended;
+        if may_be_train && (segments >= MIN_TRAIN || datagram > LARGE_TRAIN) {
             let most = longest_train(segments, datagram, self.train_around).min(self.limit.train);
             let (bytes, _) = tiling::burst(address, even(rest, most), most, buffer_log2, 1);
             let total = bytes + self.train_around;
@@ -176,19 +166,18 @@ impl Outbox {
 
     fn next_repair(&mut self, shape: &Shape) -> Option<NextBurst> {
         while let Some(repair) = self.repairs.front_mut() {
-            let Some(transfer) = self.transfers.get(&repair.id) else {
+            let &mut Repair {
+                id, b_num, start, ..
+            } = repair;
+            let transfer = self.transfers.get(&id);
+            let Some((transfer, held)) = transfer.and_then(|it| Some((it, it.block(b_num)?)))
+            else {
                 self.repairs.pop_front();
                 continue;
             };
-            let (id, b_num) = (repair.id, repair.b_num);
-            // Lost payload is repeated with a header in each datagram.
-            let part = (b_num, repair.start, repair.len);
-            let Some(burst) = cut(id, transfer, part, shape, false) else {
-                self.repairs.pop_front();
-                continue;
-            };
-            let start = repair.start;
             let piece = Piece { id, b_num, start };
+            // Lost payload is repeated with a header in each datagram.
+            let burst = cut(transfer, held, piece, repair.len, shape, false);
             repair.start += burst.span.len as u32;
             repair.len -= burst.span.len as u32;
             if repair.len == 0 {
@@ -207,19 +196,11 @@ impl Outbox {
         while let Some(&id) = self.eager.front() {
             let transfer = self.transfers.get_mut(&id);
             let next = transfer.and_then(|it| it.next_fresh(id, 0, shape));
-            if next.as_ref().is_none_or(|&(_, _, rest)| rest == 0) {
+            if next.as_ref().is_none_or(|&(_, rest)| rest == 0) {
                 self.eager.pop_front();
             }
-            if let Some((burst, start, _)) = next {
-                return Some(NextBurst {
-                    burst,
-                    repair: false,
-                    piece: Piece {
-                        id,
-                        b_num: 0,
-                        start,
-                    },
-                });
+            if let Some((next, _)) = next {
+                return Some(next);
             }
         }
         None
@@ -228,57 +209,57 @@ impl Outbox {
     fn next_fresh(&mut self, shape: &Shape) -> Option<NextBurst> {
         while let Some(&(_, id, b_num)) = self.ready.front() {
             let transfer = self.transfers.get_mut(&id);
-            let Some((burst, start, rest)) = transfer.and_then(|t| t.next_fresh(id, b_num, shape))
-            else {
-                self.ready.pop_front();
-                continue;
-            };
-            if rest == 0 {
+            let next = transfer.and_then(|it| it.next_fresh(id, b_num, shape));
+            if next.as_ref().is_none_or(|&(_, rest)| rest == 0) {
                 self.ready.pop_front();
             }
-            return Some(NextBurst {
-                burst,
-                repair: false,
-                piece: Piece { id, b_num, start },
-            });
+            if let Some((next, _)) = next {
+                return Some(next);
+            }
         }
         None
     }
 }
 
 impl Outbound {
-    /// The next burst of unsent bytes of a Block, marked as sent. Returns where it starts, and how many bytes remain.
+    /// The next burst of unsent bytes of a Block, marked as sent, and how many bytes remain.
     fn next_fresh(
         &mut self,
         id: TransferId,
         b_num: u32,
         shape: &Shape,
-    ) -> Option<(DataBurst, u32, u32)> {
+    ) -> Option<(NextBurst, u32)> {
         let held = self.block(b_num)?;
         let (start, rest) = (held.sent, held.len - held.sent);
         if rest == 0 {
             return None;
         }
-        let burst = cut(id, self, (b_num, start, rest), shape, held.trains)?;
+        let piece = Piece { id, b_num, start };
+        let burst = cut(self, held, piece, rest, shape, held.trains);
         let held = self.block_mut(b_num)?;
         held.sent += burst.span.len as u32;
         if let Some(train) = burst.train {
             held.longest_train = held.longest_train.max(train.len);
         }
         self.sent += burst.span.len;
-        Some((burst, start, rest - burst.span.len as u32))
+        let next = NextBurst {
+            burst,
+            repair: false,
+            piece,
+        };
+        Some((next, rest - burst.span.len as u32))
     }
 }
 
-/// A burst from `start` of a Block, of at most `rest` bytes, as a train if permitted. `None` if the Block is not held.
+/// A burst from `piece` of the Block `held` on, of at most `rest` bytes, as a train if permitted.
 fn cut(
-    id: TransferId,
     transfer: &Outbound,
-    (b_num, start, rest): (u32, u32, u32),
+    held: &Held,
+    Piece { id, b_num, start }: Piece,
+    rest: u32,
     shape: &Shape,
     trains: bool,
-) -> Option<DataBurst> {
-    let held = transfer.block(b_num)?;
+) -> DataBurst {
     let Shape { route, profile, .. } = *shape;
     let (bare, address, buffer_log2) = match transfer.is_eager() {
         true => eager(id, transfer, start),
@@ -309,7 +290,7 @@ fn cut(
     }
     .with(bare.flags)
     .with_if(Flags::SEND_STATE, shape.ask);
-    Some(DataBurst {
+    DataBurst {
         span: transfer
             .span
             .part(held.transfer_offset + u64::from(start), u64::from(bytes)),
@@ -321,7 +302,7 @@ fn cut(
         address,
         buffer_log2,
         last_flags,
-    })
+    }
 }
 
 /// Header, address and buffer size of granted payload.

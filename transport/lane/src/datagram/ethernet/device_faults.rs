@@ -4,6 +4,7 @@
 use super::device_tests::{Devices, by_socket};
 use super::tests::*;
 use super::*;
+use crate::driver::Step;
 use crate::ethernet::{DeviceOptions, bpf_for_tests};
 use aya::programs::{loaded_links, loaded_programs};
 use netlab::forge::Forger;
@@ -95,7 +96,7 @@ fn interface__renamed_and_down_in_the_middle_loses_nothing() {
             kernel.rename(own, other).expect("renamed");
             for end in [a, b] {
                 for _ in 0..100 {
-                    end.turn().expect("goes on");
+                    end.turn(Step::Whole).expect("goes on");
                 }
             }
             kernel.set_up(other, true).expect("up");

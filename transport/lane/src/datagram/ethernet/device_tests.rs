@@ -4,6 +4,7 @@
 
 use super::tests::*;
 use super::*;
+use crate::driver::Step;
 use crate::ethernet::{DeviceOptions, EthernetDevice, afxdp};
 use crate::listener::Listener;
 use crate::seal::Security;
@@ -199,7 +200,7 @@ fn accept__without_a_place_refuses_the_initiator_and_goes_on() {
         let end = Instant::now() + PATIENCE;
         while listener.counters().exhausted == 0 {
             assert!(Instant::now() < end, "{:?}", listener.counters());
-            more.turn().expect("asking");
+            more.turn(Step::Whole).expect("asking");
             let wait = Some(Duration::from_millis(1));
             let accepted = inside(hosts.b(), || listener.accept(wait));
             assert!(accepted.expect("accepting").is_none());

@@ -5,7 +5,7 @@
 use super::*;
 use crate::address::{EthernetAddress, LaneChoice};
 use crate::any::AnyLane;
-use crate::driver::{Completion, DriverError, Progress, Report};
+use crate::driver::{Completion, Driver, DriverError, Progress, Report, Step};
 use crate::ethernet::AROUND;
 use crate::listener::Listener;
 use crate::memory::{Memory, Region};
@@ -102,7 +102,7 @@ pub(super) fn join_between(
     let end = Instant::now() + PATIENCE;
     let mut b = loop {
         assert!(Instant::now() < end, "{:?}", listener.counters());
-        a.turn().expect("asking");
+        a.turn(Step::Whole).expect("asking");
         let wait = Some(Duration::from_millis(1));
         // A connection's sockets use the interface's index, which belongs to that namespace.
         let accepted = inside(at, || listener.accept(wait));
@@ -124,7 +124,10 @@ fn join(hosts: &Topology, options: &Options) -> (End, End) {
 pub(crate) fn drive(a: &mut End, b: &mut End, mut done: impl FnMut(&mut End, &mut End) -> bool) {
     let end = Instant::now() + PATIENCE;
     while !done(a, b) {
-        let turns = [a.turn().expect("a"), b.turn().expect("b")];
+        let turns = [
+            a.turn(Step::Whole).expect("a"),
+            b.turn(Step::Whole).expect("b"),
+        ];
         let moved = turns.contains(&Progress::Moved);
         assert!(moved || Instant::now() < end, "{:#?}", b.account());
     }
@@ -410,7 +413,7 @@ fn interface__down_renamed_or_narrower_in_the_middle_loses_nothing() {
         hosts.set_link_up(Side::B, false).expect("set");
         for _ in 0..100 {
             for end in [&mut a, &mut b] {
-                end.turn().expect("goes on");
+                end.turn(Step::Whole).expect("goes on");
             }
             std::thread::sleep(Duration::from_micros(100));
         }
@@ -465,7 +468,7 @@ pub(super) fn delete_interface(hosts: &Topology, a: &mut End, b: &mut End, sends
     for it in [a, b] {
         let error = loop {
             assert!(Instant::now() < end, "no error");
-            match it.turn() {
+            match it.turn(Step::Whole) {
                 Ok(_) => {}
                 Err(error) => break error,
             }

@@ -7,6 +7,7 @@ use crate::address::LaneChoice;
 use crate::datagram::ethernet::tests::{
     End, PATIENCE, content, drive, hosts, inside, post, transfer,
 };
+use crate::driver::Step;
 use crate::listener::Listener;
 use crate::seal::Security;
 use crate::unavailable::NoIp118;
@@ -67,7 +68,7 @@ fn join_at(
     let end = Instant::now() + PATIENCE;
     let mut b = loop {
         assert!(Instant::now() < end, "{:?}", listener.counters());
-        a.turn().expect("asking");
+        a.turn(Step::Whole).expect("asking");
         let wait = Some(Duration::from_millis(1));
         // A connection's socket is made in the namespace of the thread.
         let accepted = inside(hosts.b(), || listener.accept(wait));
@@ -311,7 +312,7 @@ fn ended<const N: usize>(mut ends: [&mut End; N]) -> [CloseReason; N] {
     while ends.iter().any(|it| it.closed().is_none()) {
         assert!(Instant::now() < end, "it goes on");
         for it in ends.iter_mut().filter(|it| it.closed().is_none()) {
-            it.turn().expect("no error");
+            it.turn(Step::Whole).expect("no error");
         }
         std::thread::sleep(Duration::from_micros(100));
     }

@@ -26,7 +26,7 @@ pub(crate) use send::SendOrder;
 
 use crate::memory::delegated::DelegatedAccess;
 use crate::seal::Opening;
-use crate::threads::{Mailbox, Process, Submissions};
+use crate::threads::{Mailbox, Process, Submissions, spawn_thread};
 use crate::wait::{Waker, waker};
 use run::Run;
 use socket2::Socket;
@@ -171,10 +171,10 @@ impl PathThread {
             let _ended = Ended(&theirs);
             Run::new(&theirs, &socket, spin).until_stopped();
         };
-        let builder = std::thread::Builder::new().name(format!("zerolane path {path}"));
+        let thread = spawn_thread(format!("zerolane path {path}"), run)?;
         Ok(PathThread {
             channel,
-            thread: Some(builder.spawn(run)?),
+            thread: Some(thread),
             process: Process::current(),
         })
     }

@@ -1,7 +1,7 @@
 //! Tests that a path's thread seals, opens and obeys orders, with the test as its peer.
 #![allow(non_snake_case)]
 use super::*;
-use crate::memory::registry::EntryFlags;
+use crate::memory::registry::EntryKind;
 use crate::memory::{Region, Registry};
 use crate::seal::{Opener, Sealer, TRAILER_LEN, Trailer};
 use socket2::{Domain, Protocol, SockAddr, Type};
@@ -14,11 +14,9 @@ use zerolane_handshake::Cipher;
 const PATIENCE: Duration = Duration::from_secs(30);
 const SECRET: [u8; 32] = [7; 32];
 const HEADER: [u8; HEADER_LEN] = [3; HEADER_LEN];
-const MEMORY: EntryFlags = EntryFlags {
+const MEMORY: EntryKind = EntryKind::Posted {
     writable: true,
     file: false,
-    kept: true,
-    shared: false,
 };
 
 struct Ends {
@@ -89,7 +87,7 @@ fn order(opener: &mut Opener, from: Box<Arrived>, memory: &Registry, place: Span
     let bytes = from.bytes();
     let trailer: &Trailer = bytes.last_chunk().expect("a trailer");
     Order::Open(OpenOrder {
-        access: memory.delegate_write(place).0,
+        access: memory.delegations.write(place).0,
         header: HEADER,
         payload: 0..bytes.len() - TRAILER_LEN,
         opening: opener.hand_out(trailer).expect("new"),
@@ -211,7 +209,7 @@ fn thread__ends_when_it_is_dropped_asleep_or_not() {
             offset: 0,
             len: 1,
         };
-        let access = memory.delegate_read(span);
+        let access = memory.delegations.read(span);
         let opening = opener().hand_out(&[0; TRAILER_LEN]).expect("new");
         channel.order(Order::Open(OpenOrder {
             access,
@@ -221,7 +219,7 @@ fn thread__ends_when_it_is_dropped_asleep_or_not() {
             opening,
             place: std::ptr::null_mut(),
         }));
-        assert!(memory.is_idle(), "what is ordered then is over");
+        assert!(memory.delegations.is_idle(), "what is ordered then is over");
     }
 }
 

@@ -51,7 +51,7 @@ impl Reports {
         if turn.clock.is_of_thread() {
             return;
         }
-        if !self.timed && turn.core.wants_arrival_times() {
+        if !self.timed && turn.core.is_bulk_in_flight() {
             self.timed = true;
             socket::show_arrival_times(socket);
         }

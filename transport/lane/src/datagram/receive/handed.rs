@@ -11,7 +11,7 @@ use crate::datagram::path_thread::{Arrived, Channel, OpenOrder, Order};
 use crate::error::LaneError;
 use crate::lane::Turn;
 use crate::memory::Registry;
-use crate::memory::registry::Writing;
+use crate::memory::delegations::Writing;
 use crate::seal::{Opening, TRAILER_LEN, Trailer};
 use socket2::Socket;
 use std::collections::VecDeque;
@@ -53,7 +53,7 @@ impl Receiver {
     /// Receives from this thread of the path from now on, or from none. An earlier thread's messages are lost.
     pub(crate) fn begin_thread(&mut self, channel: Option<Arc<Channel>>, memory: &Registry) {
         for train in self.inbox.take().into_iter().flat_map(|it| it.pending) {
-            memory.give_up(train.writing);
+            memory.delegations.give_up(train.writing);
         }
         self.inbox = channel.map(|channel| {
             Box::new(Inbox {
@@ -90,7 +90,7 @@ impl Receiver {
     /// Takes the result of a train.
     fn take_opened(&mut self, train: &PendingTrain, opened: Option<bool>, turn: &mut Turn<'_>) {
         // Other bytes may have been put in its place since: treat the train as called off.
-        let is_there = turn.memory.take_written(train.writing);
+        let is_there = turn.memory.delegations.take_written(train.writing);
         let Some(opened) = opened.filter(|_| is_there) else {
             return;
         };
@@ -226,7 +226,7 @@ impl Receiver {
         };
         self.trains.headers = false;
         turn.account.rx_data_syscalls += 1;
-        let (access, writing) = turn.memory.delegate_write(place);
+        let (access, writing) = turn.memory.delegations.write(place);
         inbox.pending.push_back(PendingTrain {
             number: opening.number(),
             header,

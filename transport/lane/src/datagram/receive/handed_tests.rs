@@ -2,7 +2,7 @@
 #![allow(non_snake_case)]
 use super::*;
 use crate::memory::Region;
-use crate::memory::registry::EntryFlags;
+use crate::memory::registry::EntryKind;
 use crate::options::Options;
 use crate::seal::{Opener, Sealer};
 use zeroize::Zeroizing;
@@ -16,14 +16,12 @@ fn hand_out__of_a_train_that_came_before_calls_nothing_off() {
     let region = Region::anonymous(4096).expect("memory");
     let (start, len) = region.raw();
     let mut memory = Registry::default();
-    let flags = EntryFlags {
+    let kind = EntryKind::Posted {
         writable: true,
         file: false,
-        kept: true,
-        shared: false,
     };
     // SAFETY: the region outlives the entry, and nothing accesses its bytes.
-    let place = unsafe { memory.open(start, len, flags) };
+    let place = unsafe { memory.open(start, len, kind) };
     let key = || Zeroizing::new(SECRET);
     let mut sealer = Sealer::new(Cipher::Aegis128X2, key()).expect("a key");
     let mut unsealer = Unsealer::new(&Options::default());
@@ -32,14 +30,14 @@ fn hand_out__of_a_train_that_came_before_calls_nothing_off() {
     let (first, second) = (sealed(), sealed());
     let handed = hand_out(&mut unsealer, &memory, place, &first);
     let (opening, _) = handed.expect("new").expect("room");
-    let (access, writing) = memory.delegate_write(place);
+    let (access, writing) = memory.delegations.write(place);
     for trailer in [&first, &second] {
         let again = hand_out(&mut unsealer, &memory, place, trailer);
         assert!(again.expect("new").is_none(), "it waits for the first");
     }
     assert!(access.begin(), "it goes on");
     drop(access);
-    assert!(memory.take_written(writing));
+    assert!(memory.delegations.take_written(writing));
     let opener = unsealer.opener().expect("a key");
     opener.opened(opening.number(), true).expect("the peer's");
     let again = hand_out(&mut unsealer, &memory, place, &first);

@@ -114,7 +114,10 @@ impl Unsealer {
         // SAFETY: the registry has these bytes open for writing, for this turn. They are granted, and none of them was
         // reported. Others access exported memory atomically only; mapped files are not opened here; all other memory
         // is the lane's alone.
-        Some(unsafe { opener.open_into(header, payload, to, trailer) })
+        Some(unsafe {
+            let source = (payload.as_ptr(), payload.len());
+            opener.open_at(header, source, to, trailer)
+        })
     }
 
     /// Whether payload for `region` could be opened where it lands. A page of a mapped file may be gone, and not every
@@ -208,7 +211,10 @@ impl Unsealer {
             return opener.open(header, payload, &trailer);
         }
         // SAFETY: as above, except that others access exported memory atomically. Mapped files are not opened here.
-        let opened = unsafe { opener.open_at(header, (start, len), &trailer) };
+        let opened = unsafe {
+            let landed = (start.cast_const(), len);
+            opener.open_at(header, landed, start, &trailer)
+        };
         if opened == Err(DropReason::Forged) {
             self.outside = OPENED_OUTSIDE;
         }

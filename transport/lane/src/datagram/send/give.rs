@@ -10,7 +10,6 @@
 
 use super::method::Method;
 use crate::address::is_own;
-use crate::datagram::message::iovec;
 use crate::memory::Region;
 use crate::socket::{self, system};
 use socket2::Socket;
@@ -42,7 +41,7 @@ static SLOTS: AtomicUsize = AtomicUsize::new(0);
 /// connection; the kernel keeps the pages unchanged. Heap memory would be reused, and the peer would receive the bytes
 /// of another owner.
 #[derive(Debug)]
-enum Given {
+pub(super) enum Given {
     Slot(Region),
     /// Memory of the user, and the end of the train.
     Lent(RegionId, Region),
@@ -81,16 +80,33 @@ impl Giver {
         while self.given.front().is_some_and(|it| is_over(it.0))
             && let Some((_, given)) = self.given.pop_front()
         {
-            match given {
-                Given::Slot(slot) => self.free.push(slot),
-                Given::Lent(_, end) => self.free_ends.push(end),
-            }
+            self.put_back(Some(given));
+        }
+    }
+
+    /// Takes back memory that the kernel no longer reads, or that was not given after all.
+    pub(super) fn put_back(&mut self, given: Option<Given>) {
+        match given {
+            Some(Given::Slot(slot)) => self.free.push(slot),
+            Some(Given::Lent(_, end)) => self.free_ends.push(end),
+            None => {}
         }
     }
 
     /// Memory for a train that leaves by `method`, if the method needs some and some is free.
     pub(super) fn slot_for(&mut self, method: Method) -> Option<Region> {
-        (method == Method::Given).then(|| self.slot()).flatten()
+        if method != Method::Given || self.refused {
+            return None;
+        }
+        if let Some(slot) = self.free.pop() {
+            return Some(slot);
+        }
+        if self.slots >= MAX_SLOTS {
+            return None;
+        }
+        let slot = new_slot(&SLOTS, || Region::anonymous(SLOT))?;
+        self.slots += 1;
+        Some(slot)
     }
 
     /// Memory for the end of a train that leaves by `method` from the user's memory, if the method needs some and
@@ -108,14 +124,6 @@ impl Giver {
             peer.is_none_or(|it| is_own(it.ip()))
         };
         *self.stays_here.get_or_insert_with(look)
-    }
-
-    /// Memory for a train, if some is free.
-    fn slot(&mut self) -> Option<Region> {
-        if self.refused {
-            return None;
-        }
-        self.free.pop().or_else(|| self.new_slot())
     }
 
     /// Memory for the end of a train that is given from the user's memory, if one may be.
@@ -139,72 +147,32 @@ impl Giver {
         self.given.iter().any(is_of) && socket::has_unsent(socket)
     }
 
-    fn new_slot(&mut self) -> Option<Region> {
-        let may = self.slots < MAX_SLOTS;
-        let slot = may.then(|| new_slot(&SLOTS, || Region::anonymous(SLOT)))??;
-        self.slots += 1;
-        Some(slot)
-    }
-
-    /// Takes back a slot that was not given.
-    pub(super) fn put_back(&mut self, slot: Region) {
-        self.free.push(slot);
-    }
-
-    /// Takes back an end that was not lent.
-    pub(super) fn put_back_end(&mut self, end: Region) {
-        self.free_ends.push(end);
-    }
-
-    /// Gives the first `len` bytes of `slot` as burst `number`, segmented every `segment` bytes.
+    /// Makes the kernel send `pieces` from where they lie, in the memory `given`, as burst `number`, segmented every
+    /// `segment` bytes. Sets a segment size even if there is only one segment: without it the kernel itself computes the
+    /// checksum of data that comes in two calls (seen on 6.18: wrong checksums).
     ///
     /// # Errors
-    /// The kernel did not take all of the bytes, and keeps none: returns the slot.
+    /// The kernel did not take all of the bytes, and keeps none: returns the memory.
     pub(super) fn give(
         &mut self,
         socket: &Socket,
-        slot: Region,
-        (number, len, segment): (u32, usize, usize),
-    ) -> Result<(), Region> {
-        let bytes = &slot[..len];
-        match self.send(socket, &[iovec(bytes.as_ptr(), len)], segment) {
-            true => {
-                self.given.push_back((number, Given::Slot(slot)));
-                Ok(())
-            }
-            false => Err(slot),
-        }
-    }
-
-    /// Gives `pieces`, which are memory of `region` and the first bytes of `end`, as [`Giver::give`].
-    ///
-    /// # Errors
-    /// As [`Giver::give`]: returns the end.
-    pub(super) fn lend(
-        &mut self,
-        socket: &Socket,
         pieces: &[libc::iovec],
-        (region, end): (RegionId, Region),
+        given: Given,
         (number, segment): (u32, usize),
-    ) -> Result<(), Region> {
-        match self.send(socket, pieces, segment) {
-            true => {
-                self.given.push_back((number, Given::Lent(region, end)));
-                Ok(())
-            }
-            false => Err(end),
-        }
-    }
-
-    /// Makes the kernel send `pieces` from where they lie, segmented every `segment` bytes. False if it did not. Sets a
-    /// segment size even if there is only one segment: without it the kernel itself computes the checksum of data that
-    /// comes in two calls (seen on 6.18: wrong checksums).
-    fn send(&mut self, socket: &Socket, pieces: &[libc::iovec], segment: usize) -> bool {
+    ) -> Result<(), Given> {
         let sent = self
             .cut_after(socket, segment)
             .and_then(|()| send(pieces, socket));
-        self.refused |= sent.as_ref().is_err_and(is_refusal);
-        sent.is_ok()
+        match sent {
+            Ok(()) => {
+                self.given.push_back((number, given));
+                Ok(())
+            }
+            Err(error) => {
+                self.refused |= is_refusal(&error);
+                Err(given)
+            }
+        }
     }
 
     /// Prepares the socket to send the gathered pieces without segmentation.
@@ -227,22 +195,14 @@ impl Giver {
 
 /// Makes a slot with `make`, if the process, which has `slots`, may have one more.
 fn new_slot(slots: &AtomicUsize, make: impl FnOnce() -> io::Result<Region>) -> Option<Region> {
-    if !reserve(slots) {
-        return None;
-    }
+    let more = |slots| (slots < MAX_SLOTS_OF_PROCESS).then_some(slots + 1);
+    let reserved = slots.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+    reserved.ok()?;
     let made = make();
     if made.is_err() {
         slots.fetch_sub(1, Ordering::Relaxed);
     }
     made.ok()
-}
-
-/// Whether the process, which has `slots`, may make another.
-fn reserve(slots: &AtomicUsize) -> bool {
-    let more = |slots| (slots < MAX_SLOTS_OF_PROCESS).then_some(slots + 1);
-    slots
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
-        .is_ok()
 }
 
 /// The kernel keeps the pages that it has not sent.
@@ -283,7 +243,7 @@ mod tests {
 
     fn slot(giver: &mut Giver, seen: u32) -> Option<Region> {
         giver.settle(seen, 0);
-        giver.slot()
+        giver.slot_for(Method::Given)
     }
 
     #[test]
@@ -296,10 +256,10 @@ mod tests {
         assert!(slot(&mut giver, 0).is_none());
         let first = slot(&mut giver, 1).expect("the first was seen");
         assert!(slot(&mut giver, 1).is_none());
-        giver.put_back(first);
+        giver.put_back(Some(Given::Slot(first)));
         let slot = slot(&mut giver, MAX_SLOTS as u32).expect("all were seen");
         assert!(giver.given.is_empty());
-        giver.put_back(slot);
+        giver.put_back(Some(Given::Slot(slot)));
         assert_eq!(giver.slots, MAX_SLOTS);
     }
 
@@ -310,19 +270,20 @@ mod tests {
         giver.given.push_back((u32::MAX, Given::Slot(first)));
         let other = slot(&mut giver, u32::MAX - 1).expect("room");
         assert_eq!(giver.given.len(), 1);
-        giver.put_back(other);
+        giver.put_back(Some(Given::Slot(other)));
         let other = slot(&mut giver, 3).expect("room");
         assert!(giver.given.is_empty());
-        giver.put_back(other);
+        giver.put_back(Some(Given::Slot(other)));
     }
 
     #[test]
     fn slots__of_a_process_are_bounded() {
         let slots = AtomicUsize::new(0);
-        let reserved = (0..2 * MAX_SLOTS_OF_PROCESS).filter(|_| reserve(&slots));
-        assert_eq!(reserved.count(), MAX_SLOTS_OF_PROCESS);
+        let is_made = || new_slot(&slots, || Ok(Region::empty())).is_some();
+        let made = (0..2 * MAX_SLOTS_OF_PROCESS).filter(|_| is_made());
+        assert_eq!(made.count(), MAX_SLOTS_OF_PROCESS);
         slots.fetch_sub(1, Ordering::Relaxed);
-        assert!(reserve(&slots) && !reserve(&slots));
+        assert!(is_made() && !is_made());
     }
 
     #[test]
@@ -379,8 +340,8 @@ mod tests {
     #[test]
     fn give__memory_begins_a_page() {
         let mut giver = Giver::default();
-        let slot = giver.slot().expect("room");
+        let slot = giver.slot_for(Method::Given).expect("room");
         assert_eq!(slot.as_ptr() as usize % 4096, 0);
-        giver.put_back(slot);
+        giver.put_back(Some(Given::Slot(slot)));
     }
 }

@@ -68,7 +68,7 @@ impl Sender {
                 payload
                     .and_then(|payload| Some((payload, sealer.reserve(datagrams)?)))
                     .map(|(payload, numbers)| SendOrder {
-                        access: turn.memory.delegate_read(burst.span),
+                        access: turn.memory.delegations.read(burst.span),
                         burst: *burst,
                         numbers,
                         payload,

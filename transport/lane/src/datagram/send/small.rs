@@ -29,8 +29,7 @@ impl Sender {
         turn.account.datagrams_sent += u64::from(burst.segments);
         if self.segments() && burst.segments > 1 {
             let segment = burst.segment as usize;
-            self.make_operations(burst.datagrams(), turn)?;
-            match self.send_operations(socket, segment, turn) {
+            match self.send_datagrams(socket, burst.datagrams(), segment, turn)? {
                 Err(error)
                     if is_lost_offload(&error, segment, socket::path_datagram_now(socket)) =>
                 {
@@ -39,50 +38,34 @@ impl Sender {
                 outcome => return Ok(outcome),
             }
         }
-        self.operations_separately(socket, burst, turn)
-    }
-
-    fn operations_separately(
-        &mut self,
-        socket: &Socket,
-        burst: &OperationBurst,
-        turn: &mut Turn<'_>,
-    ) -> Result<io::Result<()>, LaneError> {
         for datagram in burst.datagrams() {
-            self.make_operations(std::iter::once(datagram), turn)?;
-            if let Err(error) = self.send_operations(socket, 0, turn) {
+            let sent = self.send_datagrams(socket, std::iter::once(datagram), 0, turn)?;
+            if sent.is_err() {
                 // The operations that left will be repeated with it, and are counted once.
-                return Ok(Err(error));
+                return Ok(sent);
             }
         }
         Ok(Ok(()))
     }
 
-    /// Sends the datagrams of [`Sender::make_operations`], segmented every `segment` bytes; 0: as one datagram.
-    fn send_operations(
+    /// Sends `datagrams`, sealed in protected modes, by one call, segmented every `segment` bytes; 0: as one datagram.
+    fn send_datagrams<'a>(
         &mut self,
         socket: &Socket,
+        datagrams: impl Iterator<Item = OperationDatagram<'a>> + Clone,
         segment: usize,
         turn: &mut Turn<'_>,
-    ) -> io::Result<()> {
+    ) -> Result<io::Result<()>, LaneError> {
+        match self.protection {
+            Protection::Plain => self.gather_operations(datagrams, turn)?,
+            Protection::Sealed(_) => self.seal_operations(datagrams, turn)?,
+        }
         if self.buffers.iovs.is_empty() {
             // The cryptography refused: counts as lost.
-            return Ok(());
+            return Ok(Ok(()));
         }
         turn.account.tx_data_syscalls += 1;
-        self.send_gathered(socket, segment, 0)
-    }
-
-    /// Makes iovecs of `datagrams`, sealed in protected modes.
-    fn make_operations<'a>(
-        &mut self,
-        datagrams: impl Iterator<Item = OperationDatagram<'a>> + Clone,
-        turn: &mut Turn<'_>,
-    ) -> Result<(), LaneError> {
-        match self.protection {
-            Protection::Plain => self.gather_operations(datagrams, turn),
-            Protection::Sealed(_) => self.seal_operations(datagrams, turn),
-        }
+        Ok(self.send_gathered(socket, segment, 0))
     }
 
     fn seal_operations<'a>(
@@ -112,42 +95,27 @@ impl Sender {
         Ok(())
     }
 
-    /// Makes a datagram in the buffer, except for the returned payload, which follows it.
+    /// Makes a datagram in the buffer. The payload of an operation alone in it is returned instead, and follows it.
     pub(super) fn push_datagram(
         &mut self,
         datagram: OperationDatagram<'_>,
         turn: &Turn<'_>,
     ) -> Result<Option<Span>, LaneError> {
         self.buffers.small.clear();
-        let mut operations = datagram.operations();
+        let mut behind = None;
+        let operations = datagram.operations();
         let alone = operations.len() == 1;
-        match operations.next() {
-            Some(it) if alone => {
-                self.push_head(datagram, turn)?;
-                Ok(it.payload)
-            }
-            _ => {
-                self.push_frames(datagram, turn)?;
-                Ok(None)
-            }
-        }
-    }
-
-    /// Makes a whole datagram of frames.
-    fn push_frames(
-        &mut self,
-        datagram: OperationDatagram<'_>,
-        turn: &Turn<'_>,
-    ) -> Result<(), LaneError> {
-        let at = self.buffers.small.len();
-        for it in datagram.operations() {
+        for it in operations {
             self.buffers.small.extend_from_slice(it.head);
-            if let Some(payload) = it.payload {
-                self.push_payload(payload, turn)?;
+            match it.payload {
+                payload if alone => behind = payload,
+                Some(payload) => self.push_payload(payload, turn)?,
+                None => {}
             }
             self.push_padding(&it);
         }
-        self.add_checksum(at, datagram, turn)
+        self.add_checksum(0, datagram, turn)?;
+        Ok(behind)
     }
 
     fn push_payload(&mut self, payload: Span, turn: &Turn<'_>) -> Result<(), LaneError> {
@@ -208,19 +176,6 @@ impl Sender {
             self.buffers.iovs.push(iovec(rest.as_ptr(), rest.len()));
         }
         Ok(())
-    }
-
-    /// Makes the part of a one-operation datagram before its payload.
-    fn push_head(
-        &mut self,
-        datagram: OperationDatagram<'_>,
-        turn: &Turn<'_>,
-    ) -> Result<(), LaneError> {
-        let at = self.buffers.small.len();
-        for it in datagram.operations() {
-            self.buffers.small.extend_from_slice(it.head);
-        }
-        self.add_checksum(at, datagram, turn)
     }
 
     /// Adds a checksum over the whole datagram, whose header is at `at`, if its Data has one.

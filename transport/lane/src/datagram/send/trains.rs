@@ -1,7 +1,7 @@
 //! Sends trains: sealed into the lane's own memory, or plain from the user's; given to the kernel if that is possible
 //! and cheaper, else copied by it.
 
-use super::give::{SLOT, TRAIN_END};
+use super::give::{Given, SLOT, TRAIN_END};
 use super::method::Method;
 use super::sealing::{SealError, seal_train};
 use super::{Output, Protection, Sender};
@@ -71,7 +71,7 @@ impl Sender {
         let bytes = match seal_train(keys, burst, train, room, turn.memory) {
             Ok(len) => iovec(room.as_ptr(), len),
             Err(error) => {
-                slot.into_iter().for_each(|slot| self.giver.put_back(slot));
+                self.giver.put_back(slot.map(Given::Slot));
                 return match error {
                     SealError::Gone => Err(LaneError::Fault(burst.span.region)),
                     SealError::Refused => Ok(Ok(Method::Copied)),
@@ -108,21 +108,22 @@ impl Sender {
             iovec(end.as_ptr(), len),
         ];
         self.count(burst, turn);
-        if let Some(end) = own.take_if(|_| turn.memory.is_lendable(region)) {
+        let mut own = own.map(|end| Given::Lent(region, end));
+        if let Some(it) = own.take_if(|_| turn.memory.is_lendable(region)) {
             let what = (burst.number(), burst.stu as usize);
-            match self.giver.lend(socket, &pieces, (region, end), what) {
+            match self.giver.give(socket, &pieces, it, what) {
                 Ok(()) => {
                     note_given(burst, turn);
                     return Ok(Ok(Method::Given));
                 }
-                Err(end) => own = Some(end),
+                Err(it) => own = Some(it),
             }
         }
         self.buffers.iovs.clear();
         self.buffers.iovs.extend(pieces);
         let outcome = self.send_burst(socket, burst, turn.account);
         // The last piece may refer to it until here.
-        own.into_iter().for_each(|end| self.giver.put_back_end(end));
+        self.giver.put_back(own);
         match outcome {
             Err(error) if error.raw_os_error() == Some(libc::EFAULT) => Err(gone()),
             outcome => Ok(outcome.map(|()| Method::Copied)),
@@ -147,7 +148,7 @@ impl Sender {
         };
         let (payload, rest) = room.split_at_mut(burst.span.len as usize);
         if !turn.memory.read(burst.span, payload) {
-            slot.into_iter().for_each(|slot| self.giver.put_back(slot));
+            self.giver.put_back(slot.map(Given::Slot));
             return Err(LaneError::Fault(burst.span.region));
         }
         let digest = Digest::of(head, payload);
@@ -162,24 +163,24 @@ impl Sender {
         &mut self,
         socket: &Socket,
         burst: &DataBurst,
-        mut slot: Option<Region>,
+        slot: Option<Region>,
         bytes: libc::iovec,
         turn: &mut Turn<'_>,
     ) -> io::Result<Method> {
-        if let Some(it) = slot.take() {
-            let what = (burst.number(), bytes.iov_len, burst.stu as usize);
-            match self.giver.give(socket, it, what) {
-                Ok(()) => {
-                    note_given(burst, turn);
-                    return Ok(Method::Given);
-                }
-                Err(it) => slot = Some(it),
+        let what = (burst.number(), burst.stu as usize);
+        let given = slot.map(|it| self.giver.give(socket, &[bytes], Given::Slot(it), what));
+        let refused = match given {
+            Some(Ok(())) => {
+                note_given(burst, turn);
+                return Ok(Method::Given);
             }
-        }
+            Some(Err(slot)) => Some(slot),
+            None => None,
+        };
         self.buffers.iovs.clear();
         self.buffers.iovs.push(bytes);
         let outcome = self.send_burst(socket, burst, turn.account);
-        slot.into_iter().for_each(|slot| self.giver.put_back(slot));
+        self.giver.put_back(refused);
         outcome.map(|()| Method::Copied)
     }
 }

@@ -12,7 +12,7 @@ use crate::account::Account;
 use crate::account::{MoveCause, Zerocopy};
 use crate::address::LaneChoice;
 use crate::any::AnyLane;
-use crate::driver::{Completion, Progress, Report};
+use crate::driver::{Completion, Driver, OnWake, Progress, Report, Step};
 use crate::listener::Listener;
 use crate::memory::{ExportedRegion, Memory, Region, shared};
 use crate::seal::Security;
@@ -37,7 +37,10 @@ const PATIENCE: usize = 1 << 24;
 fn drive(a: &mut End, b: &mut End, mut done: impl FnMut(&mut End, &mut End) -> bool) {
     let mut idle = 0;
     while !done(a, b) {
-        let turns = [a.turn().expect("a"), b.turn().expect("b")];
+        let turns = [
+            a.turn(Step::Whole).expect("a"),
+            b.turn(Step::Whole).expect("b"),
+        ];
         idle = if turns.contains(&Progress::Moved) {
             0
         } else {
@@ -88,7 +91,7 @@ fn join_in_real_time(hosts: Option<&Topology>, address: IpAddr, options: &Option
     };
     // A key exchange takes several messages.
     let accepted = (0..PATIENCE).find_map(|_| {
-        a.turn().expect("asking");
+        a.turn(Step::Whole).expect("asking");
         match hosts {
             Some(hosts) => hosts.b().enter_thread(&mut accept).expect("entered"),
             None => accept(),
@@ -243,7 +246,7 @@ fn calls_and_datagrams(hosts: &Topology, options: &Options) -> (u64, u64) {
     for seed in 1..5 {
         post(&mut a, &mut b, &content(bytes.len(), seed));
     }
-    let _ = a.turn().expect("a");
+    let _ = a.turn(Step::Whole).expect("a");
     let after = a.account();
     for seed in 1..5 {
         drive(&mut a, &mut b, |_, b| b.has_completion());
@@ -434,10 +437,14 @@ fn zerocopy__not_with_borrowed_memory() {
     )
     .expect("posted");
     let receiving = std::thread::spawn(move || {
-        b.wait(Some(Duration::from_secs(20)), End::has_completion)
-            .expect("received");
+        b.wait(
+            Some(Duration::from_secs(20)),
+            OnWake::Return,
+            End::has_completion,
+        )
+        .expect("received");
         let completion = b.next_completion();
-        b.wait(Some(Duration::from_millis(100)), |_| false)
+        b.wait(Some(Duration::from_millis(100)), OnWake::Return, |_| false)
             .expect("lingers");
         completion
     });
@@ -505,11 +512,11 @@ fn wait_busy(a: &mut End, b: &mut End, timeout: Option<Duration>) -> usize {
         };
         let put = a.post_inline(put, Report::default(), &content(64, turns));
         put.expect("posted");
-        a.turn().expect("a");
+        a.turn(Step::Whole).expect("a");
         turns += 1;
         turns > BUSY_TURNS
     };
-    b.wait(timeout, busy).expect("b");
+    b.wait(timeout, OnWake::Return, busy).expect("b");
     turns
 }
 

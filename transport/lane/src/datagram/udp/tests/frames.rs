@@ -29,7 +29,7 @@ fn send_frames(a: &mut End, to: RemotePlace) {
                 .expect("room");
         }
     }
-    a.turn().expect("sent");
+    a.turn(Step::Whole).expect("sent");
 }
 
 /// They come while a long get is expected. They are carried out from where they landed, and the get is intact.
@@ -61,7 +61,7 @@ fn frames__that_land_where_something_else_was_forecast_are_done() {
             .expect("posted");
         send_frames(&mut a, exported.start);
         while !b.has_completion() {
-            b.turn().expect("received");
+            b.turn(Step::Whole).expect("received");
         }
         // SAFETY: the region belongs to the driver until it completes, and is written in the driver's turns only.
         let landed = unsafe { std::slice::from_raw_parts(start, 1000) };

@@ -97,12 +97,13 @@ fn icmp__that_is_forged_ends_nothing() {
             // Found by receiving, and by sending.
             forge(&hosts, ports, report);
             await_error(&a);
-            a.turn().unwrap_or_else(|it| panic!("{report:?}: {it}"));
+            a.turn(Step::Whole)
+                .unwrap_or_else(|it| panic!("{report:?}: {it}"));
             verify(transfer(&mut a, &mut b, &bytes), &bytes);
             post(&mut a, &mut b, &bytes);
             forge(&hosts, ports, report);
             await_error(&a);
-            let sent = a.turn_without_input();
+            let sent = a.turn(Step::WithoutInput);
             sent.unwrap_or_else(|it| panic!("{report:?}: {it}"));
             drive(&mut a, &mut b, |_, b| b.has_completion());
             verify(b.next_completion(), &bytes);

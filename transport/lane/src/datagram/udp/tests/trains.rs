@@ -162,10 +162,10 @@ fn trains__expected_make_no_data_calls_of_others() {
         let announced = WorkRequest::Send { delivery };
         a.post_source(announced, Report::default(), region(&bytes).into())
             .expect("posted");
-        a.turn().expect("announced");
+        a.turn(Step::Whole).expect("announced");
         let calls = |it: &Account| it.rx_data_syscalls + it.rx_control_syscalls;
         let taken = (0..PATIENCE).any(|_| {
-            b.turn().expect("received");
+            b.turn(Step::Whole).expect("received");
             calls(&b.account()) > calls(&before)
         });
         assert!(taken, "stuck");
@@ -269,7 +269,10 @@ fn given__changed_when_it_is_cancelled_is_not_received() {
                 .post_source(send, Report::default(), region(&bytes).into())
                 .expect("posted");
             for _ in 0..turns {
-                let _ = (b.turn().expect("b"), a.turn().expect("a"));
+                let _ = (
+                    b.turn(Step::Whole).expect("b"),
+                    a.turn(Step::Whole).expect("a"),
+                );
             }
             a.cancel(id);
             drive(&mut a, &mut b, |a, _| a.has_completion());
@@ -335,7 +338,10 @@ fn given__of_a_connection_that_is_dropped() {
             a.post_source(send, Report::default(), Owned::region(&bytes, fills).into())
                 .expect("posted");
             for _ in 0..turns {
-                let _ = (b.turn().expect("b"), a.turn().expect("a"));
+                let _ = (
+                    b.turn(Step::Whole).expect("b"),
+                    a.turn(Step::Whole).expect("a"),
+                );
             }
             given += a.account().bytes_sent_zerocopy - before;
             drop(a);
@@ -360,7 +366,7 @@ fn given__of_a_connection_that_is_dropped() {
 fn drive_alone(b: &mut End) {
     let ended = (0..PATIENCE).any(|_| {
         // That the peer is gone is one of the outcomes.
-        let _ = b.turn();
+        let _ = b.turn(Step::Whole);
         b.has_completion() || b.closed().is_some()
     });
     assert!(ended, "stuck");
@@ -420,7 +426,7 @@ fn plain__parts_with_an_operation_between_them() {
             };
             let value = region(&number.to_le_bytes());
             let _ = a.post_source(put, Report::default(), value.into());
-            let _ = a.turn().expect("a");
+            let _ = a.turn(Step::Whole).expect("a");
         }
         drive(&mut a, &mut b, |a, b| a.in_flight() + b.in_flight() == 0);
         drive(&mut a, &mut b, |_, b| b.has_completion());
