@@ -1,8 +1,8 @@
 //! Defines the completion of a request.
 
-use crate::exported::{ZL_KEY_LENGTH, zl_key};
+use crate::delivery::zl_delivery;
+use crate::key::{ZL_KEY_LENGTH, zl_key};
 use crate::status::{of_transfer, zl_status};
-use crate::work::zl_delivery;
 use zerolane::request::Output;
 use zerolane::{Completion, Delivery};
 

@@ -1,21 +1,19 @@
 //! Opens, queries and closes connections, and posts to them, by each of their drivers.
 
 use crate::address;
-use crate::completion::{zl_completion, zl_kind};
 use crate::options::{self, zl_lane, zl_options};
 use crate::owned::Owned;
 use crate::pointer::{Output, free, give, handle, text, timeout};
-use crate::requests::Requests;
-use crate::shared::{LentConnection, PlacedConnection};
+use crate::requests::ByThread;
+use crate::shared::{LentConnection, PlacedConnection, Shared};
 use crate::status::{self, Failure, guard, zl_status};
 use crate::work::{How, Kind, work, zl_work};
 use std::ffi::{c_char, c_void};
 use std::sync::{Arc, MutexGuard};
-use std::time::Duration;
 use zerolane::counters::Account;
 use zerolane::request::Request;
-use zerolane::worker::ConnectionHandle;
-use zerolane::{Connection, RequestId, Waited, Waker};
+use zerolane::worker::{ConnectionHandle, ConnectionId};
+use zerolane::{Connection, Waker};
 
 /// A connection. It has one of three drivers:
 ///
@@ -68,48 +66,6 @@ pub(crate) enum Driver<'a> {
     ByThread(&'a ByThread),
 }
 
-/// A connection of a worker's thread.
-pub(crate) struct ByThread {
-    pub(crate) handle: ConnectionHandle,
-    pub(crate) requests: Arc<Requests>,
-}
-
-impl ByThread {
-    pub(crate) fn new(handle: ConnectionHandle) -> ByThread {
-        ByThread {
-            handle,
-            requests: Requests::new(),
-        }
-    }
-
-    fn post<R: Request + Send + 'static>(
-        &self,
-        request: R,
-        how: &How,
-        kind: zl_kind,
-    ) -> Result<RequestId, Failure> {
-        self.requests.check_process()?;
-        self.requests.add(self.handle.post(request), how, kind)
-    }
-
-    /// Waits for any completion, or the peer's next immediate.
-    pub(crate) fn wait(&self, timeout: Option<Duration>) -> Result<Waited<zl_completion>, Failure> {
-        self.requests.wait(&self.handle, timeout)
-    }
-
-    pub(crate) fn poll(&self) -> Result<Waited<zl_completion>, Failure> {
-        self.requests.poll(&self.handle)
-    }
-
-    /// Takes the connection out of its worker.
-    fn release(&self) -> Result<Connection, Failure> {
-        self.requests.expect_no_immediate()?;
-        let released = self.handle.release().wait();
-        self.requests.look_again();
-        Ok(released?)
-    }
-}
-
 pub(crate) fn by_worker() -> Failure {
     Failure::argument(
         "a worker drives this connection: post, and take its events, or release it first",
@@ -129,8 +85,18 @@ impl zl_connection {
         zl_connection(Held::Here(Box::new(Own { connection, waker })))
     }
 
-    pub(crate) fn of_worker(connection: LentConnection) -> zl_connection {
-        zl_connection(Held::ByWorker(connection))
+    /// Makes the program's handle of a worker's connection.
+    pub(crate) fn lend(
+        shared: &Arc<Shared>,
+        id: ConnectionId,
+        is_established: bool,
+    ) -> *mut zl_connection {
+        let placed = shared.place(id, is_established);
+        let handle = give(zl_connection(Held::ByWorker(LentConnection(Arc::clone(
+            &placed,
+        )))));
+        placed.set_handle(handle.cast());
+        handle
     }
 
     pub(crate) fn of_thread(connection: ConnectionHandle) -> zl_connection {

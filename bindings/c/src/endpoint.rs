@@ -8,13 +8,14 @@ use crate::owned::Owned;
 use crate::pointer::{Output, free, give, handle, text, timeout};
 use crate::requests::waited;
 use crate::security;
-use crate::shared::{LentEndpoint, PlacedEndpoint};
+use crate::shared::{LentEndpoint, PlacedEndpoint, Shared};
 use crate::status::{Failure, guard, zl_status};
 use std::ffi::c_char;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use zerolane::Endpoint;
 use zerolane::security::PublicKey;
-use zerolane::worker::EndpointHandle;
+use zerolane::worker::{EndpointHandle, EndpointId};
 
 /// A listening port, of the program (zl_endpoint_bind) or of a worker (zl_worker_listen).
 ///
@@ -39,8 +40,14 @@ enum Driver<'a> {
 }
 
 impl zl_endpoint {
-    pub(crate) fn of_worker(endpoint: LentEndpoint) -> zl_endpoint {
-        zl_endpoint(Kept::ByWorker(endpoint))
+    /// Makes the program's handle of a worker's endpoint.
+    pub(crate) fn lend(shared: &Arc<Shared>, id: EndpointId) -> *mut zl_endpoint {
+        let placed = shared.place_endpoint(id);
+        let handle = give(zl_endpoint(Kept::ByWorker(LentEndpoint(Arc::clone(
+            &placed,
+        )))));
+        placed.set_handle(handle.cast());
+        handle
     }
 
     pub(crate) fn of_thread(endpoint: EndpointHandle) -> zl_endpoint {

@@ -3,8 +3,11 @@
 use crate::completion::zl_completion;
 use crate::connection::zl_connection;
 use crate::endpoint::zl_endpoint;
+use crate::shared::Shared;
 use crate::status::{of_error, zl_status};
-use zerolane::worker::Event;
+use std::ptr;
+use std::sync::Arc;
+use zerolane::worker::{Event, Worker};
 
 /// The kind of an event.
 #[repr(u32)]
@@ -47,11 +50,47 @@ pub struct zl_event {
 }
 
 impl zl_event {
-    pub(crate) fn new(
-        event: Event,
-        endpoint: *mut zl_endpoint,
-        connection: *mut zl_connection,
-    ) -> zl_event {
+    /// The next event for the program. Those of freed handles are dropped.
+    pub(crate) fn next(shared: &Arc<Shared>, worker: &mut Worker) -> Option<zl_event> {
+        loop {
+            let event = shared.next_event(worker)?;
+            if let Some(event) = zl_event::told(shared, event) {
+                return Some(event);
+            }
+        }
+    }
+
+    fn told(shared: &Arc<Shared>, event: Event) -> Option<zl_event> {
+        let (mut endpoint, mut connection) = (ptr::null_mut(), ptr::null_mut());
+        match &event {
+            Event::Accepted {
+                endpoint: by,
+                connection: accepted,
+            } => {
+                let by = shared.endpoint(*by);
+                endpoint = by.map_or(ptr::null_mut(), |it| it.handle());
+                connection = zl_connection::lend(shared, *accepted, true);
+            }
+            Event::EndpointFailed { endpoint: id, .. } => {
+                endpoint = shared.end_endpoint(*id)?.handle();
+            }
+            Event::Connected { connection: id } => {
+                let connected = shared.connection(*id)?;
+                connected.set_established();
+                connection = connected.handle();
+            }
+            Event::Completed { connection: id, .. } | Event::Announced { connection: id, .. } => {
+                connection = shared.connection(*id)?.handle();
+            }
+            Event::Closed { connection: id, .. } => {
+                connection = shared.end_connection(*id)?.handle();
+            }
+            _ => {}
+        }
+        Some(zl_event::new(event, endpoint, connection))
+    }
+
+    fn new(event: Event, endpoint: *mut zl_endpoint, connection: *mut zl_connection) -> zl_event {
         let mut flat = zl_event {
             kind: zl_event_kind::ZL_EVENT_OTHER as u32,
             status: zl_status::ZL_OK,

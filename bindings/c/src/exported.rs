@@ -2,6 +2,7 @@
 
 use crate::connection::{drive, post, zl_connection};
 use crate::fetch::{AnyFetchOp, fetch_op};
+use crate::key::{self, zl_key};
 use crate::pointer::{Output, free, give, handle, text};
 use crate::region::zl_region;
 use crate::status::{Failure, guard, zl_status};
@@ -11,7 +12,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use zerolane::request::OpenRegion;
-use zerolane::{Error, ExportedRegion, Process, Region, RegionKey, RegionNumber, Rights};
+use zerolane::{Error, ExportedRegion, Process, Region, Rights};
 
 /// Memory that peers may read and write while this program uses it. Use C11's stdatomic.h for
 /// 8-byte words that both change, zl_exported_fetch_op for 4-byte words. After fork it belongs to the parent, and only the parent can
@@ -26,41 +27,12 @@ pub struct zl_exported {
     process: Process,
 }
 
-/// Bytes of a zl_key.
-pub const ZL_KEY_LENGTH: usize = 24;
-
-/// Names exported memory on one connection. Plain bytes: pass them to the peer by any means.
-#[repr(C)]
-pub struct zl_key {
-    /// Opaque.
-    pub bytes: [u8; ZL_KEY_LENGTH],
-}
-
-impl From<RegionKey> for zl_key {
-    fn from(key: RegionKey) -> zl_key {
-        zl_key {
-            bytes: key.to_bytes(),
-        }
-    }
-}
-
-impl zl_key {
-    pub(crate) fn read(&self) -> Result<RegionKey, Failure> {
-        RegionKey::from_bytes(self.bytes).ok_or_else(|| Failure::argument("not a key"))
-    }
-}
-
 /// The peer may read: zl_get.
 pub const ZL_RIGHT_READ: u32 = 1;
 /// The peer may write: zl_put.
 pub const ZL_RIGHT_WRITE: u32 = 2;
 /// The peer may use zl_fetch_op.
 pub const ZL_RIGHT_ATOMIC: u32 = 4;
-
-pub(crate) fn number(number: u32) -> Result<RegionNumber, Failure> {
-    RegionNumber::new(number)
-        .ok_or_else(|| Failure::argument(format!("number {number}: a region's is below 2^24")))
-}
 
 /// The status of a revocation of a number.
 pub(crate) fn revoked(was_exported: bool) -> Result<zl_status, Failure> {
@@ -343,7 +315,7 @@ pub unsafe extern "C" fn zl_export_numbered(
                 handle(exported, "exported")?.region()?,
             )
         };
-        let (number, rights) = (self::number(number)?, self::rights(rights)?);
+        let (number, rights) = (key::number(number)?, self::rights(rights)?);
         let made = connection.ask(move |it| it.export_numbered(number, &region, rights))?;
         if !key.is_null() {
             // SAFETY: C's promise about outputs.
@@ -442,61 +414,4 @@ pub unsafe extern "C" fn zl_post_open_region(
             Ok(OpenRegion::new(name.to_owned(), rights).context(how.context))
         })
     }
-}
-
-/// Returns the length in bytes of the memory that `key` names; 0 if `key` is null or invalid.
-///
-/// Threads: any.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_key_length(key: *const zl_key) -> u64 {
-    // SAFETY: C's promise about memory.
-    let key = unsafe { handle(key, "key") }.and_then(zl_key::read);
-    key.map_or(0, |key| key.len())
-}
-
-/// Makes the key of the memory that the peer exports under `number`, below 2^24, from byte `offset`
-/// on, which is offset 0 of the key. The peer is not asked: it refuses a request that it does not
-/// permit (ZL_ERROR_UNKNOWN, ZL_ERROR_OUT_OF_BOUNDS, ZL_ERROR_DENIED). Its zl_key_length is
-/// 2^64 - 1 less `offset`.
-///
-/// Threads: any.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_key_numbered(number: u32, offset: u64, key: *mut zl_key) -> zl_status {
-    guard(|| {
-        // SAFETY: C's promise about outputs.
-        let output = unsafe { Output::new(key, "key") }?;
-        output.set(RegionKey::numbered(self::number(number)?, offset).into());
-        Ok(zl_status::ZL_OK)
-    })
-}
-
-/// Writes `key` to `value` as 8 bytes: its number times 2^40 plus its offset. ZL_ERROR_ARGUMENT
-/// unless it is the key of numbered memory with an offset below 2^40. Length and rights are not part
-/// of it.
-///
-/// Threads: any.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_key_to_u64(key: *const zl_key, value: *mut u64) -> zl_status {
-    guard(|| {
-        // SAFETY: C's promises about memory and outputs.
-        let (key, output) = unsafe { (handle(key, "key")?.read()?, Output::new(value, "value")?) };
-        let made = key.to_u64().ok_or_else(|| {
-            Failure::argument("not the key of numbered memory, or its offset is 2^40 or more")
-        })?;
-        output.set(made);
-        Ok(zl_status::ZL_OK)
-    })
-}
-
-/// Makes the key that zl_key_to_u64 wrote as `value`, as zl_key_numbered does. Every value is a key.
-///
-/// Threads: any.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_key_from_u64(value: u64, key: *mut zl_key) -> zl_status {
-    guard(|| {
-        // SAFETY: C's promise about outputs.
-        let output = unsafe { Output::new(key, "key") }?;
-        output.set(RegionKey::from_u64(value).into());
-        Ok(zl_status::ZL_OK)
-    })
 }

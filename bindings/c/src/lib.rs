@@ -19,11 +19,13 @@
 pub mod address;
 pub mod completion;
 pub mod connection;
+pub mod delivery;
 pub mod device;
 pub mod endpoint;
 pub mod event;
 pub mod exported;
 pub mod fetch;
+pub mod key;
 pub mod message;
 pub mod options;
 mod owned;

@@ -1,8 +1,8 @@
 //! Reads and writes the peer's memory: put, get, fetch-op.
 
 use crate::connection::{drive, post, zl_connection};
-use crate::exported::zl_key;
 use crate::fetch::{AnyFetchOp, fetch_op};
+use crate::key::zl_key;
 use crate::pointer::{Output, bytes, bytes_mut, handle, slice};
 use crate::region::zl_region;
 use crate::status::{Failure, zl_status};

@@ -9,8 +9,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
+use zerolane::request;
 use zerolane::worker::{ConnectionHandle, Outcome, Pending, PendingSet};
-use zerolane::{Completion, Error, Process, RequestId, Waited};
+use zerolane::{Completion, Connection, Error, Process, RequestId, Waited};
 
 /// The place of the next immediate among the requests: no request has this identifier.
 const IMMEDIATE: u64 = 0;
@@ -451,5 +452,47 @@ impl Drop for Requests {
                 pending.detach();
             }
         }
+    }
+}
+
+/// A connection of a worker's thread.
+pub(crate) struct ByThread {
+    pub(crate) handle: ConnectionHandle,
+    pub(crate) requests: Arc<Requests>,
+}
+
+impl ByThread {
+    pub(crate) fn new(handle: ConnectionHandle) -> ByThread {
+        ByThread {
+            handle,
+            requests: Requests::new(),
+        }
+    }
+
+    pub(crate) fn post<R: request::Request + Send + 'static>(
+        &self,
+        request: R,
+        how: &How,
+        kind: zl_kind,
+    ) -> Result<RequestId, Failure> {
+        self.requests.check_process()?;
+        self.requests.add(self.handle.post(request), how, kind)
+    }
+
+    /// Waits for any completion, or the peer's next immediate.
+    pub(crate) fn wait(&self, timeout: Option<Duration>) -> Result<Waited<zl_completion>, Failure> {
+        self.requests.wait(&self.handle, timeout)
+    }
+
+    pub(crate) fn poll(&self) -> Result<Waited<zl_completion>, Failure> {
+        self.requests.poll(&self.handle)
+    }
+
+    /// Takes the connection out of its worker.
+    pub(crate) fn release(&self) -> Result<Connection, Failure> {
+        self.requests.expect_no_immediate()?;
+        let released = self.handle.release().wait();
+        self.requests.look_again();
+        Ok(released?)
     }
 }

@@ -1,13 +1,10 @@
 //! What a worker shares with the handles of its endpoints and connections.
 
-use crate::connection::{ByThread, zl_connection};
-use crate::endpoint::zl_endpoint;
-use crate::event::zl_event;
 use crate::owned::Owned;
-use crate::pointer::give;
+use crate::requests::ByThread;
 use crate::status::{Failure, zl_status};
 use std::collections::HashMap;
-use std::hash::Hash;
+use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -26,8 +23,8 @@ pub(crate) struct Shared {
 /// Whose handles the program has, of a worker that it calls.
 #[derive(Default)]
 struct Lent {
-    connections: HashMap<ConnectionId, Arc<Placed<ConnectionId, zl_connection, ByThread>>>,
-    endpoints: HashMap<EndpointId, Arc<Placed<EndpointId, zl_endpoint, EndpointHandle>>>,
+    connections: HashMap<ConnectionId, Arc<PlacedConnection>>,
+    endpoints: HashMap<EndpointId, Arc<PlacedEndpoint>>,
     /// Those whose handles were freed: they close with the next call.
     freed_connections: Vec<ConnectionId>,
     freed_endpoints: Vec<EndpointId>,
@@ -36,10 +33,11 @@ struct Lent {
 }
 
 /// An endpoint or a connection of a worker, of which the program has a handle.
-pub(crate) struct Placed<Id, Handle, Thread> {
+pub(crate) struct Placed<Id, Thread> {
     shared: Arc<Shared>,
     id: Id,
-    handle: AtomicPtr<Handle>,
+    /// The program's, a zl_connection or zl_endpoint.
+    handle: AtomicPtr<c_void>,
     /// Reported to be connected or accepted.
     is_established: AtomicBool,
     /// Its handle of the worker's thread, once there is one.
@@ -47,9 +45,9 @@ pub(crate) struct Placed<Id, Handle, Thread> {
 }
 
 /// A connection that a worker drives.
-pub(crate) type PlacedConnection = Placed<ConnectionId, zl_connection, ByThread>;
+pub(crate) type PlacedConnection = Placed<ConnectionId, ByThread>;
 /// An endpoint of a worker.
-pub(crate) type PlacedEndpoint = Placed<EndpointId, zl_endpoint, EndpointHandle>;
+pub(crate) type PlacedEndpoint = Placed<EndpointId, EndpointHandle>;
 
 fn ended() -> Failure {
     Failure::new(zl_status::ZL_ERROR_CLOSED, "the worker has ended")
@@ -62,19 +60,27 @@ pub(crate) fn over() -> Failure {
     )
 }
 
-impl<Id: Copy, Handle, Thread> Placed<Id, Handle, Thread> {
-    fn new(shared: &Arc<Shared>, id: Id) -> Arc<Placed<Id, Handle, Thread>> {
+impl<Id: Copy, Thread> Placed<Id, Thread> {
+    fn new(shared: &Arc<Shared>, id: Id, is_established: bool) -> Arc<Placed<Id, Thread>> {
         Arc::new(Placed {
             shared: Arc::clone(shared),
             id,
             handle: AtomicPtr::new(ptr::null_mut()),
-            is_established: AtomicBool::new(false),
+            is_established: AtomicBool::new(is_established),
             thread: OnceLock::new(),
         })
     }
 
-    fn handle(&self) -> *mut Handle {
-        self.handle.load(Ordering::Acquire)
+    pub(crate) fn handle<Handle>(&self) -> *mut Handle {
+        self.handle.load(Ordering::Acquire).cast()
+    }
+
+    pub(crate) fn set_handle(&self, handle: *mut c_void) {
+        self.handle.store(handle, Ordering::Release);
+    }
+
+    pub(crate) fn set_established(&self) {
+        self.is_established.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -204,78 +210,48 @@ impl Shared {
         }
     }
 
-    /// Makes the program's handle of a connection.
-    pub(crate) fn lend(
+    /// Notes that the program gets a handle of a connection.
+    pub(crate) fn place(
         self: &Arc<Self>,
         id: ConnectionId,
         is_established: bool,
-    ) -> *mut zl_connection {
-        let placed = PlacedConnection::new(self, id);
-        let handle = give(zl_connection::of_worker(LentConnection(Arc::clone(
-            &placed,
-        ))));
-        placed.handle.store(handle, Ordering::Release);
+    ) -> Arc<PlacedConnection> {
+        let placed = Placed::new(self, id, is_established);
+        self.lent().connections.insert(id, Arc::clone(&placed));
         placed
-            .is_established
-            .store(is_established, Ordering::Relaxed);
-        self.lent().connections.insert(id, placed);
-        handle
     }
 
-    /// Makes the program's handle of an endpoint.
-    pub(crate) fn lend_endpoint(self: &Arc<Self>, id: EndpointId) -> *mut zl_endpoint {
-        let placed = PlacedEndpoint::new(self, id);
-        let handle = give(zl_endpoint::of_worker(LentEndpoint(Arc::clone(&placed))));
-        placed.handle.store(handle, Ordering::Release);
-        self.lent().endpoints.insert(id, placed);
-        handle
+    /// Notes that the program gets a handle of an endpoint.
+    pub(crate) fn place_endpoint(self: &Arc<Self>, id: EndpointId) -> Arc<PlacedEndpoint> {
+        let placed = Placed::new(self, id, true);
+        self.lent().endpoints.insert(id, Arc::clone(&placed));
+        placed
     }
 
-    /// The next event for the program. Those of freed handles are dropped.
-    pub(crate) fn next_event(self: &Arc<Self>, worker: &mut Worker) -> Option<zl_event> {
-        loop {
-            let untaken = self.lent().next.take();
-            let event = untaken.or_else(|| worker.next_event())?;
-            if let Some(event) = self.told(event) {
-                return Some(event);
-            }
-        }
+    /// A connection of which the program has a handle.
+    pub(crate) fn connection(&self, id: ConnectionId) -> Option<Arc<PlacedConnection>> {
+        self.lent().connections.get(&id).cloned()
     }
 
-    fn told(self: &Arc<Self>, event: Event) -> Option<zl_event> {
-        let (endpoint, connection) = match &event {
-            Event::Accepted {
-                endpoint,
-                connection,
-            } => {
-                let endpoint = handle_of(&self.lent().endpoints, endpoint);
-                (endpoint, Some(self.lend(*connection, true)))
-            }
-            Event::EndpointFailed { endpoint, .. } => {
-                let endpoint = self.lent().endpoints.remove(endpoint);
-                (Some(endpoint?.handle()), None)
-            }
-            Event::Connected { connection } => {
-                let lent = self.lent();
-                let placed = lent.connections.get(connection)?;
-                placed.is_established.store(true, Ordering::Relaxed);
-                (None, Some(placed.handle()))
-            }
-            Event::Completed { connection, .. } | Event::Announced { connection, .. } => {
-                let handle = handle_of(&self.lent().connections, connection);
-                (None, Some(handle?))
-            }
-            Event::Closed { connection, .. } => {
-                let connection = self.lent().connections.remove(connection);
-                (None, Some(connection?.handle()))
-            }
-            _ => (None, None),
-        };
-        Some(zl_event::new(
-            event,
-            endpoint.unwrap_or(ptr::null_mut()),
-            connection.unwrap_or(ptr::null_mut()),
-        ))
+    /// An endpoint of which the program has a handle.
+    pub(crate) fn endpoint(&self, id: EndpointId) -> Option<Arc<PlacedEndpoint>> {
+        self.lent().endpoints.get(&id).cloned()
+    }
+
+    /// Forgets a connection that is over.
+    pub(crate) fn end_connection(&self, id: ConnectionId) -> Option<Arc<PlacedConnection>> {
+        self.lent().connections.remove(&id)
+    }
+
+    /// Forgets an endpoint that is closed.
+    pub(crate) fn end_endpoint(&self, id: EndpointId) -> Option<Arc<PlacedEndpoint>> {
+        self.lent().endpoints.remove(&id)
+    }
+
+    /// The worker's next event.
+    pub(crate) fn next_event(&self, worker: &mut Worker) -> Option<Event> {
+        let untaken = self.lent().next.take();
+        untaken.or_else(|| worker.next_event())
     }
 
     /// Takes the worker for a thread of its own, and makes the program's handles those of the thread.
@@ -323,11 +299,4 @@ impl Shared {
             drop(lent);
         }
     }
-}
-
-fn handle_of<Id: Copy + Eq + Hash, Handle, Thread>(
-    all: &HashMap<Id, Arc<Placed<Id, Handle, Thread>>>,
-    id: &Id,
-) -> Option<*mut Handle> {
-    all.get(id).map(|it| it.handle())
 }

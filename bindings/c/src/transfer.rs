@@ -1,10 +1,10 @@
 //! Sends and receives Transfers, and takes completions of a connection.
 
 use crate::completion::zl_completion;
-use crate::connection::{ByThread, Driver, by_worker, drive, post, zl_connection};
+use crate::connection::{Driver, by_worker, drive, post, zl_connection};
 use crate::pointer::{Output, Outputs, bytes, bytes_mut, handle, timeout};
 use crate::region::{gathered, zl_part, zl_region};
-use crate::requests::{no_request, waited};
+use crate::requests::{ByThread, no_request, waited};
 use crate::status::{Failure, guard, zl_status};
 use crate::work::{RECEIVE, SEND, zl_work};
 use std::ffi::c_void;

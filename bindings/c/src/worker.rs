@@ -5,6 +5,7 @@ use crate::connection::{Driver, take, zl_connection};
 use crate::endpoint::zl_endpoint;
 use crate::event::zl_event;
 use crate::exported::{self, rights, zl_exported};
+use crate::key;
 use crate::options::{self, zl_options};
 use crate::pointer::{Output, Outputs, free, give, handle, milliseconds, text, timeout};
 use crate::shared::{Shared, over};
@@ -138,7 +139,7 @@ pub unsafe extern "C" fn zl_worker_listen(
                 let endpoint = worker
                     .shared
                     .enter(|worker| Ok(worker.listen(on, options)?))?;
-                worker.shared.lend_endpoint(endpoint)
+                zl_endpoint::lend(&worker.shared, endpoint)
             }
         });
         Ok(zl_status::ZL_OK)
@@ -167,7 +168,7 @@ pub unsafe extern "C" fn zl_worker_export_numbered(
                 handle(exported, "exported")?.region()?,
             )
         };
-        let (number, rights) = (exported::number(number)?, self::rights(rights)?);
+        let (number, rights) = (key::number(number)?, self::rights(rights)?);
         match worker.thread.get() {
             Some(thread) => {
                 let exporting = thread.handle.export_numbered(number, &region, rights);
@@ -190,7 +191,7 @@ pub unsafe extern "C" fn zl_worker_revoke_number(worker: *mut zl_worker, number:
     guard(|| {
         // SAFETY: C's promise about handles.
         let worker = unsafe { handle(worker, "worker") }?;
-        let number = exported::number(number)?;
+        let number = key::number(number)?;
         let was_exported = match worker.thread.get() {
             Some(thread) => thread.handle.revoke_number(number).wait()?,
             None => worker
@@ -232,9 +233,13 @@ pub unsafe extern "C" fn zl_worker_connect(
                 let connection = thread.handle.connect(to, &options).wait()?;
                 give(zl_connection::of_thread(connection))
             }
-            None => worker
-                .shared
-                .enter(|it| Ok(worker.shared.lend(it.connect(to, &options)?, false)))?,
+            None => worker.shared.enter(|it| {
+                Ok(zl_connection::lend(
+                    &worker.shared,
+                    it.connect(to, &options)?,
+                    false,
+                ))
+            })?,
         });
         Ok(zl_status::ZL_OK)
     })
@@ -264,9 +269,13 @@ pub unsafe extern "C" fn zl_worker_adopt(
                 let adopted = thread.handle.adopt(connection).wait()?;
                 give(zl_connection::of_thread(adopted))
             }
-            None => worker
-                .shared
-                .enter(|it| Ok(worker.shared.lend(it.adopt(connection)?, true)))?,
+            None => worker.shared.enter(|it| {
+                Ok(zl_connection::lend(
+                    &worker.shared,
+                    it.adopt(connection)?,
+                    true,
+                ))
+            })?,
         });
         Ok(zl_status::ZL_OK)
     })
@@ -365,7 +374,7 @@ pub unsafe extern "C" fn zl_worker_events(
     unsafe {
         with(worker, |shared, worker| {
             let outputs = Outputs::new(events, capacity, "events", count)?;
-            Ok(outputs.set(std::iter::from_fn(|| shared.next_event(worker))))
+            Ok(outputs.set(std::iter::from_fn(|| zl_event::next(shared, worker))))
         })
     }
 }
