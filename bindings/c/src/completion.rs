@@ -3,7 +3,7 @@
 use crate::delivery::zl_delivery;
 use crate::key::{ZL_KEY_LENGTH, zl_key};
 use crate::status::{of_transfer, zl_status};
-use zerolane::request::Output;
+use zerolane::request::{Immediate, Output};
 use zerolane::{Completion, Delivery};
 
 /// The kind of a completed request.
@@ -52,11 +52,14 @@ pub struct zl_completion {
     pub context: u64,
     /// From a queue: the connection's tag.
     pub tag: u64,
-    /// Bytes moved.
+    /// Bytes moved. ZL_KIND_IMMEDIATE: bytes of the put; of a vectored one, those of its last
+    /// piece.
     pub length: u64,
     /// ZL_KIND_FETCH: the word's previous value. ZL_KIND_IMMEDIATE: the number.
     pub value: u64,
-    /// ZL_KIND_OPEN: the key; zeros otherwise.
+    /// ZL_KIND_OPEN: the key. ZL_KIND_IMMEDIATE: the key of the memory here that the put wrote, as
+    /// its export returned it; zl_key_to_u64 has the number of numbered memory in its highest 24
+    /// bits. Zeros otherwise.
     pub region: zl_key,
     /// ZL_KIND_MESSAGE_RECEIVED: the message's control.
     pub control: [u8; ZL_CONTROL_LENGTH],
@@ -83,10 +86,12 @@ impl zl_completion {
     };
 
     /// The completion of a put of the peer's.
-    pub(crate) fn immediate(number: u32) -> zl_completion {
+    pub(crate) fn immediate(it: &Immediate) -> zl_completion {
         zl_completion {
             kind: zl_kind::ZL_KIND_IMMEDIATE as u32,
-            value: u64::from(number),
+            length: it.length as u64,
+            value: u64::from(it.number),
+            region: zl_key::from(it.region),
             ..zl_completion::NONE
         }
     }
@@ -123,8 +128,9 @@ impl zl_completion {
                 flat.control_length = control.len() as u32;
                 zl_kind::ZL_KIND_MESSAGE_RECEIVED
             }
-            Output::Immediate { number } => {
-                flat.value = u64::from(number);
+            Output::Immediate(it) => {
+                flat.value = u64::from(it.number);
+                flat.region = zl_key::from(it.region);
                 zl_kind::ZL_KIND_IMMEDIATE
             }
             Output::Open { key } => {

@@ -9,7 +9,7 @@ use crate::work::{MESSAGE, MESSAGE_RECEIVE, zl_work};
 use std::ffi::c_void;
 use zerolane::Region;
 use zerolane::memory::Memory;
-use zerolane::request::ReceiveMessage;
+use zerolane::request::{MessageInline, ReceiveMessage};
 
 /// The payload in `region`; none if it is null.
 ///
@@ -108,6 +108,33 @@ pub unsafe extern "C" fn zl_post_message(
             let control = bytes(control.cast(), control_len, "control")?;
             let payload = payload(region, offset, len)?.map(|it| Memory::from(it.share()));
             Ok(how.message(control, payload))
+        })
+    }
+}
+
+/// Posts a zl_send_message. Its payload is a copy of `len` bytes at `payload`, at most
+/// ZL_INLINE_LENGTH; you may reuse `control` and `payload` at once. With ZL_WORK_UNSIGNALLED it
+/// has no completion unless it fails. `how` may be null.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_post_message_inline(
+    connection: *mut zl_connection,
+    control: *const c_void,
+    control_len: usize,
+    payload: *const c_void,
+    len: usize,
+    how: *const zl_work,
+    id: *mut u64,
+) -> zl_status {
+    // SAFETY: C's promises about handles, memory and outputs.
+    unsafe {
+        post(connection, id, (how, &MESSAGE), |how| {
+            let control = bytes(control.cast(), control_len, "control")?;
+            let payload = bytes(payload.cast(), len, "payload")?;
+            let message = MessageInline::new(control.to_vec(), payload.to_vec());
+            let message = message.context(how.context).signalled(how.signalled);
+            Ok(message.fence(how.fence))
         })
     }
 }

@@ -142,7 +142,7 @@ pub unsafe extern "C" fn zl_post_put(
     }
 }
 
-/// Most bytes of a zl_post_put_inline.
+/// Most bytes of a zl_post_put_inline, and of the payload of a zl_post_message_inline.
 pub const ZL_INLINE_LENGTH: usize = 256;
 
 /// Posts a put of a copy of `len` bytes at `data`, at most ZL_INLINE_LENGTH; you may reuse

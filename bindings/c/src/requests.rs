@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
-use zerolane::request;
+use zerolane::request::{self, Immediate};
 use zerolane::worker::{ConnectionHandle, Outcome, Pending, PendingSet};
 use zerolane::{Completion, Connection, Error, Process, RequestId, Waited};
 
@@ -31,7 +31,7 @@ struct List {
     /// Those that are over, in order, for a wait that takes any.
     over: VecDeque<u64>,
     /// The wait for the peer's next immediate, from the program's first wait on.
-    immediate: Option<Stage<u32>>,
+    immediate: Option<Stage<Immediate>>,
     woken: bool,
     /// Why the connection ended, once a wait was told.
     end: Option<Failure>,
@@ -268,8 +268,8 @@ impl Requests {
                 if id == IMMEDIATE {
                     match self.take_immediate(&mut list, connection) {
                         None => continue,
-                        Some(Ok(number)) => {
-                            return Ok(Waited::Got(zl_completion::immediate(number)));
+                        Some(Ok(immediate)) => {
+                            return Ok(Waited::Got(zl_completion::immediate(&immediate)));
                         }
                         Some(Err(refused)) => {
                             list.end = Some(refused.into());
@@ -338,7 +338,7 @@ impl Requests {
         self: &Arc<Self>,
         list: &mut List,
         connection: &ConnectionHandle,
-    ) -> Option<Outcome<u32>> {
+    ) -> Option<Outcome<Immediate>> {
         let stage = match list.immediate.take()? {
             Stage::Posted(pending) => Stage::watched(pending, &self.bell(IMMEDIATE)),
             stage => stage,

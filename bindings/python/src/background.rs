@@ -12,14 +12,14 @@ use crate::fetch::FetchOp;
 use crate::options::{self, Options};
 use crate::pending::Pending;
 use crate::pieces::Given;
-use crate::pinned::{Use, pin, pin_source};
+use crate::pinned::{Use, copied, pin, pin_source};
 use crate::requests::{message, payload, place};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use std::sync::{Mutex, PoisonError};
 use zerolane::Process;
 use zerolane::failure::{CloseReason, Reason, TransferError};
-use zerolane::request::{Get, OpenRegion, Put, ReceiveMessage, Transfer};
+use zerolane::request::{Get, MessageInline, OpenRegion, Put, PutInline, ReceiveMessage, Transfer};
 use zerolane::worker::WorkerHandle;
 
 /// The completion, or the exception of a failed request.
@@ -313,16 +313,21 @@ impl ConnectionHandle {
         Ok(Pending::incoming(receiving, completed))
     }
 
-    /// Sends a message of at most 128 bytes, with a payload: a buffer, or a list or tuple of buffers.
-    #[pyo3(signature = (control, payload=None))]
+    /// Sends a message of at most 128 bytes, with a payload: a buffer, or a list or tuple of buffers. `inline`: see
+    /// `Requests.post_message`.
+    #[pyo3(signature = (control, payload=None, *, inline=false))]
     fn send_message(
         &self,
         py: Python<'_>,
         control: &[u8],
         payload: Option<&Bound<'_, PyAny>>,
+        inline: bool,
     ) -> PyResult<Pending> {
-        let payload = self::payload(payload)?;
-        let sending = self.handle(py)?.post(message(control.to_vec(), payload));
+        let (control, handle) = (control.to_vec(), self.handle(py)?);
+        let sending = match payload.filter(|_| inline) {
+            Some(payload) => handle.post(MessageInline::new(control, copied(payload)?)),
+            None => handle.post(message(control, self::payload(payload)?)),
+        };
         Ok(Pending::outgoing(sending, completed))
     }
 
@@ -339,7 +344,8 @@ impl ConnectionHandle {
     }
 
     /// Puts the bytes of `buffer`, or of a list or tuple of buffers, into the peer's memory: see `Connection.put`.
-    #[pyo3(signature = (key, offset, buffer, *, immediate=None, fence=false, context=0))]
+    /// `inline`: see `Requests.post_put`.
+    #[pyo3(signature = (key, offset, buffer, *, immediate=None, inline=false, fence=false, context=0))]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn put(
         &self,
@@ -348,12 +354,18 @@ impl ConnectionHandle {
         offset: u64,
         buffer: &Bound<'_, PyAny>,
         immediate: Option<u32>,
+        inline: bool,
         fence: bool,
         context: u64,
     ) -> PyResult<Pending> {
-        let (key, memory) = (key.get().region(), pin_source(buffer)?);
-        let put = Put::new(&key, offset, memory).immediate(immediate);
-        let putting = self.handle(py)?.post(put.fence(fence).context(context));
+        let (key, handle) = (key.get().region(), self.handle(py)?);
+        let putting = if inline {
+            let put = PutInline::new(&key, offset, copied(buffer)?).immediate(immediate);
+            handle.post(put.fence(fence).context(context))
+        } else {
+            let put = Put::new(&key, offset, pin_source(buffer)?).immediate(immediate);
+            handle.post(put.fence(fence).context(context))
+        };
         Ok(Pending::outgoing(putting, completed))
     }
 
@@ -510,10 +522,12 @@ impl ConnectionHandle {
         Ok(Pending::new(more, plain))
     }
 
-    /// Returns a Pending of the number of the peer's next put that has one. Numbers that came before the end of the
-    /// connection can be taken after it.
+    /// Returns a Pending of a Completion of the peer's next put that has a number: `value`, the memory's key in `region`,
+    /// and the bytes of the put in `length`. Numbers that came before the end of the connection can be taken after it.
     fn immediate(&self, py: Python<'_>) -> PyResult<Pending> {
-        Ok(Pending::new(self.handle(py)?.immediate(), plain))
+        Ok(Pending::new(self.handle(py)?.immediate(), |py, it| {
+            Completion::of_immediate(&it).into_py_any(py)
+        }))
     }
 
     /// Finishes sending after all requests made before: see `Connection.finish`. Returns a Pending of None.

@@ -9,7 +9,7 @@ use pyo3::types::{PyBytes, PyMemoryView};
 use zerolane::Delivery;
 use zerolane::failure::TransferError;
 use zerolane::memory::Memory;
-use zerolane::request::{Output, WorkKind};
+use zerolane::request::{Immediate, Output, WorkKind};
 
 /// A finished request. Its buffer is free again.
 #[pyclass(frozen, weakref, module = "zerolane")]
@@ -33,7 +33,8 @@ pub(crate) struct Completion {
     /// "receive": the sender's delivery mode, "silent", "polled" or "interrupt". Otherwise "interrupt".
     #[pyo3(get)]
     delivery: &'static str,
-    /// "open_region": the key of the peer's memory. Otherwise None.
+    /// "open_region": the key of the peer's memory. "immediate": the key of the memory here that the put wrote, as its
+    /// export returned it. Otherwise None.
     #[pyo3(get)]
     region: Option<Key>,
     /// The objects of a request of several pieces.
@@ -53,12 +54,14 @@ impl Completion {
             Output::Receive { delivery, .. } | Output::Read { delivery, .. } => delivery,
             _ => Delivery::Interrupt,
         };
-        let number = completion.immediate().map(u64::from);
+        let immediate = completion.immediate();
+        let number = immediate.map(|it| u64::from(it.number));
+        let region = completion.key().or(immediate.map(|it| it.region));
         Completion {
             id: completion.id.to_u64(),
             kind: kind(completion.kind()),
             context: completion.context,
-            region: completion.key().map(Key::new),
+            region: region.map(Key::new),
             pieces,
             buffer,
             value: completion.before().or(number).unwrap_or(0),
@@ -67,6 +70,22 @@ impl Completion {
             result: completion.result,
         }
         // Releases the buffer here, together with the completion's memory.
+    }
+
+    /// The completion that tells of an immediate.
+    pub(crate) fn of_immediate(it: &Immediate) -> Completion {
+        Completion {
+            id: 0,
+            kind: kind(WorkKind::Immediate),
+            context: 0,
+            region: Some(Key::new(it.region)),
+            pieces: Vec::new(),
+            buffer: None,
+            value: it.number.into(),
+            delivery: delivery(Delivery::Interrupt),
+            control: Vec::new(),
+            result: Ok(it.length),
+        }
     }
 
     pub(crate) fn all(py: Python<'_>, completions: Vec<zerolane::Completion>) -> Vec<Completion> {
@@ -147,7 +166,7 @@ impl Completion {
         pieces.map(|it| view(it.bind(py), usize::MAX)).collect()
     }
 
-    /// Bytes moved; 0 if it failed.
+    /// Bytes moved; 0 if it failed. "immediate": bytes of the put; of a put of several pieces, those of the last.
     #[getter]
     fn length(&self) -> usize {
         self.result.unwrap_or(0)

@@ -77,6 +77,12 @@ impl Key {
         key.ok_or_else(|| PyValueError::new_err("these are not the bytes of a key"))
     }
 
+    /// The number that the memory is exported under; None if the library chose the key.
+    #[getter]
+    fn number(&self) -> Option<u32> {
+        self.0.number().map(RegionNumber::get)
+    }
+
     /// Length of the memory in bytes.
     #[getter]
     fn length(&self) -> u64 {

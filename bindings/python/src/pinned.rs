@@ -1,6 +1,7 @@
 //! Pins Python's memory while it is in use.
 
 use crate::buffer::Buffer;
+use crate::errors;
 use crate::release::{release, release_left};
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
@@ -10,6 +11,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 use zerolane::Region;
 use zerolane::memory::Memory;
+use zerolane::request::MAX_INLINE;
 
 /// Keeps a buffer in place: its exporter must not move or free it (resizing a bytearray raises BufferError) until this
 /// is dropped with the last region made of it, or released.
@@ -153,6 +155,28 @@ pub(crate) fn pin_source(object: &Bound<'_, PyAny>) -> PyResult<Memory> {
         return one(object);
     };
     Ok(pieces?.into())
+}
+
+/// A copy of the bytes of `object`, a buffer, for a request that is posted inline. Nothing stays pinned.
+///
+/// # Errors
+/// As for [`Buffer::get`]; ValueError if they are more than [`MAX_INLINE`].
+pub(crate) fn copied(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    let buffer = Buffer::get(object)?;
+    let len = buffer.len();
+    if len > MAX_INLINE {
+        let error = zerolane::Error::NotInline { len };
+        return Err(errors::of(object.py(), error));
+    }
+    let mut copy: Vec<u8> = Vec::with_capacity(len);
+    // SAFETY: the exporter keeps `len` contiguous bytes at `start` mapped until the buffer is released, behind this, and
+    // there is room for as many. A concurrent write corrupts only content.
+    unsafe {
+        copy.as_mut_ptr()
+            .copy_from_nonoverlapping(buffer.start().as_ptr(), len);
+        copy.set_len(len);
+    }
+    Ok(copy)
 }
 
 /// The object whose bytes were pinned, if any.

@@ -36,7 +36,7 @@ impl Connection {
 
     /// Writes the bytes of `buffer`, or of a list or tuple of buffers one after another, to the peer's memory at
     /// `offset`; returns when they are placed and visible there. With `immediate`, a 32-bit number, the peer gets a
-    /// completion with that `value`.
+    /// completion with that `value`, its key in `region`, and how many bytes in `length`.
     #[pyo3(signature = (key, offset, buffer, *, immediate=None))]
     fn put(
         &self,

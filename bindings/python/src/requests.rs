@@ -9,7 +9,7 @@ use crate::exported::{self, ExportedRegion, Key};
 use crate::fetch::FetchOp;
 use crate::path::{self, Path};
 use crate::pieces::Given;
-use crate::pinned::{Use, pin, pin_source};
+use crate::pinned::{Use, copied, pin, pin_source};
 use crate::shared::Loop;
 use crate::view::view;
 use pyo3::exceptions::PyValueError;
@@ -20,7 +20,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use zerolane::failure::CloseReason;
 use zerolane::memory::Memory;
-use zerolane::request::{Get, Message, OpenRegion, Put, Receive, ReceiveMessage, Transfer};
+use zerolane::request::{
+    Get, Message, MessageInline, OpenRegion, Put, PutInline, Receive, ReceiveMessage, Transfer,
+};
 use zerolane::security::PublicKey;
 use zerolane::worker::ConnectionId;
 use zerolane::{Error, Region, RequestId};
@@ -176,17 +178,25 @@ impl Requests {
         self.post(py, |connection| connection.post(receive))
     }
 
-    /// Posts a message of at most 128 bytes, with a payload: a buffer, or a list or tuple of buffers.
-    #[pyo3(signature = (control, payload=None, *, fence=false, signalled=true, context=0))]
+    /// Posts a message of at most 128 bytes, with a payload: a buffer, or a list or tuple of buffers. With `inline` the
+    /// payload is a buffer of at most 256 bytes, which are copied, so that it may change at once.
+    #[pyo3(signature = (control, payload=None, *, inline=false, fence=false, signalled=true, context=0))]
+    #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn post_message(
         &self,
         py: Python<'_>,
         control: &[u8],
         payload: Option<&Bound<'_, PyAny>>,
+        inline: bool,
         fence: bool,
         signalled: bool,
         context: u64,
     ) -> PyResult<u64> {
+        if let Some(payload) = payload.filter(|_| inline) {
+            let message = MessageInline::new(control, copied(payload)?).fence(fence);
+            let message = message.signalled(signalled).context(context);
+            return self.post(py, |connection| connection.post(message));
+        }
         let message = message(control, self::payload(payload)?);
         let message = message.fence(fence).signalled(signalled).context(context);
         self.post(py, |connection| connection.post(message))
@@ -363,8 +373,8 @@ impl Requests {
     }
 
     /// Posts a put: see `Connection.put`. With `fence` it starts when all earlier requests of the connection are
-    /// complete.
-    #[pyo3(signature = (key, offset, buffer, *, immediate=None, fence=false, signalled=true, context=0))]
+    /// complete. With `inline`, at most 256 bytes of one buffer are copied, so that it may change at once.
+    #[pyo3(signature = (key, offset, buffer, *, immediate=None, inline=false, fence=false, signalled=true, context=0))]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn post_put(
         &self,
@@ -373,11 +383,18 @@ impl Requests {
         offset: u64,
         buffer: &Bound<'_, PyAny>,
         immediate: Option<u32>,
+        inline: bool,
         fence: bool,
         signalled: bool,
         context: u64,
     ) -> PyResult<u64> {
-        let (key, memory) = (key.get().region(), pin_source(buffer)?);
+        let key = key.get().region();
+        if inline {
+            let put = PutInline::new(&key, offset, copied(buffer)?).immediate(immediate);
+            let put = put.fence(fence).signalled(signalled).context(context);
+            return self.post(py, |connection| connection.post(put));
+        }
+        let memory = pin_source(buffer)?;
         let put = Put::new(&key, offset, memory).immediate(immediate);
         let put = put.fence(fence).signalled(signalled).context(context);
         self.post(py, |connection| connection.post(put))

@@ -51,7 +51,8 @@ def test_memory__of_the_peer_in_the_same_loop() -> None:
             key = peers.export(region, Rights.ALL)
             row = np.arange(1000.0)
             await ours.put(key, 8000, row, immediate=3)
-            assert await peers.immediate() == 3
+            told = await peers.immediate()
+            assert (told.value, told.region, told.length) == (3, key, len(row))
             assert (memory[1000:2000] == row).all()
             back = np.zeros(1000)
             await ours.get(key, 8000, back)
@@ -135,7 +136,7 @@ def test_immediate__not_asked_for_has_its_sender_wait_and_nobody_else() -> None:
                     rounds -= 1
             # Besides those kept, as many as one turn of the worker brings.
             assert sum(it.done() for it in putting) <= 2 * kept
-            assert [await peers.immediate() for _ in range(puts)] == list(range(puts))
+            assert [(await peers.immediate()).value for _ in range(puts)] == list(range(puts))
             await asyncio.gather(*putting)
 
     run(body)
@@ -178,7 +179,7 @@ def test_immediate__cancelled_takes_none() -> None:
         with zerolane.ExportedRegion(bytearray(8)) as region:
             key = ours.export(region, Rights.ALL)
             await peers.put(key, 0, b"x", immediate=6)
-            assert await asyncio.wait_for(ours.immediate(), 10) == 6
+            assert (await asyncio.wait_for(ours.immediate(), 10)).value == 6
 
     run(body)
 

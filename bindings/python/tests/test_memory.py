@@ -267,6 +267,8 @@ def test_posted__pieces_fence_and_immediate(pair: Pair, executor: ThreadPoolExec
     assert completions[fetch].value == int.from_bytes(b"a" * 8, "little")
     assert immediate is not None
     assert (immediate.kind, immediate.value, immediate.id) == ("immediate", 77, 0)
+    # Those of the last piece.
+    assert (immediate.region, immediate.length) == (key, 4)
     assert (memory[1000:51_000] == 7).all() and bytes(memory[64:68]) == b"last"
     get = ours.post_get_vectored(key, [(64, places[0]), (1000, places[1])])
     with pytest.raises(BufferError):
@@ -395,6 +397,46 @@ def test_completion_queue__polled_while_the_connection_lets_go_of_memory() -> No
     # In a process that can be ended: threads that wait for each other cannot.
     polling = [sys.executable, "-c", POLLING]
     assert subprocess.run(polling, cwd=Path(__file__).parent, timeout=60).returncode == 0
+
+
+def test_inline__is_copied_and_pins_nothing(pair: Pair, executor: ThreadPoolExecutor) -> None:
+    ours, peers = pair
+    memory = bytearray(4096)
+    with zerolane.ExportedRegion(memory) as region:
+        peers.export_numbered(5, region, Rights.ALL)
+        key = Key.numbered(5)
+        told = executor.submit(peers.wait, 30)
+        source = bytearray(b"x" * 256)
+        owners = sys.getrefcount(source)
+        ours.post_put(key, 8, source, immediate=9, inline=True, signalled=False)
+        source[:] = b"y" * 256
+        place = bytearray(256)
+        ours.post_message(b"hi", source, inline=True, signalled=False)
+        # Not even resizing it is refused, and nothing keeps it.
+        source.clear()
+        assert sys.getrefcount(source) == owners
+        for _ in range(10_000):
+            if told.done():
+                break
+            assert ours.wait(timeout=0.001) is None, "they are not signalled"
+        immediate = told.result(timeout=30)
+        assert immediate is not None
+        assert (immediate.value, immediate.length) == (9, 256)
+        assert immediate.region is not None and immediate.region.number == 5
+        assert immediate.region != key, "the owner knows length and rights"
+        receiving = executor.submit(peers.recv_message, place)
+        while not receiving.done():
+            assert ours.wait(timeout=0.001) is None
+        control, payload = receiving.result()
+        assert (control, payload) == (b"hi", b"y" * 256)
+        assert memory[8:264] == b"x" * 256
+        for too_long in (bytes(257), np.zeros(1 << 20)):
+            with pytest.raises(ValueError, match="at most 256"):
+                ours.post_put(key, 8, too_long, inline=True)
+            with pytest.raises(ValueError, match="at most 256"):
+                ours.post_message(b"", too_long, inline=True)
+        with pytest.raises(TypeError):
+            ours.post_put(key, 8, [b"one", b"two"], inline=True)  # type: ignore[arg-type]
 
 
 def test_immediate__not_asked_for_has_its_sender_wait_and_nobody_else(

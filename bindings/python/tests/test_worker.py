@@ -295,7 +295,18 @@ def test_spawn__handles_do_all_from_any_thread(handles: Handles) -> None:
         thread.join()
     assert region.load(0) == 160
     ours.put(key, 8, b"told", immediate=9).wait(20)
-    assert peers.immediate().wait(20) == 9 and memory[8:12] == b"told"
+    immediate = peers.immediate().wait(20)
+    assert (immediate.kind, immediate.value, immediate.length) == ("immediate", 9, 4)
+    assert immediate.region == key and memory[8:12] == b"told"
+    short = bytearray(b"short")
+    put = ours.put(key, 8, short, inline=True)
+    sent = ours.send_message(b"", short, inline=True)
+    short.clear()
+    received = peers.recv_message(bytearray(9)).wait(20)
+    assert (received.memory, memory[8:13]) == (b"short", b"short")
+    assert (put.wait(20).buffer, sent.wait(20).buffer) == (None, None)
+    with pytest.raises(ValueError, match="at most 256"):
+        ours.put(key, 8, bytes(257), inline=True)
     assert peers.revoke(key).wait(20) is True
     assert ours.account().wait(20).bytes_sent > 0
     assert ours.close().wait(20) is None
@@ -408,7 +419,7 @@ def test_handle__pieces_announcements_and_what_has_arrived(handles: Handles) -> 
     ours.close().wait(20)
     with pytest.raises(zerolane.ConnectionEnded):
         waiting.wait(20)
-    assert peers.immediate().wait(20) == 3
+    assert peers.immediate().wait(20).value == 3
     with pytest.raises(zerolane.Closed):
         peers.immediate().wait(20)
 

@@ -169,6 +169,10 @@ pub enum Event {
     Immediate {
         /// The number.
         value: u32,
+        /// The region that the put wrote.
+        region: RemoteRegion,
+        /// Bytes of the put.
+        length: u64,
     },
     /// A posted Transfer failed. The engine no longer touches its memory.
     Failed {

@@ -311,6 +311,8 @@ pub(crate) enum Content {
     Memory(Span),
     /// A copy.
     Inline(SmallVec<[u8; NEAR]>),
+    /// None: the lane placed this many itself.
+    Placed(u64),
 }
 
 impl Content {
@@ -329,6 +331,7 @@ impl Content {
         match self {
             Content::Memory(span) => span.len,
             Content::Inline(bytes) => bytes.len() as u64,
+            Content::Placed(_) => 0,
         }
     }
 
@@ -337,6 +340,7 @@ impl Content {
         match self {
             Content::Memory(span) => Content::Memory(span.part(start, len)),
             Content::Inline(bytes) => Content::copy(&bytes[start as usize..][..len as usize]),
+            Content::Placed(_) => Content::NONE,
         }
     }
 }

@@ -139,6 +139,7 @@ impl OperationBurst {
     fn close(&mut self, at: usize, content: &Content) {
         let payload = match content {
             Content::Memory(span) => *span,
+            Content::Placed(_) => Span::EMPTY,
             Content::Inline(bytes) => {
                 self.heads.extend_from_slice(bytes);
                 Span::EMPTY

@@ -93,7 +93,7 @@ fn store(layout: &Layout) -> Outcome<()> {
     let mut reading = spawn("--decode", address, layout)?;
     let decode = within(endpoint.accept())?;
     for _ in 0..layout.requests {
-        let request = within(prefill.immediate())?;
+        let request = within(prefill.immediate())?.number;
         within(decode.post(Message::new(request.to_le_bytes().to_vec())))?.result?;
     }
     within(prefill.post(Message::new(b"done")))?.result?;

@@ -18,7 +18,7 @@ use zerolane_lane::{Delivery, Memory, MessageControl, Region, TransferError, Wor
 ///     match completion.output {
 ///         Output::Receive { memory, .. } => println!("{bytes} of {} bytes received", memory.len()),
 ///         Output::MessageReceived { control, .. } => println!("a message: {:?}", &control[..]),
-///         Output::Immediate { number } => println!("number {number}"),
+///         Output::Immediate(it) => println!("number {}: {} bytes of {:?}", it.number, it.length, it.region),
 ///         _ => {}
 ///     }
 ///     Ok(())
@@ -87,9 +87,9 @@ pub enum Output {
         /// The word's value before; none if the request failed.
         before: Option<u64>,
     },
-    /// Of a [`Message`](crate::request::Message).
+    /// Of a [`Message`](crate::request::Message) or [`MessageInline`](crate::request::MessageInline).
     Message {
-        /// The payload sent.
+        /// The payload sent; none for an inline message.
         payload: Option<Memory>,
     },
     /// Of a [`ReceiveMessage`](crate::request::ReceiveMessage).
@@ -102,15 +102,37 @@ pub enum Output {
         arrived: usize,
     },
     /// Of a put of the peer with an immediate. Nothing was posted for it.
-    Immediate {
-        /// The peer's number.
-        number: u32,
-    },
+    Immediate(Immediate),
     /// Of an [`OpenRegion`](crate::request::OpenRegion).
     Open {
         /// The peer's region; none if the request failed.
         key: Option<RegionKey>,
     },
+}
+
+/// A number that the peer sent with a put: see [`Put::immediate`](crate::request::Put::immediate).
+///
+/// A program that exported the memory under a number of its own compares
+/// [`RegionKey::number`](crate::RegionKey::number) instead of the key:
+///
+/// ```
+/// use zerolane::request::Immediate;
+/// use zerolane::{RegionKey, RegionNumber};
+/// fn is_told_of(it: &Immediate, exported: &RegionKey) -> bool {
+///     it.region == *exported
+/// }
+/// fn is_told_of_number(it: &Immediate, exported: RegionNumber) -> bool {
+///     it.region.number() == Some(exported)
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Immediate {
+    /// The peer's number.
+    pub number: u32,
+    /// The memory of this end that the put wrote: the key that exporting it on this connection returned.
+    pub region: RegionKey,
+    /// Bytes of the put; of a [`PutPieces`](crate::request::PutPieces), those of its last piece.
+    pub length: usize,
 }
 
 impl Completion {
@@ -126,7 +148,7 @@ impl Completion {
             Output::FetchOp { .. } => WorkKind::FetchOp,
             Output::Message { .. } => WorkKind::Message,
             Output::MessageReceived { .. } => WorkKind::MessageReceived,
-            Output::Immediate { .. } => WorkKind::Immediate,
+            Output::Immediate(_) => WorkKind::Immediate,
             Output::Open { .. } => WorkKind::Open,
         }
     }
@@ -156,7 +178,7 @@ impl Completion {
             Output::Message { payload } | Output::MessageReceived { payload, .. } => {
                 payload.as_ref()
             }
-            Output::FetchOp { .. } | Output::Immediate { .. } | Output::Open { .. } => None,
+            Output::FetchOp { .. } | Output::Immediate(_) | Output::Open { .. } => None,
         }
     }
 
@@ -170,7 +192,7 @@ impl Completion {
             | Output::Get { memory, .. } => Some(memory),
             Output::Put { memory } => memory,
             Output::Message { payload } | Output::MessageReceived { payload, .. } => payload,
-            Output::FetchOp { .. } | Output::Immediate { .. } | Output::Open { .. } => None,
+            Output::FetchOp { .. } | Output::Immediate(_) | Output::Open { .. } => None,
         }
     }
 
@@ -210,10 +232,10 @@ impl Completion {
         }
     }
 
-    /// The number of an immediate from the peer. `None` for requests.
-    pub fn immediate(&self) -> Option<u32> {
+    /// An immediate from the peer. `None` for requests.
+    pub fn immediate(&self) -> Option<Immediate> {
         match self.output {
-            Output::Immediate { number } => Some(number),
+            Output::Immediate(immediate) => Some(immediate),
             _ => None,
         }
     }
@@ -234,6 +256,7 @@ impl Completion {
             Ok(bytes) => (Some(it.value), bytes as usize),
             Err(_) => (None, it.value as usize),
         };
+        let key = it.region.map(RegionKey::new);
         let output = match it.kind {
             WorkKind::Send => Output::Send {
                 memory: posted(it.memory),
@@ -263,13 +286,13 @@ impl Completion {
                 payload: it.memory,
                 arrived,
             },
-            WorkKind::Immediate => Output::Immediate {
+            WorkKind::Immediate if let Some(region) = key => Output::Immediate(Immediate {
                 number: it.value as u32,
-            },
+                region,
+                length: arrived,
+            }),
             // `WorkKind::Open`: there is no other kind.
-            _ => Output::Open {
-                key: it.region.map(RegionKey::new),
-            },
+            _ => Output::Open { key },
         };
         Completion {
             id: match it.kind {

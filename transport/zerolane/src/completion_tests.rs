@@ -1,11 +1,24 @@
 #![allow(non_snake_case)]
 use super::*;
+use zerolane_lane::{RemotePlace, RemoteRegion};
+use zerolane_wire::Rights;
 
 const CONTEXT: u64 = 5;
 
 fn region(len: usize) -> Memory {
     Region::from_vec(vec![7; len]).into()
 }
+
+/// The region of this end that an immediate's put wrote.
+const WRITTEN: RemoteRegion = RemoteRegion {
+    start: RemotePlace {
+        handle: 1 << 31 | 9,
+        mx: 9,
+        address: 0,
+    },
+    length: 4096,
+    rights: Rights::WRITE,
+};
 
 /// What the lane reports of a request of `kind`.
 fn of(
@@ -22,7 +35,7 @@ fn of(
         delivery: Delivery::Polled,
         value: 40,
         control: MessageControl::default(),
-        region: None,
+        region: (kind == WorkKind::Immediate).then_some(WRITTEN),
     };
     Completion::new(it, Poster::next())
 }
@@ -89,9 +102,14 @@ fn values__of_other_kinds_are_none() {
     ] {
         let done = of(kind, Ok(8), None);
         assert_eq!(done.before(), (kind == FetchOp).then_some(40), "{kind:?}");
+        let told = super::Immediate {
+            number: 40,
+            region: RegionKey::new(WRITTEN),
+            length: 8,
+        };
         assert_eq!(
             done.immediate(),
-            (kind == Immediate).then_some(40),
+            (kind == Immediate).then_some(told),
             "{kind:?}"
         );
         assert_eq!(

@@ -462,10 +462,10 @@ impl Connection {
     /// let mut kept = VecDeque::new();
     /// loop {
     ///     let completion = connection.wait(None)?.got().expect("no timeout");
-    ///     let Output::Immediate { number } = completion.output else {
+    ///     let Output::Immediate(it) = completion.output else {
     ///         break; // the receive
     ///     };
-    ///     kept.push_back(number);
+    ///     kept.push_back(it.number);
     ///     connection.set_unprocessed(kept.len());
     /// }
     /// while let Some(number) = kept.pop_front() {

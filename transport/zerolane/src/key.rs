@@ -58,10 +58,8 @@ impl RegionKey {
     /// The key in 8 bytes: the number times 2^40, plus the offset of its first byte. `None` unless it is the key of a
     /// numbered region and that offset is below 2^40 (1 TiB). Length and rights are not part of it.
     pub fn to_u64(&self) -> Option<u64> {
-        let RemotePlace {
-            handle, address, ..
-        } = self.region.start;
-        let number = RegionNumber::of_handle(handle)?;
+        let address = self.region.start.address;
+        let number = self.number()?;
         let fits = address >> RegionKey::OFFSET_BITS == 0;
         fits.then_some(u64::from(number.get()) << RegionKey::OFFSET_BITS | address)
     }
@@ -72,6 +70,11 @@ impl RegionKey {
         let [a, b, c, ..] = key.to_be_bytes();
         let offset = key & ((1 << RegionKey::OFFSET_BITS) - 1);
         RegionKey::numbered(RegionNumber::from_be_bytes([a, b, c]), offset)
+    }
+
+    /// The number that the region's owner exports it under. `None` if the library chose the key.
+    pub fn number(&self) -> Option<RegionNumber> {
+        RegionNumber::of_handle(self.handle())
     }
 
     /// Length of the region, bytes. A key made by [`RegionKey::numbered`] says 2^64 - 1 less its offset, because only

@@ -164,7 +164,7 @@ fn all_posts(options: &Options) {
             .expect("posted");
         let (put, immediate) = complete(&mut here, &mut there);
         assert_back(&put, &whole, &lens);
-        assert_eq!(immediate.immediate(), Some(7));
+        assert_eq!(immediate.immediate().map(|it| it.number), Some(7));
         let mut there = vec![0; longest + 8];
         target.read(0, &mut there);
         assert!(there[5..][..whole.len()] == whole, "put: {what}");

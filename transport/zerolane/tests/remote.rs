@@ -12,7 +12,8 @@ use zerolane::failure::{CloseReason, PostError, Reason, Refused, TransferError};
 use zerolane::memory::Memory;
 use zerolane::options::{LaneChoice, Profiles};
 use zerolane::request::{
-    Fetch, Get, GetPieces, MAX_INLINE, Message, Put, PutInline, PutPieces, ReceiveMessage, WorkKind,
+    Fetch, Get, GetPieces, Immediate, MAX_INLINE, Message, Put, PutInline, PutPieces,
+    ReceiveMessage, WorkKind,
 };
 use zerolane::{
     Completion, CompletionQueue, Connection, Endpoint, Error, ExportedRegion, FetchOp, Options,
@@ -614,10 +615,18 @@ fn immediate(options: &Options) {
         connection.close().unwrap();
     });
     let mut connection = endpoint.accept(None).unwrap().unwrap();
-    connection.export_named("m", &memory, Rights::ALL).unwrap();
+    let region = connection.export_named("m", &memory, Rights::ALL).unwrap();
     for (n, len) in [(1u32, 8), (2, 70_000), (3, 0), (u32::MAX, 100)] {
         let completion = next(&mut connection);
-        assert_eq!(completion.immediate(), Some(n));
+        let told = Immediate {
+            number: n,
+            region,
+            length: len,
+        };
+        assert_eq!(
+            (completion.immediate(), completion.result),
+            (Some(told), Ok(len))
+        );
         // The next put may be in flight by now, but not one that changes everything.
         let mut last = [0];
         memory.read(len.max(1) - 1, &mut last);

@@ -84,6 +84,7 @@ static void nulls(void)
     REFUSED(zl_send_message(NULL, text, 1, NULL, 0));
     REFUSED(zl_recv_message(NULL, text, &length, NULL, 0, &length));
     REFUSED(zl_post_message(NULL, text, 1, NULL, 0, 0, NULL, &id));
+    REFUSED(zl_post_message_inline(NULL, text, 1, text, 1, NULL, &id));
     REFUSED(zl_post_message_recv(NULL, NULL, 0, 0, NULL, &id));
     REFUSED(zl_queue_new(1, NULL));
     REFUSED(zl_queue_poll(NULL, &completion));

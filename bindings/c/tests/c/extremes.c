@@ -421,6 +421,8 @@ static void lengths(struct ends *it)
         REFUSED(zl_post_message(ours, text, many[n], NULL, 0, 0, NULL, &id));
         REFUSED(zl_post_message(theirs, text, many[n], NULL, 0, 0, NULL, &pending));
         REFUSED(ON(zl_post_put_inline)(ours, &it->key, 0, text, many[n], NULL, &id));
+        REFUSED(ON(zl_post_message_inline)(ours, text, 0, text, many[n], NULL, &id));
+        REFUSED(zl_post_message_inline(ours, text, many[n], text, 0, NULL, &id));
     }
 }
 

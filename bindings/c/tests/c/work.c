@@ -105,6 +105,30 @@ static void contexts(zl_connection *ours, zl_connection *peers)
     EXPECT(completion->kind == ZL_KIND_MESSAGE && completion->context == 99);
     EXPECT(received->kind == ZL_KIND_MESSAGE_RECEIVED);
     EXPECT(received->context == 0x1234567890abcdef && received->control_length == 2);
+
+    /* The bytes are free at once. Those that are not signalled leave no completion. */
+    char control[4], payload[ZL_INLINE_LENGTH];
+    for (int n = 0; n < 3; n++) {
+        memset(control, n, sizeof control);
+        memset(payload, 10 + n, sizeof payload);
+        how = (zl_work){.flags = n < 2 ? ZL_WORK_UNSIGNALLED : 0, .context = 50 + n};
+        EXPECT(zl_post_message_inline(ours, control, sizeof control, payload, sizeof payload - n, &how, &id) == ZL_OK);
+    }
+    for (int n = 0; n < 3; n++) {
+        EXPECT(zl_post_message_recv(peers, to, 0, LENGTH, NULL, &id) == ZL_OK);
+        do
+            there = zl_poll(ours, completion) == ZL_OK;
+        while (zl_poll(peers, received) != ZL_OK);
+        memset(control, n, sizeof control);
+        memset(payload, 10 + n, sizeof payload);
+        EXPECT(received->kind == ZL_KIND_MESSAGE_RECEIVED && received->length == sizeof payload - n);
+        EXPECT(received->control_length == 4 && memcmp(received->control, control, sizeof control) == 0);
+        EXPECT(memcmp(zl_region_data(to), payload, received->length) == 0);
+    }
+    while (there == 0)
+        there = zl_poll(ours, completion) == ZL_OK;
+    EXPECT(completion->id == 0 || (completion->kind == ZL_KIND_MESSAGE && completion->context == 52));
+    EXPECT(zl_poll(ours, completion) == ZL_TIMEOUT);
     zl_region_free(from);
     zl_region_free(to);
 }
@@ -130,6 +154,18 @@ static void regions_by_name(zl_connection *ours, zl_connection *peers)
     EXPECT(gather(ours, peers, &completion, 1) == 1);
     EXPECT(completion.id == other && completion.status == ZL_OK);
     EXPECT(memcmp((char *)zl_region_data(theirs) + 8, "placed", 6) == 0);
+
+    /* An immediate says which memory, and how many bytes. */
+    const zl_work tell = {.flags = ZL_WORK_IMMEDIATE | ZL_WORK_UNSIGNALLED, .immediate = 7};
+    EXPECT(zl_post_put_inline(ours, &key, 100, "told", 5, &tell, &id) == ZL_OK);
+    EXPECT(gather(peers, ours, &completion, 1) == 1);
+    EXPECT(completion.kind == ZL_KIND_IMMEDIATE && completion.value == 7 && completion.length == 5);
+    EXPECT(memcmp(&completion.region, &key, sizeof key) == 0);
+    EXPECT(zl_key_to_u64(&completion.region, &id) != ZL_OK);
+    EXPECT(zl_export_numbered(peers, 9, exported, ZL_RIGHT_WRITE, &key) == ZL_OK);
+    EXPECT(zl_post_put_inline(ours, &key, 100, NULL, 0, &tell, &id) == ZL_OK);
+    EXPECT(gather(peers, ours, &completion, 1) == 1 && completion.length == 0);
+    EXPECT(zl_key_to_u64(&completion.region, &id) == ZL_OK && id >> 40 == 9);
     EXPECT(zl_post_open_region(ours, "none", ZL_RIGHT_WRITE, NULL, &id) == ZL_OK);
     EXPECT(gather(ours, peers, &completion, 1) == 1);
     EXPECT(completion.id == id && completion.status == ZL_ERROR_UNKNOWN);

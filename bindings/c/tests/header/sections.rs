@@ -151,6 +151,7 @@ pub(crate) const SECTIONS: &[Section] = &[
             "zl_send_message",
             "zl_recv_message",
             "zl_post_message",
+            "zl_post_message_inline",
             "zl_post_message_vectored",
             "zl_post_message_recv",
         ],

@@ -175,7 +175,7 @@ class Connection:
             "message_received": deque(),
         }
         """Completions received for cancelled calls."""
-        self._immediates: deque[int] = deque()
+        self._immediates: deque[zerolane.Completion] = deque()
         self._told = 0
         """The number of kept completions that the connection was told."""
         self._news: set[asyncio.Future[None]] = set()
@@ -267,9 +267,10 @@ class Connection:
         completion = await self._request(lambda it: it.post_message_recv(payload))
         return completion.control, completion.memory
 
-    async def immediate(self) -> int:
-        """Returns the number of the peer's next put that has one; raises the reason when none can
-        come. While 1024 wait to be taken, the peer holds messages and immediates back."""
+    async def immediate(self) -> zerolane.Completion:
+        """Returns the completion of the peer's next put that has a number: ``value``, the memory's
+        key in ``region``, the bytes of the put in ``length``. Raises the reason when none can come.
+        While 1024 wait to be taken, the peer holds messages and immediates back."""
         self._driver.check_loop()
         while not self._immediates:
             if self._end is not None:
@@ -437,7 +438,7 @@ class Connection:
     def _take(self, completion: zerolane.Completion) -> None:
         """Gives a completion to its waiter."""
         if completion.kind == "immediate":
-            self._immediates.append(completion.value)
+            self._immediates.append(completion)
             self._tell_kept()
             self._tell()
             return

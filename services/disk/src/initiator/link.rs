@@ -189,7 +189,7 @@ impl Link {
             return Err(zerolane::Error::from(error).into());
         }
         let number = match completion.output {
-            Output::Immediate { number } => number,
+            Output::Immediate(it) => it.number,
             Output::MessageReceived { .. } => {
                 return Err(Error::Protocol("an unsolicited message".into()));
             }

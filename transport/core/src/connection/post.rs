@@ -74,11 +74,38 @@ impl Connection {
         flags: WorkFlags,
     ) -> Result<TransferId, PostError> {
         assert!(bytes.len() <= limits::MAX_INLINE, "{} bytes", bytes.len());
+        self.put(now, place, Content::copy(bytes), immediate, flags)
+    }
+
+    /// Posts the rest of a put to `place` whose bytes the lane has placed itself, `placed` of them: its end, and its
+    /// immediate.
+    ///
+    /// # Errors
+    /// As [`Connection::post`].
+    pub fn post_placed(
+        &mut self,
+        now: Instant,
+        place: RemotePlace,
+        placed: u64,
+        immediate: Option<u32>,
+        flags: WorkFlags,
+    ) -> Result<TransferId, PostError> {
+        self.put(now, place, Content::Placed(placed), immediate, flags)
+    }
+
+    fn put(
+        &mut self,
+        now: Instant,
+        place: RemotePlace,
+        content: Content,
+        immediate: Option<u32>,
+        flags: WorkFlags,
+    ) -> Result<TransferId, PostError> {
         self.can_post(self.initiator.waiting())?;
         self.cx.enter(now);
         let kind = RequestKind::Put {
             place,
-            content: Content::copy(bytes),
+            content,
             immediate,
         };
         let is_open = self.session.is_established();

@@ -12,7 +12,6 @@ use std::time::Duration;
 use zerolane_wire::{Flags, Frames, HEADER_LEN, Header, Op, Profile, Profiles, Reason, Rights};
 
 const EAGER: u64 = limits::MAX_EAGER_PUT;
-const SHOWN: Event = Event::Immediate { value: 7 };
 
 #[test]
 fn put__of_16_kib_is_there_after_half_a_round_trip() {
@@ -24,7 +23,8 @@ fn put__of_16_kib_is_there_after_half_a_round_trip() {
         let id = put(&mut sim, place, 1, EAGER, immediate);
         let placed = time_until(&mut sim, |sim| sim.b.holds(target, 1, EAGER));
         assert!(placed <= Duration::from_micros(5_200), "{placed:?}");
-        assert_eq!(sim.b.events.contains(&SHOWN), immediate.is_some());
+        let shown = immediate.map(|value| (value, place.handle, EAGER));
+        assert!(sim.b.immediates().eq(shown));
         until_over(&mut sim, id);
         let complete = sim.now() - start;
         assert!(complete <= Duration::from_micros(10_400), "{complete:?}");
@@ -132,10 +132,7 @@ fn put__refused_changes_nothing_and_fails_once() {
     assert_eq!(sim.a.failed(bad), Some(refused));
     assert!(sim.a.sent(good) && sim.b.holds(target, 2, EAGER));
     sim.run_for(S);
-    assert_eq!(
-        (sim.a.outcomes(bad), sim.b.events.contains(&SHOWN)),
-        (1, false)
-    );
+    assert_eq!((sim.a.outcomes(bad), sim.b.is_shown(7)), (1, false));
     let refusals = sim.spoken().matches("RequestAnswer refused").count();
     assert!(refusals <= 3, "not one for each operation: {refusals}");
     sim.b.assert_guards();
@@ -158,7 +155,7 @@ fn put__revoked_in_flight_fails_once() {
     let error = TransferError::Refused(Reason::Revoked);
     assert_eq!(sim.a.failed(revoked), Some(error));
     assert_eq!((sim.a.outcomes(revoked), sim.a.outcomes(fine)), (1, 1));
-    assert!(sim.b.holds(other, 2, EAGER) && !sim.b.events.contains(&SHOWN));
+    assert!(sim.b.holds(other, 2, EAGER) && !sim.b.is_shown(7));
     sim.b.assert_frozen();
 }
 
@@ -208,7 +205,7 @@ fn model__eager_puts_end_once_and_in_order() {
             let target = sim.b.empty(len);
             let place = export(&mut sim, target, Rights::WRITE);
             let id = put(&mut sim, place, n, len, Some(n as u32));
-            puts.push((id, target, false));
+            puts.push((id, target, false, place.handle));
             if dice.chance(20) {
                 let index = dice.below(n + 1) as usize;
                 let now = sim.now();
@@ -220,20 +217,15 @@ fn model__eager_puts_end_once_and_in_order() {
             puts.iter().all(|it| sim.a.outcomes(it.0) == 1)
         });
         sim.run_for(S);
-        let shown: Vec<u32> = sim
-            .b
-            .events
-            .iter()
-            .filter_map(|event| match event {
-                Event::Immediate { value } => Some(*value),
-                _ => None,
-            })
-            .collect();
-        assert!(shown.is_sorted_by(|a, b| a < b), "{shown:?}");
-        for (n, &(id, target, cancelled)) in (0..).zip(&puts) {
+        let shown: Vec<_> = sim.b.immediates().collect();
+        assert!(shown.is_sorted_by(|a, b| a.0 < b.0), "{shown:?}");
+        for (n, &(id, target, cancelled, handle)) in (0..).zip(&puts) {
             assert_eq!(sim.a.outcomes(id), 1);
             let there = sim.b.holds(target, n, target.len);
-            let told = shown.contains(&(n as u32));
+            let told = shown.iter().find(|it| it.0 == n as u32);
+            let right = (n as u32, handle, target.len);
+            assert!(told.is_none_or(|told| *told == right), "{n}: {told:?}");
+            let told = told.is_some();
             assert!(cancelled || sim.a.sent(id) && there && told, "{n}");
             assert!(there || !told, "{n} was shown without its bytes");
         }
@@ -294,12 +286,16 @@ fn cancel__of_a_put_whose_middle_was_lost_shows_nothing() {
             !connection.is_some_and(Connection::is_busy)
         });
         sim.run_for(S);
-        assert_eq!(
-            (sim.a.outcomes(id), sim.b.events.contains(&SHOWN)),
-            (1, false)
-        );
+        assert_eq!((sim.a.outcomes(id), sim.b.is_shown(7)), (1, false));
         assert!(long == 0 || sim.b.holds(other, 1, long));
     }
+}
+
+fn assert_told(event: &Event, number: u32, len: u64) {
+    assert!(
+        matches!(event, Event::Immediate { value, length, .. } if (*value, *length) == (number, len)),
+        "{event:?} instead of {number}, {len} bytes"
+    );
 }
 
 /// A disk answers reads like this, 32 at a time: data of 4 KiB, then a status that shows itself and triggers the next
@@ -341,7 +337,7 @@ fn puts__of_4_kib_32_at_a_time_need_no_announcements_once_the_window_is_open() {
         });
         for event in std::mem::take(&mut sim.a.events) {
             if is_news(&event) {
-                assert_eq!(event, Event::Immediate { value: answered });
+                assert_told(&event, answered, 100);
                 let slot = u64::from(answered % 32);
                 put(&mut sim, at(data, slot * 4096), slot, 4096, None);
                 put(&mut sim, at(status, slot * 48), slot, 48, Some(answered));
@@ -350,7 +346,7 @@ fn puts__of_4_kib_32_at_a_time_need_no_announcements_once_the_window_is_open() {
         }
         for event in std::mem::take(&mut sim.b.events) {
             if is_news(&event) {
-                assert_eq!(event, Event::Immediate { value: shown });
+                assert_told(&event, shown, 48);
                 ask(&mut sim, shown + 32);
                 shown += 1;
                 if shown == 8_000 {

@@ -195,8 +195,7 @@ fn close__of_an_end_that_has_seen_the_last_put_fails_no_put() {
             let put = sim.b.c().post_put(now, place, span, Some(n as u32), flags);
             put.expect("posted");
         }
-        let last = Event::Immediate { value: 2 };
-        sim.run_until(20 * S, |sim| sim.a.events.contains(&last));
+        sim.run_until(20 * S, |sim| sim.a.is_shown(2));
         let now = sim.now();
         sim.a.c().close(now);
         sim.run_until(20 * S, |sim| sim.b.closed().is_some());

@@ -297,11 +297,7 @@ fn model__frames_over_links_that_lose_double_and_overtake() {
         });
         sim.run_for(S);
         assert_eq!(sim.b.word(words), adds, "each is added once");
-        let is_shown = |event: &Event| match event {
-            Event::Immediate { value } => Some(*value),
-            _ => None,
-        };
-        let shown: Vec<u32> = sim.b.events.iter().filter_map(is_shown).collect();
+        let shown: Vec<u32> = sim.b.immediates().map(|it| it.0).collect();
         assert!(shown.is_sorted_by(|a, b| a < b), "{shown:?}");
         let mut received = received.into_iter();
         for it in posted {

@@ -5,7 +5,7 @@ use super::sim::Sim;
 use crate::*;
 use netsim::Side;
 use zerolane_wire::{
-    FetchOp, FetchOpKind, Flags, Header, Op, Operation, Packet, Reason, Rights, Route,
+    FetchOp, FetchOpKind, Flags, HEADER_LEN, Header, Op, Operation, Packet, Reason, Rights, Route,
 };
 
 const ADD: Atomic = atomic(FetchOpKind::Add, 1, 0);
@@ -249,6 +249,31 @@ fn put__numbers_that_are_not_expected_write_nothing() {
     sim.b.assert_frozen();
     sim.b.c().assert_bounded();
     still_works(&mut sim);
+}
+
+/// A put says how many of its bytes follow; those that come for another region, or are too few, do not complete it.
+#[test]
+fn put__continued_as_it_did_not_say_shows_nothing() {
+    let continued = Flags::CONTINUES.with(Flags::INTERRUPT);
+    for (other, rest, told) in [(false, 16, 1), (true, 16, 0), (false, 17, 0)] {
+        let mut sim = quiet(Config::default());
+        let targets = [sim.b.empty(64), sim.b.empty(64)];
+        let places = targets.map(|it| export(&mut sim, it, Rights::WRITE));
+        let parts = [
+            (places[0], Flags::SILENT, rest),
+            (places[usize::from(other)], continued, 7),
+        ];
+        for (number, (place, flags, b_num)) in (0..).zip(parts) {
+            let mut datagram = forged(&sim, at(place, 16), number, flags);
+            let header = Header::parse(&datagram).expect("ours");
+            datagram[..HEADER_LEN].copy_from_slice(&Header { b_num, ..header }.emit());
+            sim.inject(Side::B, &datagram);
+        }
+        sim.run_for(S);
+        let shown: Vec<_> = sim.b.immediates().collect();
+        let all = [(7, places[0].handle, 32)];
+        assert_eq!(shown, all[..told], "{other} {rest}");
+    }
 }
 
 #[test]

@@ -170,10 +170,7 @@ fn immediate__over_a_path_below_the_base() {
         }
         sim.run_until(60 * S, |sim| puts.iter().all(|&it| sim.a.outcomes(it) > 0));
         for n in 0..4 {
-            assert!(
-                sim.b.events.contains(&Event::Immediate { value: n }),
-                "{n}, MTU {mtu}"
-            );
+            assert!(sim.b.is_shown(n), "{n}, MTU {mtu}");
         }
         sim.run_for(S);
     }

@@ -36,7 +36,7 @@ pub(super) fn time_until(sim: &mut Sim, done: impl FnMut(&Sim) -> bool) -> Durat
 }
 
 fn shown(sim: &Sim, value: u32) -> bool {
-    sim.b.events.contains(&Event::Immediate { value })
+    sim.b.is_shown(value)
 }
 
 #[test]
@@ -50,9 +50,8 @@ fn immediate__of_a_long_put_is_there_with_its_last_byte() {
     assert!(later <= MS / 10, "{later:?}");
     sim.run_until(S, |sim| sim.a.sent(id));
     sim.run_for(S);
-    let immediates = sim.b.events.iter();
-    let count = immediates.filter(|it| matches!(it, Event::Immediate { .. }));
-    assert_eq!((count.count(), sim.a.outcomes(id)), (1, 1));
+    assert!(sim.b.immediates().eq([(7, place.handle, MIB)]));
+    assert_eq!(sim.a.outcomes(id), 1);
 }
 
 #[test]
@@ -286,6 +285,7 @@ struct Posted {
     id: TransferId,
     seed: u64,
     target: Span,
+    handle: u32,
     immediate: Option<u32>,
     cancelled: bool,
 }
@@ -345,6 +345,7 @@ fn model__immediates_come_in_order_behind_everything_before_them() {
                 id: put(&mut sim, place, u64::from(n), len, immediate),
                 seed: n.into(),
                 target,
+                handle: place.handle,
                 immediate,
                 cancelled: false,
             });
@@ -368,7 +369,10 @@ fn model__immediates_come_in_order_behind_everything_before_them() {
         sim.run_for(5 * S);
         check_shown(&sim, &puts, &mut seen);
         for it in &puts {
-            let times = immediates(&sim).filter(|&value| Some(value) == it.immediate);
+            let times = sim
+                .b
+                .immediates()
+                .filter(|shown| Some(shown.0) == it.immediate);
             match (times.count(), it.immediate) {
                 (1, Some(_)) | (0, None) => {}
                 (times, shown) => assert!(times == 0 && it.cancelled, "{shown:?} {times}"),
@@ -388,17 +392,13 @@ fn cancel_one(sim: &mut Sim, dice: &mut Dice, puts: &mut [Posted]) {
     puts[index].cancelled |= sim.a.c().cancel(now, puts[index].id);
 }
 
-fn immediates(sim: &Sim) -> impl Iterator<Item = u32> + '_ {
-    sim.b.events.iter().filter_map(|event| match event {
-        Event::Immediate { value } => Some(*value),
-        _ => None,
-    })
-}
-
-/// Checks that the immediates shown after the first `seen` follow everything posted before them.
+/// Checks that the immediates shown after the first `seen` follow everything posted before them, and say what they
+/// belong to.
 fn check_shown(sim: &Sim, puts: &[Posted], seen: &mut usize) {
-    let mut last = immediates(sim).take(*seen).last();
-    for value in immediates(sim).skip(*seen) {
+    let mut last = sim.b.immediates().take(*seen).last().map(|it| it.0);
+    for (value, handle, length) in sim.b.immediates().skip(*seen) {
+        let own = &puts[value as usize];
+        assert_eq!((handle, length), (own.handle, own.target.len), "{value}");
         assert!(last < Some(value), "{value} behind {last:?}");
         last = Some(value);
         *seen += 1;

@@ -780,6 +780,22 @@ impl Host {
             .any(|event| matches!(event, Event::Connected(_)))
     }
 
+    /// The immediates shown, in order: the number, the handle of its region, the bytes of its put.
+    pub(super) fn immediates(&self) -> impl Iterator<Item = (u32, u32, u64)> + '_ {
+        self.events.iter().filter_map(|event| match event {
+            Event::Immediate {
+                value,
+                region,
+                length,
+            } => Some((*value, region.start.handle, *length)),
+            _ => None,
+        })
+    }
+
+    pub(super) fn is_shown(&self, value: u32) -> bool {
+        self.immediates().any(|it| it.0 == value)
+    }
+
     pub(super) fn sent(&self, id: TransferId) -> bool {
         self.events.contains(&Event::Sent { id })
     }

@@ -12,7 +12,7 @@ use super::sim::{Host, wake_time};
 use crate::ExportAs;
 use crate::*;
 use netsim::link::{Link, LinkConfig, Loss, Reorder};
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 use zerolane_wire::{FetchOpKind, Reason, Rights};
 
@@ -262,7 +262,8 @@ struct Pair {
     messages: [u64; 3],
     cancelled: u64,
     /// Not yet shown. Those of long puts come in any order.
-    immediates: HashSet<u32>,
+    /// The bytes of the put that each belongs to.
+    immediates: HashMap<u32, u64>,
     /// Received bytes at the last progress, and its time.
     received: u64,
     moved: Duration,
@@ -397,7 +398,7 @@ impl Pair {
             transfers: [0; 3],
             messages: [0; 3],
             cancelled: 0,
-            immediates: HashSet::new(),
+            immediates: HashMap::new(),
             received: 0,
             moved: Duration::ZERO,
             longest: Duration::ZERO,
@@ -597,7 +598,8 @@ impl Pair {
         let connection = self.initiator.host.c();
         let id = connection.post_put(now, place, span, immediate, flags);
         let id = id.unwrap();
-        self.immediates.extend(immediate);
+        self.immediates
+            .extend(immediate.map(|number| (number, len)));
         if doomed {
             self.asked(id, What::Plain, slot, len);
             return self.doom(now, id);
@@ -762,8 +764,14 @@ impl Pair {
                 let slot = self.answering.remove(&id).expect("an answer");
                 self.target.free.push(slot);
             }
-            Event::Immediate { value } => {
-                assert!(self.immediates.remove(&value), "{value} shown twice");
+            Event::Immediate {
+                value,
+                region,
+                length,
+            } => {
+                let put = self.immediates.remove(&value);
+                assert_eq!(put, Some(length), "{value} shown twice, or its bytes");
+                assert_eq!(region.start.handle, self.area_place.handle);
             }
             Event::Connected(_) | Event::Announced { .. } => {}
             event => panic!("{event:?}"),

@@ -504,18 +504,14 @@ fn put__comes_as_trains_and_its_immediate_behind_them() {
         let short = sim.b.empty(100);
         let short = export(&mut sim, short, Rights::WRITE);
         put(&mut sim, short, 3, 100, Some(6));
-        let shown = Event::Immediate { value: 5 };
         sim.run_until(20 * S, |sim| {
-            let seen = sim.b.events.contains(&shown);
+            let seen = sim.b.is_shown(5);
             assert!(!seen || sim.b.holds(target, 9, length), "too early");
             sim.a.outcomes(id) > 0 && seen
         });
         sim.run_for(MS);
-        let immediates = sim.b.events.iter().filter_map(|it| match it {
-            Event::Immediate { value } => Some(*value),
-            _ => None,
-        });
-        assert_eq!(immediates.collect::<Vec<_>>(), [5, 6]);
+        let immediates = sim.b.immediates().map(|it| (it.0, it.2));
+        assert_eq!(immediates.collect::<Vec<_>>(), [(5, length), (6, 100)]);
         sim.b.assert_guards();
         let trains = left(&mut sim, Side::A);
         assert_eq!(trains.iter().sum::<u64>(), length);

@@ -30,7 +30,7 @@ pub struct Completion {
     pub value: u64,
     /// The control of a received message.
     pub control: MessageControl,
-    /// The region that was opened by name.
+    /// The region that was opened by name; of an immediate, the one of this end that its put wrote.
     pub region: Option<RemoteRegion>,
 }
 
@@ -48,6 +48,12 @@ impl Completion {
             control: MessageControl::default(),
             region: None,
         }
+    }
+
+    /// The same without its memory, if that is a copy.
+    fn without_copy(self, copied: bool) -> Completion {
+        let memory = self.memory.filter(|_| !copied);
+        Completion { memory, ..self }
     }
 }
 
@@ -84,6 +90,8 @@ impl fmt::Debug for MessageControl {
 pub(super) struct Held {
     pub(super) region: RegionId,
     pub(super) completion: Completion,
+    /// Its memory is a copy, which the user does not get.
+    copied: bool,
     /// Whether to report its end.
     reported: bool,
 }
@@ -150,16 +158,20 @@ impl<L: Lane> Driver<L> {
                     control,
                     ..Ending::of(id, Some(Ok(payload)))
                 }),
-                Event::Immediate { value } => self.completions.push(Completion {
+                Event::Immediate {
+                    value,
+                    region,
+                    length,
+                } => self.completions.push(Completion {
                     id: 0,
                     kind: WorkKind::Immediate,
                     context: 0,
-                    result: Ok(0),
+                    result: Ok(length),
                     memory: None,
                     delivery: Delivery::Interrupt,
                     value: u64::from(value),
                     control: MessageControl::default(),
-                    region: None,
+                    region: Some(region),
                 }),
                 Event::Failed { id, error } => {
                     let value = self.core.take_arrived(id);
@@ -285,9 +297,13 @@ impl<L: Lane> Driver<L> {
             Some(region) => self.held.push(Held {
                 region,
                 completion,
+                copied: posted.info.copied,
                 reported,
             }),
-            None => self.completions.push(completion),
+            None => {
+                let copied = posted.info.copied;
+                self.completions.push(completion.without_copy(copied));
+            }
         }
         if posted.awaited {
             self.completions.notify(it.id);
@@ -303,7 +319,7 @@ impl<L: Lane> Driver<L> {
         let released = self.held.extract_if(.., |held| !lane.holds(held.region));
         let completions = released
             .filter(|held| held.reported)
-            .map(|held| held.completion);
+            .map(|held| held.completion.without_copy(held.copied));
         completions.for_each(|completion| self.completions.push(completion));
     }
 

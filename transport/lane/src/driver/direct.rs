@@ -6,8 +6,8 @@
 //! | only immediates with their bytes in place | bytes at once, completion after them; not with a fence | by the peer |
 //! | anything else | by the peer | by the peer |
 //!
-//! A put with an immediate stores its bytes, and then posts a put without bytes that carries the immediate. An
-//! immediate promises that all earlier requests are in place when it is shown. It promises nothing about later ones, so
+//! A put with an immediate stores its bytes, and then posts a put without bytes that carries the immediate, and the
+//! number of bytes. An immediate promises that all earlier requests are in place when it is shown. It promises nothing about later ones, so
 //! the bytes of later puts need not wait for it.
 //!
 //! The stores of the bytes are sequenced before the store-release that publishes the record of the immediate
@@ -37,8 +37,8 @@ pub(super) enum Local<'a> {
 pub(super) enum AtOnce {
     /// The whole request.
     Done(Direct),
-    /// This many bytes of a put are in place. The caller must post the same put without bytes: it carries the
-    /// immediate, and completes in order.
+    /// The bytes of a put, this many, are in place. The caller must post the rest of it: it carries the immediate, and
+    /// completes in order.
     Placed(u64),
 }
 

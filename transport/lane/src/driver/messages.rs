@@ -5,6 +5,7 @@ use super::{Completion, Driver, DriverError, NotPosted};
 use crate::lane::Lane;
 use crate::memory::{Memory, Region, uninit};
 use std::mem::MaybeUninit;
+use zerolane_core::limits::MAX_INLINE;
 use zerolane_core::{
     PostError, RegionName, RemoteRegion, Span, TransferError, TransferId, WorkFlags, WorkRequest,
 };
@@ -35,6 +36,35 @@ impl<L: Lane> Driver<L> {
                 .post_bare(request, report)
                 .map_err(|reason| refused(reason, None)),
         }
+    }
+
+    /// Posts a message with a copy of `payload`, at most [`MAX_INLINE`] bytes: the caller may reuse it at once.
+    ///
+    /// # Errors
+    /// See [`PostError`].
+    ///
+    /// # Panics
+    /// `payload` is longer.
+    pub fn post_message_inline(
+        &mut self,
+        control: &[u8],
+        payload: &[u8],
+        flags: WorkFlags,
+        report: Report,
+    ) -> Result<TransferId, PostError> {
+        let len = payload.len();
+        assert!(len <= MAX_INLINE, "{len} bytes inline");
+        let request = WorkRequest::Message { control, flags };
+        if len == 0 {
+            return self.post_bare(request, report);
+        }
+        let info = RequestInfo {
+            copied: true,
+            ..RequestInfo::of(&request, report)
+        };
+        // A payload is a Transfer, which is sent again from memory until the peer confirms it.
+        let copy = Memory::from(Region::from_vec(payload.to_vec()));
+        self.post_owned(request, info, copy).map_err(|it| it.reason)
     }
 
     /// Posts a receive of a message, its payload into `payload`.

@@ -35,6 +35,8 @@ pub(super) struct RequestInfo {
     pub(super) report: Report,
     /// Slot for the control of a message.
     pub(super) control: Option<u32>,
+    /// Its memory is a copy, which the user does not get.
+    pub(super) copied: bool,
 }
 
 impl RequestInfo {
@@ -43,6 +45,7 @@ impl RequestInfo {
             kind: WorkKind::of(request),
             report,
             control: None,
+            copied: false,
         }
     }
 }
@@ -81,6 +84,7 @@ impl Posted {
             kind: WorkKind::Put,
             report: Report::default(),
             control: None,
+            copied: true,
         })
     }
 }
@@ -194,12 +198,14 @@ impl<L: Lane> Driver<L> {
         else {
             panic!("{request:?} is no put");
         };
-        let done = self.access(&request, report.signalled, Local::Source(&[data]));
-        if let Some(AtOnce::Done(done)) = done {
-            return Ok(self.report_direct(done, RequestInfo::of(&request, report), None));
-        }
+        let placed = match self.access(&request, report.signalled, Local::Source(&[data])) {
+            Some(AtOnce::Done(done)) => {
+                return Ok(self.report_direct(done, RequestInfo::of(&request, report), None));
+            }
+            Some(AtOnce::Placed(len)) => Some(len),
+            None => None,
+        };
         self.check_poster()?;
-        let rest: &[u8] = if done.is_some() { &[] } else { data };
         // Those that leave together count as posted together: there may be millions in a second.
         let waits_since = self.core.unsent_since();
         let now = waits_since.unwrap_or_else(|| self.clock.now());
@@ -207,7 +213,10 @@ impl<L: Lane> Driver<L> {
         let remembered = report.context != 0;
         let signalled = flags.signalled || remembered;
         let flags = WorkFlags { signalled, ..flags };
-        let id = self.core.post_inline(now, place, rest, immediate, flags)?;
+        let id = match placed {
+            Some(len) => self.core.post_placed(now, place, len, immediate, flags)?,
+            None => self.core.post_inline(now, place, data, immediate, flags)?,
+        };
         if remembered {
             self.remember(id, RequestInfo::of(&request, report));
         }
@@ -267,14 +276,27 @@ impl<L: Lane> Driver<L> {
         }
     }
 
-    /// Posts the rest of a put of which `len` bytes are in place: its immediate, and its end.
+    /// Posts the rest of a put whose `len` bytes are in place: its immediate, and its end.
+    ///
+    /// # Panics
+    /// The request is no put.
     pub(super) fn post_placed(
         &mut self,
         request: WorkRequest<'_>,
         info: RequestInfo,
         len: u64,
     ) -> Result<(TransferId, &mut Posted), PostError> {
-        let id = self.post(request, Span::EMPTY)?;
+        self.check_poster()?;
+        let WorkRequest::Put {
+            place,
+            immediate,
+            flags,
+        } = signalled(request)
+        else {
+            panic!("{request:?} is no put");
+        };
+        let now = self.clock.now();
+        let id = self.core.post_placed(now, place, len, immediate, flags)?;
         let posted = Posted {
             len,
             ..Posted::without_memory(info)

@@ -6,6 +6,7 @@ use super::{How, Request, options, sealed};
 use crate::connection::Connection;
 use crate::error::Error;
 use std::borrow::Cow;
+use zerolane_lane::limits::MAX_INLINE;
 use zerolane_lane::{Memory, NotPosted, Region, TransferId, WorkKind};
 
 /// Sends a message: up to [`MAX_CONTROL`] bytes of control, which are copied, and a payload of any length, in one piece
@@ -61,6 +62,88 @@ impl sealed::Post for Message<'_> {
 
     fn give_back(self) -> Option<Memory> {
         self.payload
+    }
+
+    fn signal(self) -> Self {
+        self.signalled(true)
+    }
+}
+
+/// Sends a message with a copy of at most [`MAX_INLINE`] bytes as its payload: the bytes may change as soon as the
+/// request is posted. Without [`MessageInline::signalled`] it needs no completion, as libfabric's inject. Otherwise like
+/// [`Message`].
+///
+/// ```
+/// use zerolane::request::{MessageInline, ReceiveMessage};
+/// use zerolane::{Connection, Endpoint, Options, Region};
+/// let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
+/// let address = endpoint.local_addr();
+/// let sender = std::thread::spawn(move || -> zerolane::Result<()> {
+///     let mut connection = Connection::connect(address, &Options::default())?;
+///     let mut payload = [0; 64];
+///     for number in 0..3 {
+///         payload.fill(number);
+///         let message = MessageInline::new(b"part", &payload);
+///         connection.post(message.signalled(false))?; // the array is free again
+///     }
+///     connection.close()
+/// });
+/// let mut connection = endpoint.accept(None)?.expect("no timeout");
+/// for number in 0..3 {
+///     let memory = Region::anonymous(64)?;
+///     connection.post(ReceiveMessage::new().payload(memory))?;
+///     let completion = connection.wait(None)?.got().expect("no timeout");
+///     assert_eq!(completion.control(), Some(&b"part"[..]));
+///     assert_eq!(completion.into_region()?[..], [number; 64]);
+/// }
+/// connection.close()?;
+/// sender.join().unwrap()?;
+/// # Ok::<(), zerolane::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct MessageInline<'a> {
+    control: Cow<'a, [u8]>,
+    payload: Cow<'a, [u8]>,
+    how: How,
+}
+
+impl<'a> MessageInline<'a> {
+    /// A message with a copy of `payload`. For a [`ConnectionHandle`](crate::worker::ConnectionHandle), which posts
+    /// later, both are `Vec`s.
+    pub fn new(
+        control: impl Into<Cow<'a, [u8]>>,
+        payload: impl Into<Cow<'a, [u8]>>,
+    ) -> MessageInline<'a> {
+        MessageInline {
+            control: control.into(),
+            payload: payload.into(),
+            how: How::default(),
+        }
+    }
+}
+
+options!(MessageInline<'_>: context, signalled, awaited, fence);
+
+impl Request for MessageInline<'_> {
+    type Memory = ();
+
+    fn into_memory(self) {}
+}
+
+impl sealed::Post for MessageInline<'_> {
+    fn post_to(self, connection: &mut Connection) -> Result<TransferId, (Error, Self)> {
+        let (flags, report) = (self.how.flags(), self.how.report());
+        let len = self.payload.len();
+        if len > MAX_INLINE {
+            return Err((Error::NotInline { len }, self));
+        }
+        let driver = &mut connection.driver;
+        let posted = driver.post_message_inline(&self.control, &self.payload, flags, report);
+        posted.map_err(|reason| (reason.into(), self))
+    }
+
+    fn give_back(self) -> Option<Memory> {
+        None
     }
 
     fn signal(self) -> Self {

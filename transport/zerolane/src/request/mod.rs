@@ -15,9 +15,9 @@ use crate::id::RequestId;
 use zerolane_lane::PostError;
 use zerolane_lane::{Memory, Report, TransferId, WorkFlags, Writable};
 
-pub use crate::completion::Output;
+pub use crate::completion::{Immediate, Output};
 pub use crate::in_order::InOrder;
-pub use message::{Message, ReceiveMessage};
+pub use message::{Message, MessageInline, ReceiveMessage};
 pub(crate) use pieces::Unposted;
 pub use pieces::{GetPieces, PutPieces};
 pub use remote::{Fetch, Get, OpenRegion, Put, PutInline};

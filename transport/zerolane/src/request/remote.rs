@@ -80,8 +80,9 @@ impl sealed::Post for Put {
     }
 }
 
-/// Writes a copy of at most [`MAX_INLINE`] bytes to the peer's memory. It completes locally, which is the weaker
-/// guarantee: the bytes may change as soon as the request is posted. Puts posted together are sent in one burst.
+/// Writes a copy of at most [`MAX_INLINE`] bytes to the peer's memory: the bytes may change as soon as the request is
+/// posted. Without [`PutInline::signalled`] it needs no completion, as libfabric's inject. Puts posted together are sent
+/// in one burst.
 #[derive(Debug)]
 pub struct PutInline<'a> {
     to: RegionKey,
@@ -92,8 +93,8 @@ pub struct PutInline<'a> {
 }
 
 impl<'a> PutInline<'a> {
-    /// Writes a copy of `data` to `offset` of the region `to`. A handle of a worker's connection needs owned bytes: a
-    /// `Vec<u8>`.
+    /// Writes a copy of `data` to `offset` of the region `to`. For a
+    /// [`ConnectionHandle`](crate::worker::ConnectionHandle), which posts later, `data` is a `Vec`.
     pub fn new(to: &RegionKey, offset: u64, data: impl Into<Cow<'a, [u8]>>) -> PutInline<'a> {
         PutInline {
             to: *to,

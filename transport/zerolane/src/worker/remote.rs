@@ -5,6 +5,7 @@ use super::pending::Pending;
 #[cfg(doc)]
 use crate::connection::Connection;
 use crate::key::RegionKey;
+use crate::request::Immediate;
 use zerolane_lane::{ExportedRegion, RegionNumber};
 use zerolane_wire::Rights;
 
@@ -51,7 +52,7 @@ impl ConnectionHandle {
     }
 
     /// The next immediate that the peer put: see [`Connection::put_with_immediate`].
-    pub fn immediate(&self) -> Pending<u32> {
+    pub fn immediate(&self) -> Pending<Immediate> {
         let (id, worker) = (self.id(), self.worker());
         let (claim, pending) = Pending::new(
             worker.process(),

@@ -6,6 +6,7 @@ use crate::drive::{both, idle, next, receive_all, send_all, transfer};
 use crate::eager;
 use crate::finish;
 use crate::immediates;
+use crate::inline;
 use crate::path::{Pair, Path, plain};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -85,6 +86,8 @@ over_every_path!(
     finish__the_other_direction_goes_on,
     memory__put_got_and_counted_in,
     memory__immediates_tell_of_all_before_them,
+    memory__immediates_say_what_was_put,
+    inline__what_was_posted_may_change_at_once,
 );
 
 fn transfer__every_size(path: Path, base: &Options) {
@@ -527,6 +530,21 @@ fn put_got_and_counted_in(mut pair: Pair, make: fn(usize) -> std::io::Result<Reg
 }
 
 fn memory__immediates_tell_of_all_before_them(path: Path, base: &Options) {
+    with_memory(path, base, immediates::tell_of_all_before_them);
+}
+
+fn memory__immediates_say_what_was_put(path: Path, base: &Options) {
+    with_memory(path, base, immediates::say_what_was_put);
+}
+
+fn inline__what_was_posted_may_change_at_once(path: Path, base: &Options) {
+    if let Some(pair) = path.connect(base) {
+        inline::may_change_at_once(pair);
+    }
+}
+
+/// Runs `test` with memory of both kinds.
+fn with_memory(path: Path, base: &Options, test: fn(Pair, &ExportedRegion, bool)) {
     for of_memfd in [false, true] {
         let Some(pair) = path.connect(base) else {
             return;
@@ -536,7 +554,7 @@ fn memory__immediates_tell_of_all_before_them(path: Path, base: &Options) {
             false => Region::anonymous(immediates::LEN),
         };
         let memory = ExportedRegion::new(region.expect("memory")).expect("page-aligned");
-        immediates::tell_of_all_before_them(pair, &memory, of_memfd);
+        test(pair, &memory, of_memfd);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Tests that an immediate arrives after all earlier puts, with slots that are reused.
+//! Tests that an immediate arrives after all earlier puts, with slots that are reused, and says what was put.
 
 use crate::content;
 use crate::drive::{PATIENCE, both};
@@ -6,8 +6,8 @@ use crate::path::Pair;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use zerolane::counters::LaneKind;
-use zerolane::request::Put;
-use zerolane::{Connection, ExportedRegion, Region, RegionKey, Rights};
+use zerolane::request::{Immediate, Put, PutInline, PutPieces};
+use zerolane::{Connection, ExportedRegion, Region, RegionKey, RegionNumber, Rights};
 
 const SLOTS: u64 = 4;
 const SLOT: usize = 20_000;
@@ -27,7 +27,12 @@ pub fn tell_of_all_before_them(mut pair: Pair, memory: &ExportedRegion, of_memfd
         |b| {
             for round in 0..ROUNDS {
                 let completion = b.wait(Some(PATIENCE)).expect("open").got().expect("told");
-                assert_eq!(completion.immediate(), Some(round as u32));
+                let told = Immediate {
+                    number: round as u32,
+                    region: key,
+                    length: CUTS[3] - CUTS[2],
+                };
+                assert_eq!(completion.immediate(), Some(told));
                 let mut slot = vec![0; SLOT];
                 memory.read((round % SLOTS) as usize * SLOT, &mut slot);
                 content::verify(round, &slot);
@@ -77,4 +82,83 @@ fn put_rounds(connection: &mut Connection, key: &RegionKey, seen: &AtomicU64) ->
         ended += 1;
     }
     connection.account().direct_operations - before
+}
+
+/// Lengths of puts of one piece: none, small ones, one of several operations, and one that is announced.
+const LENGTHS: [usize; 5] = [0, 8, 700, 9_001, 70_000];
+/// Lengths of puts that are copied when they are posted.
+const COPIED: [usize; 3] = [0, 8, 256];
+
+/// Each immediate says which export its put wrote, by key and by number, and how many bytes.
+pub fn say_what_was_put(mut pair: Pair, memory: &ExportedRegion, of_memfd: bool) {
+    let number = RegionNumber::new(7).expect("below 2^24");
+    let b = &mut pair.b;
+    let key = b.export(memory, Rights::ALL).expect("exported");
+    let numbered = b.export_numbered(number, memory, Rights::WRITE);
+    let numbered = numbered.expect("exported");
+    // The keys that the peer has, and those that the owner has.
+    let keys = [(key, key), (RegionKey::numbered(number, 64), numbered)];
+    let pieces = [3_000, 5, 1_000];
+    let mut lengths = Vec::from(LENGTHS);
+    lengths.extend(COPIED);
+    lengths.extend([pieces.iter().sum(), pieces[2]]);
+    let told = lengths.iter().flat_map(|&len| keys.map(|it| (len, it.1)));
+    let told: Vec<_> = (0..)
+        .zip(told)
+        .map(|(number, (length, region))| Immediate {
+            number,
+            region,
+            length,
+        })
+        .collect();
+    let posted = told.len();
+    let (direct, ()) = both(
+        &mut pair,
+        |a| {
+            // Memory that the owner lends is mapped here once this answer arrives.
+            a.get(&key, 0, &mut [0]).expect("got");
+            let region = |len| Region::from_vec(vec![1; len]);
+            let mut number = 0..;
+            let mut next = || number.next().expect("endless");
+            for len in LENGTHS {
+                for (key, _) in &keys {
+                    let put = Put::new(key, 8, region(len)).immediate(next());
+                    a.post(put).expect("room");
+                }
+            }
+            for len in COPIED {
+                for (key, _) in &keys {
+                    let bytes = vec![1; len];
+                    let put = PutInline::new(key, 8, &bytes).immediate(next());
+                    a.post(put).expect("room");
+                }
+            }
+            for (key, _) in &keys {
+                let gathered: Vec<_> = pieces.map(|len| region(len).into()).into();
+                let put = Put::new(key, 8, gathered).immediate(next());
+                a.post(put).expect("room");
+            }
+            for (key, _) in &keys {
+                let pieces = pieces.map(|len| (8, region(len).into())).into();
+                let put = PutPieces::new(key, pieces).immediate(next());
+                a.post(put).expect("room");
+            }
+            for _ in 0..posted {
+                let completion = a.wait(Some(PATIENCE)).expect("open").got();
+                completion.expect("over").result.expect("placed");
+            }
+            a.account().direct_operations
+        },
+        |b| {
+            for told in &told {
+                let completion = b.wait(Some(PATIENCE)).expect("open").got().expect("told");
+                assert_eq!(completion.immediate().as_ref(), Some(told));
+                assert_eq!(completion.result, Ok(told.length));
+                let by_number = (told.region == numbered).then_some(number);
+                assert_eq!(told.region.number(), by_number);
+            }
+        },
+    );
+    let shared = pair.a.account().lane == LaneKind::SharedMemory;
+    assert_eq!(direct > 0, shared && of_memfd);
 }

@@ -10,6 +10,7 @@
 //!  finish.rs  one direction that is finished
 //!  files.rs   mapped files as memory
 //!  immediates.rs  immediates behind earlier puts
+//!  inline.rs      puts and messages of copies
 //!  incast.rs  several senders, one receiver
 //!  link_local.rs  addresses of one link, with their interface
 //!  marks.rs   ECN: capable datagrams, and counts of marks
@@ -39,6 +40,7 @@ mod files;
 mod finish;
 mod immediates;
 mod incast;
+mod inline;
 mod link_local;
 mod marks;
 mod path;

@@ -141,7 +141,7 @@ fn immediate__of_pieces_comes_once_and_behind_them() {
         let Some(completion) = there.poll().expect("connected") else {
             continue;
         };
-        brought.push(completion.immediate().expect("nothing else comes"));
+        brought.push(completion.immediate().expect("nothing else comes").number);
         let mut placed = [0; 3];
         for n in 0..3 {
             memory.read(4096 * n, &mut placed[n..=n]);

@@ -142,7 +142,7 @@ fn notify(connection: &mut Connection, key: &RegionKey, number: u64, len: usize)
 }
 
 fn number(shown: &Completion) -> u64 {
-    u64::from(shown.immediate().expect("an immediate"))
+    u64::from(shown.immediate().expect("an immediate").number)
 }
 
 /// The next immediate, if there is one: `memory` has all of its put, or a later one's.

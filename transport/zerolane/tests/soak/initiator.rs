@@ -459,7 +459,7 @@ impl Initiator {
         self.asked_for(what, bytes, |connection| -> zerolane::Result<RequestId> {
             let id = match &mut memory[..] {
                 [(from, region)] if region.len() <= MAX_INLINE => {
-                    connection.post(PutInline::new(&key, *from, region).fence(fence))?
+                    connection.post(PutInline::new(&key, *from, &region[..]).fence(fence))?
                 }
                 [_] => {
                     let (from, region) = memory.remove(0);

@@ -175,11 +175,12 @@ impl<'a> Service<'a> {
                 self.connection.post_recv(region).expect("posted");
             }
             (Output::MessageReceived { .. }, Ok(len)) => self.take_message(completion, len),
-            (&Output::Immediate { number }, Ok(_)) => {
-                let (offset, len, seed) = pinned(number);
+            (Output::Immediate(it), Ok(_)) => {
+                let (offset, len, seed) = pinned(it.number);
+                assert_eq!(it.length as u64, len, "{it:?}");
                 let index = self.initiator.expect("it says hello first");
                 self.check(&self.exports.boards[index], offset, len, seed);
-                self.owe(Kind::Seen, u64::from(number), None);
+                self.owe(Kind::Seen, u64::from(it.number), None);
             }
             (Output::Send { .. } | Output::Message { .. }, Ok(_)) => {}
             _ => panic!("initiator {:?}: {completion:?}", self.initiator),

@@ -6,9 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use zerolane::failure::{CloseReason, PostError, TransferError};
 use zerolane::memory::Memory;
-use zerolane::request::{Fetch, Get, GetPieces, OpenRegion, Put, PutPieces};
+use zerolane::request::{
+    Fetch, Get, GetPieces, Immediate, MessageInline, OpenRegion, Put, PutInline, PutPieces,
+    ReceiveMessage,
+};
 use zerolane::worker::{ConnectionHandle, EndpointHandle, Outcome, Worker, WorkerThread};
-use zerolane::{Connection, Error, ExportedRegion, FetchOp, Options, Region, RegionKey, Rights};
+use zerolane::{
+    Connection, Error, ExportedRegion, FetchOp, Options, Region, RegionKey, RegionNumber, Rights,
+};
 
 pub(super) fn pair(
     worker: &zerolane::worker::WorkerHandle,
@@ -326,8 +331,61 @@ fn immediate__comes_to_handles_in_order_also_before_it_is_asked_for() {
         }
     }
     for n in 0..10 {
-        assert_eq!(server.immediate().wait().expect("it came"), n);
+        assert_eq!(server.immediate().wait().expect("it came").number, n);
     }
+}
+
+#[test]
+fn immediate__says_which_memory_and_how_many_bytes() {
+    let worker = spawned();
+    let (_endpoint, client, server) = pair(&worker);
+    let (memory, key) = exported(&server);
+    let number = RegionNumber::new(3).expect("below 2^24");
+    let numbered = server.export_numbered(number, &memory, Rights::ALL).wait();
+    let numbered = numbered.expect("exported");
+    let puts = [(key, 0), (numbered, 9), (key, 70_000), (numbered, 256)];
+    for (number, (key, len)) in (0..).zip(puts) {
+        let put = Put::new(&key, 1, region(7, len)).immediate(number);
+        let put = client.post(put).wait().expect("posted");
+        put.result.expect("put");
+    }
+    for (number, (region, length)) in (0..).zip(puts) {
+        let told = Immediate {
+            number,
+            region,
+            length,
+        };
+        assert_eq!(server.immediate().wait().expect("it came"), told);
+    }
+}
+
+/// Requests of handles are posted later, so they own the bytes.
+#[test]
+fn inline__puts_and_messages_of_handles_need_no_memory() {
+    let worker = spawned();
+    let (_endpoint, client, server) = pair(&worker);
+    let (memory, key) = exported(&server);
+    let put = PutInline::new(&key, 64, content(1, 256)).immediate(5);
+    let put = client.post(put);
+    let message = client.post(MessageInline::new(b"control".to_vec(), content(2, 256)));
+    assert_eq!(server.immediate().wait().expect("it came").length, 256);
+    let mut bytes = [0; 256];
+    memory.read(64, &mut bytes);
+    assert!(bytes[..] == content(1, 256), "content");
+    let received = server.post(ReceiveMessage::new().payload(region(0, 256)));
+    let received = received.wait().expect("it came");
+    assert_eq!(received.control(), Some(&b"control"[..]));
+    assert!(received.into_region().expect("a region")[..] == content(2, 256));
+    for done in [put, message] {
+        let done = done.wait().expect("posted");
+        assert!(done.result.is_ok() && done.into_memory().is_none());
+    }
+    let too_long = client.post(MessageInline::new(b"", content(3, 257))).wait();
+    let too_long = too_long.expect_err("refused").error;
+    assert!(matches!(too_long, Error::NotInline { len: 257 }));
+    let too_long = client.post(MessageInline::new(content(3, 129), b"")).wait();
+    let too_long = too_long.expect_err("refused").error;
+    assert!(matches!(too_long, Error::Post(PostError::ControlTooLong)));
 }
 
 pub(super) fn exported(server: &ConnectionHandle) -> (ExportedRegion, RegionKey) {
@@ -360,7 +418,7 @@ fn immediate__is_there_after_the_end_of_its_connection() {
     is_gone(&server);
     drop(server.immediate());
     for n in 0..10 {
-        assert_eq!(server.immediate().wait().expect("it came"), n);
+        assert_eq!(server.immediate().wait().expect("it came").number, n);
     }
     let none = server.immediate().wait().expect_err("there is no other");
     assert!(matches!(none.error, Error::Closed(_)));
@@ -430,7 +488,7 @@ fn immediate__not_asked_for_has_its_sender_wait_and_nobody_else() {
         assert!(received[..] == content(4, len), "content");
     }
     for n in 0..PUTS {
-        assert_eq!(in_time(server.immediate()).expect("it came"), n);
+        assert_eq!(in_time(server.immediate()).expect("it came").number, n);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tests that a program's signal handlers run on its own threads.
 
-use super::fork::in_a_child;
 use super::anywhere;
+use super::fork::in_a_child;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, kill, sigaction};
 use nix::unistd::{Pid, gettid};
 use std::sync::atomic::{AtomicI32, Ordering};

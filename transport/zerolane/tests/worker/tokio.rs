@@ -38,7 +38,7 @@ async fn everything() {
         memory.read(8, &mut placed);
         assert!(placed == content(3, 5000), "content");
         connection.close().await?;
-        Ok::<u32, zerolane::Error>(immediate)
+        Ok::<u32, zerolane::Error>(immediate.number)
     });
     let client = worker.connect(address, &Options::default()).await;
     let client = client.expect("connected");

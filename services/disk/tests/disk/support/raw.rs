@@ -183,7 +183,7 @@ impl Raw {
 
     /// Waits for a status.
     pub fn status(&mut self) -> StatusUnit {
-        let slot = self.until(WorkKind::Immediate).immediate().unwrap() as usize;
+        let slot = self.until(WorkKind::Immediate).immediate().unwrap().number as usize;
         let mut bytes = [0; STATUS_BYTES];
         self.status.read(slot * STATUS_BYTES, &mut bytes);
         StatusUnit::parse(&bytes).unwrap()

@@ -6,7 +6,7 @@ use super::post::max_put;
 use super::send_queue::Numbered;
 use crate::context::Context;
 use crate::one_sided::responder::{IMMEDIATE, MESSAGES, NOTHING, Responder};
-use crate::request::{Content, RequestKind};
+use crate::request::{Content, RemotePlace, RequestKind};
 use crate::timers::Timer;
 use crate::transmit::{BurstLimit, OperationBurst};
 use zerolane_wire::{
@@ -207,11 +207,13 @@ fn content<'a>(cx: &Context, it: &Numbered<'a>) -> Option<(FrameFields, &'a Cont
             ref content,
             immediate,
         } => {
-            let to = cx.wire_place(place);
-            let shown = match immediate {
-                None => Flags::SILENT,
-                Some(_) => Flags::INTERRUPT,
+            // Bytes that are in place need no address, but the peer is told how many they are.
+            let (address, shown) = match (content, immediate) {
+                (_, None) => (place.address, Flags::SILENT),
+                (Content::Placed(len), Some(_)) => (*len, Flags::INTERRUPT.with(Flags::SILENT)),
+                (_, Some(_)) => (place.address, Flags::INTERRUPT),
             };
+            let to = cx.wire_place(RemotePlace { address, ..place });
             let fields = FrameFields {
                 flags: shown.with_if(Flags::CONTINUES, it.continues),
                 b_id: to.mx,

@@ -5,7 +5,7 @@
 //! program likes. Only current exports are stored, ordered by handle and by name.
 
 use crate::limits::MAX_EXPORTS;
-use crate::request::{ExportAs, PostError, RegionName};
+use crate::request::{ExportAs, PostError, RegionName, RemotePlace, RemoteRegion};
 use crate::span::Span;
 use crate::transfer::{HANDLE, NUMBERED, mx};
 use crate::transmit::join;
@@ -128,13 +128,36 @@ impl Exports {
         right: Rights,
         buffer_log2: u8,
     ) -> Result<Span, Reason> {
+        self.check_named(place, len, right, buffer_log2)
+            .map(|it| it.0)
+    }
+
+    /// As [`Exports::check`], with the whole region as its peers know it.
+    pub(crate) fn check_named(
+        &self,
+        place: Named,
+        len: u64,
+        right: Rights,
+        buffer_log2: u8,
+    ) -> Result<(Span, RemoteRegion), Reason> {
         let region = self.region(place)?;
         if !region.rights.contains(right) {
             return Err(Reason::Denied);
         }
         let start = join(place.bufx, place.offset, buffer_log2);
         match start.checked_add(len) {
-            Some(end) if end <= region.span.len => Ok(region.span.part(start, len)),
+            Some(end) if end <= region.span.len => {
+                let known = RemoteRegion {
+                    start: RemotePlace {
+                        handle: place.handle,
+                        mx: place.mx,
+                        address: 0,
+                    },
+                    length: region.span.len,
+                    rights: region.rights,
+                };
+                Ok((region.span.part(start, len), known))
+            }
             _ => Err(Reason::OutOfBounds),
         }
     }

@@ -1,16 +1,17 @@
 //! Shows each immediate of the peer's puts once, when its put and all earlier operations are placed.
 
-use super::Responder;
 use super::exports::Named;
 use super::sequence::NotReady;
 use super::serve::Nak;
+use super::{LastPut, Responder};
 use crate::context::{Context, Debt, Refusal};
 use crate::event::Event;
 use crate::limits::MAX_UNREAD;
 use crate::receiving::{InboundState, Origin, Placement, Receiving};
+use crate::request::RemoteRegion;
 use crate::span::Span;
 use alloc::collections::VecDeque;
-use zerolane_wire::{Header, Immediate, Place, RequestToSend, Rights};
+use zerolane_wire::{Header, Immediate, Place, RequestToSend};
 
 /// The immediate of a put that is announced and pending, or that follows a pending operation.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +19,10 @@ struct Awaited {
     /// Number of its announcement; for a numbered operation, of the first announcement behind it.
     sequence: u32,
     immediate: Immediate,
+    /// The region that its put writes.
+    region: RemoteRegion,
+    /// Bytes of its put.
+    length: u64,
     /// It is announced, not numbered.
     announced: bool,
     /// All of the put arrived.
@@ -39,14 +44,22 @@ impl Immediates {
         self.list.is_empty()
     }
 
-    /// The put of announcement `sequence`, which carries `immediate`, is being received.
-    pub(super) fn push(&mut self, sequence: u32, immediate: Immediate) {
+    /// The put of announcement `sequence`, of `length` bytes into `region`, is being received. It carries `immediate`.
+    pub(super) fn push(
+        &mut self,
+        sequence: u32,
+        immediate: Immediate,
+        region: RemoteRegion,
+        length: u64,
+    ) {
         let follows =
             |it: &Awaited| (1..=u32::MAX / 2).contains(&it.sequence.wrapping_sub(sequence));
         let index = self.list.iter().position(follows);
         let awaited = Awaited {
             sequence,
             immediate,
+            region,
+            length,
             announced: true,
             placed: false,
         };
@@ -58,9 +71,15 @@ impl Immediates {
         self.behind(number) > 0
     }
 
-    /// Numbered operation `number`, which carries `value`, was executed. The immediate is shown behind those that
-    /// precede it, and if `announced` is set, after all puts announced before that number.
-    pub(super) fn push_numbered(&mut self, number: u32, value: u32, announced: Option<u32>) {
+    /// Numbered operation `number`, which carries the immediate `value` of `put`, was executed. The immediate is shown
+    /// behind those that precede it, and if `announced` is set, after all puts announced before that number.
+    pub(super) fn push_numbered(
+        &mut self,
+        number: u32,
+        value: u32,
+        put: &LastPut,
+        announced: Option<u32>,
+    ) {
         let index = self.behind(number);
         let before = index.checked_sub(1).and_then(|it| self.list.get(it));
         let behind = before.map(|it| it.sequence.wrapping_add(it.announced.into()));
@@ -70,6 +89,8 @@ impl Immediates {
                 value,
                 after: number,
             },
+            region: put.region,
+            length: put.placed,
             announced: false,
             placed: true,
         };
@@ -95,13 +116,18 @@ impl Immediates {
     }
 
     /// Removes and returns the next immediate that may be shown. The peer's operations below `executed` were executed.
-    pub(super) fn take(&mut self, receiving: &Receiving, executed: u32) -> Option<u32> {
+    pub(super) fn take(&mut self, receiving: &Receiving, executed: u32) -> Option<Event> {
         let it = self.list.front().filter(|it| it.placed)?;
         let follows = it.immediate.after.wrapping_sub(executed).wrapping_sub(1) <= u32::MAX / 2;
         if follows || !receiving.are_puts_over_before(it.sequence) {
             return None;
         }
-        Some(self.list.pop_front()?.immediate.value)
+        let it = self.list.pop_front()?;
+        Some(Event::Immediate {
+            value: it.immediate.value,
+            region: it.region,
+            length: it.length,
+        })
     }
 
     pub(super) fn clear(&mut self) {
@@ -131,8 +157,8 @@ impl Responder {
             self.puts_wait = true;
             return cx.answer_later(rts.s_id);
         }
-        let span = match self.check(cx, named, rts.length, Rights::WRITE) {
-            Ok(span) => span,
+        let (span, region) = match self.check_put(cx, named, rts.length) {
+            Ok(checked) => checked,
             Err(reason) => {
                 cx.owe(Debt::Show);
                 return receiving.refuse_announcement(cx, rts, Refusal::because(reason));
@@ -143,7 +169,9 @@ impl Responder {
                 self.puts_wait = true;
                 return cx.answer_later(rts.s_id);
             }
-            self.immediates.push(rts.sequence, immediate);
+            let length = rts.length;
+            self.immediates
+                .push(rts.sequence, immediate, region, length);
         }
         let (id, origin) = (cx.new_id(), Origin::Region(place.handle));
         receiving.begin(cx, id, span, rts, origin);
@@ -171,8 +199,8 @@ impl Responder {
     pub(crate) fn show_immediates(&mut self, cx: &mut Context, receiving: &Receiving) {
         self.immediates.update(receiving);
         let executed = self.sequence.expected();
-        while let Some(value) = self.immediates.take(receiving, executed) {
-            cx.events.push_back(Event::Immediate { value });
+        while let Some(shown) = self.immediates.take(receiving, executed) {
+            cx.events.push_back(shown);
         }
     }
 
@@ -187,17 +215,19 @@ impl Responder {
         let waits =
             self.immediates.precede(header.sync) || !receiving.are_puts_over_before(announced);
         // Otherwise that put was cancelled.
-        if self.to_follow == Some(0) {
-            self.show(cx, header, waits, Some(announced))?;
+        if let Some(put) = self.last_put.filter(|put| put.rest == 0) {
+            self.show(cx, header, &put, waits, Some(announced))?;
         }
         Ok(Placement::Store(Span::EMPTY))
     }
 
-    /// Shows the immediate of a numbered operation, now or, if it `waits`, behind the puts that it follows.
+    /// Shows the immediate of `put`, which a numbered operation carries, now or, if it `waits`, behind the puts that it
+    /// follows.
     pub(super) fn show(
         &mut self,
         cx: &mut Context,
         header: &Header,
+        put: &LastPut,
         waits: bool,
         announced: Option<u32>,
     ) -> Result<(), Nak> {
@@ -206,8 +236,12 @@ impl Responder {
             return Err(Nak::NotReady(NotReady::Room));
         }
         match waits {
-            true => self.immediates.push_numbered(number, value, announced),
-            false => cx.events.push_back(Event::Immediate { value }),
+            true => self.immediates.push_numbered(number, value, put, announced),
+            false => cx.events.push_back(Event::Immediate {
+                value,
+                region: put.region,
+                length: put.placed,
+            }),
         }
         Ok(())
     }

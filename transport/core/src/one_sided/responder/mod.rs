@@ -20,7 +20,7 @@ use self::sequence::{NotReady, Sequence};
 use crate::context::{Context, Debt, Refusal};
 use crate::limits::{self, MAX_DEFERRED_REGIONS, MAX_UNREAD};
 use crate::receiving::Receiving;
-use crate::request::{ExportAs, PostError};
+use crate::request::{ExportAs, PostError, RemoteRegion};
 use crate::span::Span;
 use crate::transfer::TransferId;
 use alloc::collections::VecDeque;
@@ -40,9 +40,8 @@ pub(crate) struct Responder {
     /// An announced put waits for room to show its immediate.
     puts_wait: bool,
     pending_atomic: Option<PendingAtomic>,
-    /// Bytes that must follow, if the last executed operation was a put, or part of one with all parts before it
-    /// executed.
-    to_follow: Option<u32>,
+    /// The put of the last executed operation, if it was one, or part of one with all parts before it executed.
+    last_put: Option<LastPut>,
     /// Events polled but not read by the user.
     unread: usize,
     /// Operations of the peer wait, because the program has not taken the connection.
@@ -51,6 +50,16 @@ pub(crate) struct Responder {
     deferred: Vec<RequestMemoryRegion>,
     /// Values to send: number, the Initiator's identifier, value.
     values: VecDeque<(u32, TransferId, u64)>,
+}
+
+/// A put of numbered operations, as far as they were executed.
+#[derive(Clone, Copy, Debug)]
+struct LastPut {
+    region: RemoteRegion,
+    /// Bytes in place.
+    placed: u64,
+    /// Bytes that must follow.
+    rest: u32,
 }
 
 impl Responder {
@@ -64,7 +73,7 @@ impl Responder {
             immediates: Immediates::default(),
             puts_wait: false,
             pending_atomic: None,
-            to_follow: None,
+            last_put: None,
             unread: 0,
             defers: false,
             deferred: vec![],
@@ -159,6 +168,17 @@ impl Responder {
         right: Rights,
     ) -> Result<Span, Reason> {
         self.exports.check(place, len, right, cx.buffer_log2())
+    }
+
+    /// The memory that the peer's put writes, and its region, if the peer has the right.
+    pub(super) fn check_put(
+        &self,
+        cx: &Context,
+        place: Named,
+        len: u64,
+    ) -> Result<(Span, RemoteRegion), Reason> {
+        self.exports
+            .check_named(place, len, Rights::WRITE, cx.buffer_log2())
     }
 
     pub(crate) fn on_request_region(&mut self, cx: &mut Context, it: &RequestMemoryRegion) {

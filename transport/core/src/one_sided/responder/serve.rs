@@ -1,15 +1,16 @@
 //! Executes the peer's numbered operations, each once and in order, and confirms them.
 
-use super::Responder;
 use super::exports::{MESSAGES, Named};
 use super::sequence::{NotReady, SequenceCheck};
+use super::{LastPut, Responder};
 use crate::context::{Context, Debt, Refusal};
 use crate::counters::DropReason;
 use crate::receiving::{Placement, Receiving};
 use crate::span::Span;
 use crate::timers::Timer;
 use crate::transfer::TransferId;
-use zerolane_wire::{Answer, Flags, Header, MemoryState, Operation, Reason, RequestAnswer, Rights};
+use crate::transmit::join;
+use zerolane_wire::{Answer, Flags, Header, MemoryState, Operation, Reason, RequestAnswer};
 
 /// Mx of an operation to the messages that consists of its number alone.
 pub(crate) const NOTHING: u16 = u16::MAX;
@@ -36,18 +37,20 @@ impl Responder {
     ) -> Result<Placement, DropReason> {
         let ask_ack = header.flags.contains(Flags::SEND_STATE);
         self.let_through(cx, header.sync, ask_ack)?;
+        let no_put = |placement| (placement, None);
         let outcome = match (header.d_id, header.b_id) {
-            (MESSAGES, NOTHING) if len == 0 => Ok(Placement::Store(Span::EMPTY)),
-            (MESSAGES, IMMEDIATE) if len == 0 => self.take_immediate(cx, receiving, header),
-            (MESSAGES, _) => self.take_message(cx, receiving, header, len),
+            (MESSAGES, NOTHING) if len == 0 => Ok(no_put(Placement::Store(Span::EMPTY))),
+            (MESSAGES, IMMEDIATE) if len == 0 => {
+                self.take_immediate(cx, receiving, header).map(no_put)
+            }
+            (MESSAGES, _) => self.take_message(cx, receiving, header, len).map(no_put),
             _ => self.take_put(cx, header, len),
         };
-        let placement = self.report_refusal(cx, header.s_id, outcome)?;
+        let (placement, put) = self.report_refusal(cx, header.s_id, outcome)?;
         cx.counters.bytes_received += u64::from(len);
         cx.unnumbered += u64::from(len);
-        let put = header.d_id != MESSAGES && self.is_unbroken(header, len);
         self.note_executed(cx);
-        self.to_follow = put.then_some(rest(header));
+        self.last_put = put;
         Ok(placement)
     }
 
@@ -81,7 +84,7 @@ impl Responder {
 
     /// An operation of the peer was executed: an immediate may follow it.
     pub(super) fn executed(&mut self, cx: &mut Context) {
-        self.to_follow = None;
+        self.last_put = None;
         if !self.immediates.is_empty() {
             cx.owe(Debt::Show);
         }
@@ -123,26 +126,45 @@ impl Responder {
         answer_numbered(cx, id, Answer::Refused(why.reason), why);
     }
 
-    fn take_put(&mut self, cx: &mut Context, header: &Header, len: u32) -> Result<Placement, Nak> {
+    /// Returns where the bytes belong, and the put so far, unless earlier parts are missing.
+    fn take_put(
+        &mut self,
+        cx: &mut Context,
+        header: &Header,
+        len: u32,
+    ) -> Result<(Placement, Option<LastPut>), Nak> {
         if self.defers {
             return Err(Nak::NotReady(NotReady::Room));
         }
         // A put of several operations is checked as a whole before any part is placed.
         let whole = u64::from(len) + u64::from(rest(header));
-        let checked = self.check(cx, named(header), whole, Rights::WRITE);
+        let checked = self.check_put(cx, named(header), whole);
         let checked = checked.map_err(|reason| Nak::Refused(Refusal::because(reason)))?;
-        let span = checked.part(0, len.into());
-        if header.flags.contains(Flags::INTERRUPT) && self.is_unbroken(header, len) {
-            self.show(cx, header, self.immediates.precede(header.sync), None)?;
+        let (span, region) = checked;
+        let put = self.placed_before(header, whole).map(|before| LastPut {
+            region,
+            placed: before + placed(cx, header, len),
+            rest: rest(header),
+        });
+        if header.flags.contains(Flags::INTERRUPT)
+            && let Some(put) = &put
+        {
+            let waits = self.immediates.precede(header.sync);
+            self.show(cx, header, put, waits, None)?;
         }
-        Ok(Placement::Store(span))
+        Ok((Placement::Store(span.part(0, len.into())), put))
     }
 
-    /// Whether all earlier parts of this operation's put were executed: parts of a cancelled put may be missing.
-    fn is_unbroken(&self, header: &Header, len: u32) -> bool {
-        let whole = u64::from(len) + u64::from(rest(header));
-        let followed = self.to_follow.map(u64::from) == Some(whole);
-        !header.flags.contains(Flags::CONTINUES) || followed
+    /// Bytes of this operation's put that earlier operations placed, if `left` must follow. `None`: parts of it are
+    /// missing, because it was cancelled.
+    fn placed_before(&self, header: &Header, left: u64) -> Option<u64> {
+        if !header.flags.contains(Flags::CONTINUES) {
+            return Some(0);
+        }
+        let continued = self
+            .last_put
+            .filter(|put| u64::from(put.rest) == left && put.region.start.handle == header.d_id);
+        continued.map(|put| put.placed)
     }
 
     /// The Initiator knows the outcome of operation `number`.
@@ -211,6 +233,16 @@ fn rest(header: &Header) -> u32 {
     match header.d_id == MESSAGES || header.flags.contains(Flags::INTERRUPT) {
         true => 0,
         false => header.b_num,
+    }
+}
+
+/// Bytes that a put's operation with `len` bytes places. One with INTERRUPT and SILENT has none of its own: the peer
+/// placed them itself, and their number is where their address would be.
+fn placed(cx: &Context, header: &Header, len: u32) -> u64 {
+    let by_peer = Flags::INTERRUPT.with(Flags::SILENT);
+    match len == 0 && header.flags.contains(by_peer) {
+        true => join(header.bufx, header.offset, cx.buffer_log2()),
+        false => len.into(),
     }
 }
 

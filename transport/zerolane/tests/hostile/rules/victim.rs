@@ -219,7 +219,7 @@ fn take(
         let gone = TransferError::Refused(Reason::MemoryFault);
         assert_ne!(completion.result, Err(gone), "what is shared is no fault");
     }
-    let number = completion.immediate();
+    let number = completion.immediate().map(|it| it.number);
     let mut memory = match completion.memory() {
         Some(_) => completion.into_region().expect("the only reference"),
         None => Region::empty(),
