@@ -9,6 +9,7 @@ use std::time::Duration;
 use zerolane_core::{Config, Connection, Entropy, Instant, SERVICE_PORT, Transmit};
 use zerolane_handshake::limits::MAX_PENDING_HANDSHAKES;
 use zerolane_handshake::{Anyone, Ciphers, Credentials, Exchange, Gate, Identity, Reply};
+use zerolane_wire::PrivateData;
 
 fn credentials(n: u8) -> Credentials {
     Credentials {
@@ -44,7 +45,14 @@ fuzz_target!(|input: &[u8]| {
     };
     let mut now = Instant::ZERO;
     let mut gate = Gate::new(now, credentials(1), &mut draw);
-    let mut client = Connection::connect_protected(now, Config::default(), entropy);
+    // Half of the inputs have private data.
+    let length = input.first().map_or(0, |it| usize::from(it & 0x7f));
+    let private_data = PrivateData::new(&input[..length.min(input.len())]).ok();
+    let config = Config {
+        private_data,
+        ..Config::default()
+    };
+    let mut client = Connection::connect_protected(now, config, entropy);
     let made = Exchange::initiate(credentials(2), draw(), SERVICE_PORT, entropy);
     let mut exchange = made.expect("sane credentials");
     // What the client says at present, and the keys it has by now.
@@ -75,8 +83,7 @@ fuzz_target!(|input: &[u8]| {
                     0 => reply.bytes().to_vec(),
                     _ => tampered(reply.bytes(), change),
                 };
-                let (request, len) = client.request();
-                let (outcome, given) = exchange.take(&reply, &request[..len]);
+                let (outcome, given) = exchange.take(&reply, client.request().bytes());
                 client.on_handshake(now, outcome);
                 session = given.or(session);
             }
@@ -86,6 +93,7 @@ fuzz_target!(|input: &[u8]| {
                     .expect("an unauthenticated peer was admitted");
                 assert!(session.send == admitted.session.receive);
                 assert!(session.receive == admitted.session.send);
+                assert_eq!(admitted.private_data, private_data);
             }
         }
         assert!(gate.pending() <= MAX_PENDING_HANDSHAKES);

@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use zerolane_wire::checksum::Sum;
 use zerolane_wire::discovery::Discovery;
-use zerolane_wire::{HEADER_LEN, Header, Packet};
+use zerolane_wire::{HEADER_LEN, Header, MAX_CONTROL, OPTIONS_LEN, Packet, PrivateData};
 
 fuzz_target!(|datagram: &[u8]| {
     if let Ok(header) = Header::parse(datagram) {
@@ -27,5 +27,18 @@ fuzz_target!(|datagram: &[u8]| {
                 .all(|(sent, got)| sent & !got == 0)
         );
         assert!(len <= datagram.len());
+        // Private data is as long as it says, and is attached again as it was.
+        let data = PrivateData::of(datagram);
+        assert_eq!(
+            data.is_some(),
+            datagram.len() == MAX_CONTROL && len == HEADER_LEN + OPTIONS_LEN
+        );
+        if let Some(data) = data {
+            let mut whole = [0; MAX_CONTROL];
+            whole[..len].copy_from_slice(again);
+            assert_eq!(data.attach(&mut whole), datagram.len());
+            assert!(Packet::parse(&whole).is_ok());
+            assert_eq!(PrivateData::of(&whole), Some(data));
+        }
     }
 });

@@ -22,7 +22,7 @@ pub enum zl_kind {
     ZL_KIND_FETCH = 4,
     /// zl_post_message.
     ZL_KIND_MESSAGE = 5,
-    /// zl_post_message_recv.
+    /// zl_post_message_recv, or memory of a zl_pool.
     ZL_KIND_MESSAGE_RECEIVED = 6,
     /// A put of the peer's with an immediate number: no request of this end, id 0.
     ZL_KIND_IMMEDIATE = 7,

@@ -65,6 +65,16 @@ impl zl_endpoint {
         }
     }
 
+    /// The endpoint, if the program drives it.
+    pub(crate) fn here(&self) -> Result<&Owned<Endpoint>, Failure> {
+        match self.driver() {
+            Driver::Here(endpoint) => Ok(endpoint),
+            Driver::ByWorker(_) | Driver::ByThread(_) => Err(Failure::argument(
+                "a worker accepts the connections of this endpoint",
+            )),
+        }
+    }
+
     /// Its address, and the key by which clients know this end.
     fn name(&self) -> Result<(SocketAddr, Option<PublicKey>), Failure> {
         match self.driver() {

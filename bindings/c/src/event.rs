@@ -26,6 +26,10 @@ pub enum zl_event_kind {
     /// `connection` is over, or could not be made, with `status`. Its last event: all its
     /// requests have completed. Free it with zl_connection_free.
     ZL_EVENT_CLOSED = 6,
+    /// A client asks `endpoint` for `connection`, instead of ZL_EVENT_ACCEPTED, if the endpoint has
+    /// ZL_OPTION_ASKS. zl_peer_data, zl_peer_key and zl_peer_addr show who asks;
+    /// zl_worker_accept_request or zl_worker_refuse_request answers. It is the program's, too.
+    ZL_EVENT_REQUESTED = 7,
     /// A kind that this version does not know.
     ZL_EVENT_OTHER = 255,
 }
@@ -71,6 +75,14 @@ impl zl_event {
                 endpoint = by.map_or(ptr::null_mut(), |it| it.handle());
                 connection = zl_connection::lend(shared, *accepted, true);
             }
+            Event::Requested {
+                endpoint: by,
+                connection: asked,
+            } => {
+                let by = shared.endpoint(*by);
+                endpoint = by.map_or(ptr::null_mut(), |it| it.handle());
+                connection = zl_connection::lend(shared, *asked, false);
+            }
             Event::EndpointFailed { endpoint: id, .. } => {
                 endpoint = shared.end_endpoint(*id)?.handle();
             }
@@ -102,6 +114,7 @@ impl zl_event {
         };
         let kind = match event {
             Event::Accepted { .. } => zl_event_kind::ZL_EVENT_ACCEPTED,
+            Event::Requested { .. } => zl_event_kind::ZL_EVENT_REQUESTED,
             Event::EndpointFailed { error, .. } => {
                 flat.status = of_error(&error);
                 zl_event_kind::ZL_EVENT_ENDPOINT_FAILED

@@ -81,6 +81,9 @@ pub enum zl_option {
     /// own, 0 to 65535; further clients wait. 0: no thread, and clients wait for
     /// zl_endpoint_accept. Has no effect on a worker's endpoints. Default 64.
     ZL_OPTION_BACKLOG = 19,
+    /// 1: an endpoint accepts nothing by itself: zl_endpoint_incoming, or ZL_EVENT_REQUESTED of a
+    /// worker, shows each request for a connection, to accept or refuse it. Default 0.
+    ZL_OPTION_ASKS = 20,
 }
 
 use zl_option::*;
@@ -231,6 +234,7 @@ fn set(options: &mut Options, option: u32, value: u64) -> Result<(), Failure> {
     const UDP_PATHS: u32 = ZL_OPTION_UDP_PATHS as u32;
     const KEEP_ALIVE: u32 = ZL_OPTION_KEEP_ALIVE as u32;
     const BACKLOG: u32 = ZL_OPTION_BACKLOG as u32;
+    const ASKS: u32 = ZL_OPTION_ASKS as u32;
     match option {
         STRICT => options.strict = switch(value)?,
         GSO => options.datagrams.gso = switch(value)?,
@@ -251,6 +255,7 @@ fn set(options: &mut Options, option: u32, value: u64) -> Result<(), Failure> {
         UDP_PATHS => options.paths.udp = switch(value)?,
         KEEP_ALIVE => options.times.keep_alive = switch(value)?,
         BACKLOG => options.listen.backlog = fit(value)?,
+        ASKS => options.listen.asks = switch(value)?,
         _ => return Err(Failure::argument(format!("unknown option {option}"))),
     }
     Ok(())

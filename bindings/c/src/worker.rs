@@ -8,7 +8,7 @@ use crate::exported::{self, rights, zl_exported};
 use crate::key;
 use crate::options::{self, zl_options};
 use crate::pointer::{Output, Outputs, free, give, handle, milliseconds, text, timeout};
-use crate::shared::{Shared, over};
+use crate::shared::{PlacedConnection, Shared, over};
 use crate::status::{Failure, guard, zl_status};
 use std::ffi::{c_char, c_int};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -61,7 +61,7 @@ impl Drop for zl_worker {
 ///
 /// # Safety
 /// As for [`handle`].
-unsafe fn with(
+pub(crate) unsafe fn with(
     worker: *const zl_worker,
     body: impl FnOnce(&Arc<Shared>, &mut Worker) -> Result<zl_status, Failure>,
 ) -> zl_status {
@@ -70,6 +70,29 @@ unsafe fn with(
         let shared = unsafe { handle(worker, "worker") }?.called()?;
         shared.enter(|worker| body(shared, worker))
     })
+}
+
+/// Runs `body` on a worker that the program calls, and one of its connections.
+///
+/// # Safety
+/// As for [`handle`].
+pub(crate) unsafe fn with_connection(
+    worker: *const zl_worker,
+    connection: *const zl_connection,
+    body: impl FnOnce(&mut Worker, &PlacedConnection) -> Result<zl_status, Failure>,
+) -> zl_status {
+    // SAFETY: the caller's promise.
+    unsafe {
+        with(worker, |shared, worker| {
+            let Driver::ByWorker(placed) = handle(connection, "connection")?.driver() else {
+                return Err(Failure::argument("not a connection of this worker"));
+            };
+            if !Arc::ptr_eq(shared, placed.shared()) {
+                return Err(Failure::argument("a connection of another worker"));
+            }
+            body(worker, placed)
+        })
+    }
 }
 
 /// Makes a worker that owns nothing. Free it with zl_worker_free.
@@ -293,13 +316,7 @@ pub unsafe extern "C" fn zl_worker_close(
 ) -> zl_status {
     // SAFETY: C's promises about handles.
     unsafe {
-        with(worker, |shared, worker| {
-            let Driver::ByWorker(placed) = handle(connection, "connection")?.driver() else {
-                return Err(Failure::argument("not a connection of this worker"));
-            };
-            if !Arc::ptr_eq(shared, placed.shared()) {
-                return Err(Failure::argument("a connection of another worker"));
-            }
+        with_connection(worker, connection, |worker, placed| {
             match worker.close(placed.id()) {
                 true => Ok(zl_status::ZL_OK),
                 false => Err(over()),

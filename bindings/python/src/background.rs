@@ -9,13 +9,16 @@ use crate::dropped;
 use crate::errors;
 use crate::exported::{self, ExportedRegion, Key};
 use crate::fetch::FetchOp;
+use crate::incoming::Incoming;
 use crate::options::{self, Options};
 use crate::pending::Pending;
 use crate::pieces::Given;
 use crate::pinned::{Use, copied, pin, pin_source};
+use crate::pool::ReceivePool;
 use crate::requests::{message, payload, place};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use std::sync::{Mutex, PoisonError};
 use zerolane::Process;
 use zerolane::failure::{CloseReason, Reason, TransferError};
@@ -169,6 +172,13 @@ impl WorkerThread {
         Ok(Pending::new(revoking, plain).that_goes_on())
     }
 
+    /// Takes buffers of `pool` for messages: see `Worker.share_receives`. Returns a Pending of None.
+    /// `ConnectionHandle.message` returns the messages.
+    fn share_receives(&self, pool: &Bound<'_, ReceivePool>) -> Pending {
+        let sharing = self.handle.share_receives(pool.get().inner());
+        Pending::new(sharing, nothing).that_goes_on()
+    }
+
     /// Completes posted sends, closes everything, and waits for the end. Gives up one to two idle timeouts after posted
     /// requests stopped making progress. A second call does nothing. Ctrl-C ends the wait; the worker continues to its
     /// end.
@@ -232,6 +242,14 @@ impl EndpointHandle {
         Pending::new(self.0.accept(), connected)
     }
 
+    /// Returns a Pending of the next request for a connection, an Incoming to accept or refuse, if the options have
+    /// `asks`.
+    fn incoming(&self) -> Pending {
+        Pending::new(self.0.incoming(), |py, it| {
+            Incoming::of_worker(it, connected).into_py_any(py)
+        })
+    }
+
     /// Lets every client that connects from now on use `region` by `name`, with `rights`: exported once, for any number
     /// of peers. Revoking the region ends it for all. Returns a Pending of None.
     fn export(
@@ -287,6 +305,12 @@ impl ConnectionHandle {
     #[getter]
     fn peer_key(&self, py: Python<'_>) -> PyResult<Option<String>> {
         Ok(self.handle(py)?.peer_key().map(|key| key.to_string()))
+    }
+
+    /// The peer's private data: of its request, or of its answer. Empty if there were none.
+    #[getter]
+    fn peer_data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, self.handle(py)?.peer_data()))
     }
 
     /// Sends the bytes of `buffer`, or of a list or tuple of buffers, as one message. `delivery`: see
@@ -528,6 +552,17 @@ impl ConnectionHandle {
         Ok(Pending::new(self.handle(py)?.immediate(), |py, it| {
             Completion::of_immediate(&it).into_py_any(py)
         }))
+    }
+
+    /// Takes buffers of `pool` for messages: see `Connection.set_receive_pool`. Returns a Pending of None.
+    fn set_receive_pool(&self, py: Python<'_>, pool: &Bound<'_, ReceivePool>) -> PyResult<Pending> {
+        let sharing = self.handle(py)?.set_receive_pool(pool.get().inner());
+        Ok(Pending::new(sharing, nothing).that_goes_on())
+    }
+
+    /// Returns a Pending of the next message that took a buffer of a ReceivePool, a Completion.
+    fn message(&self, py: Python<'_>) -> PyResult<Pending> {
+        Ok(Pending::new(self.handle(py)?.message(), completed))
     }
 
     /// Finishes sending after all requests made before: see `Connection.finish`. Returns a Pending of None.

@@ -9,6 +9,7 @@ use crate::dropped;
 use crate::options::{self, Options, seconds};
 use crate::patience::Patience;
 use crate::pinned::{Use, pin, pin_source};
+use crate::pool::ReceivePool;
 use crate::queue::CompletionQueue;
 use crate::requests::Requests;
 use pyo3::exceptions::PyValueError;
@@ -37,9 +38,8 @@ impl Connection {
         py: Python<'_>,
         connection: zerolane::Connection,
     ) -> PyResult<Py<Connection>> {
-        let (peer, peer_key) = (connection.peer_addr(), connection.peer_key());
-        let driven = Arc::new(Driven::new(connection));
-        let requests = Requests::own(Arc::clone(&driven), peer, peer_key);
+        let peer = connection.peer_addr();
+        let (requests, driven) = Requests::own(connection);
         let connection = Connection { driven, peer };
         let object = PyClassInitializer::from(requests).add_subclass(connection);
         Py::new(py, object)
@@ -234,6 +234,14 @@ impl Connection {
         })?;
         self.driven.set_queued();
         Ok(())
+    }
+
+    /// Takes buffers of `pool` for messages that no posted receive matches, from now on and for the life of the
+    /// connection. ValueError if it shares another pool.
+    fn set_receive_pool(&self, py: Python<'_>, pool: &Bound<'_, ReceivePool>) -> PyResult<()> {
+        let pool = pool.get().inner();
+        self.driven
+            .with(py, |state| state.connection()?.set_receive_pool(pool))
     }
 
     /// The socket's descriptor, for event loops: when it is readable, call `wait` with a timeout of 0. Do not read it.

@@ -4,6 +4,7 @@ use crate::address::{Address, pair};
 use crate::connection::Connection;
 use crate::dropped;
 use crate::errors;
+use crate::incoming::Incoming;
 use crate::options::{self, Options};
 use crate::patience::Patience;
 use pyo3::exceptions::{PyTimeoutError, PyValueError};
@@ -60,6 +61,18 @@ impl Endpoint {
         match &mut *self.enter()? {
             None => Ok(Some(None)),
             Some(listener) => Ok(listener.accept(Some(time))?.map(Some)),
+        }
+    }
+
+    /// `Some(None)`: it is closed.
+    #[expect(clippy::option_option, reason = "nothing yet, and nothing ever")]
+    fn incoming_within(
+        &self,
+        time: Duration,
+    ) -> zerolane::Result<Option<Option<zerolane::Incoming>>> {
+        match &mut *self.enter()? {
+            None => Ok(Some(None)),
+            Some(listener) => Ok(listener.incoming(Some(time))?.map(Some)),
         }
     }
 }
@@ -120,6 +133,18 @@ impl Endpoint {
             Some(Some(connection)) => Connection::object(py, connection),
             Some(None) => Err(PyValueError::new_err("the endpoint is closed")),
             None => Err(PyTimeoutError::new_err("no connection came in time")),
+        }
+    }
+
+    /// The next request for a connection, an Incoming to accept or refuse, if the options have `asks`. Raises
+    /// TimeoutError if none comes within `timeout` seconds.
+    #[pyo3(signature = (timeout=None))]
+    fn incoming(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Incoming> {
+        let incoming = Patience::new(timeout)?.wait(py, |time| self.incoming_within(time))?;
+        match incoming {
+            Some(Some(incoming)) => Ok(Incoming::of_endpoint(incoming)),
+            Some(None) => Err(PyValueError::new_err("the endpoint is closed")),
+            None => Err(PyTimeoutError::new_err("no request came in time")),
         }
     }
 

@@ -22,6 +22,7 @@ mod endpoint;
 mod errors;
 mod exported;
 mod fetch;
+mod incoming;
 mod messages;
 mod options;
 mod path;
@@ -29,6 +30,7 @@ mod patience;
 mod pending;
 mod pieces;
 mod pinned;
+mod pool;
 mod queue;
 mod release;
 mod remote;
@@ -59,6 +61,8 @@ mod _zerolane {
     #[pymodule_export]
     use crate::fetch::FetchOp;
     #[pymodule_export]
+    use crate::incoming::Incoming;
+    #[pymodule_export]
     use crate::options::Options;
     #[pymodule_export]
     use crate::path::Path;
@@ -66,6 +70,8 @@ mod _zerolane {
     use crate::pending::{Pending, PendingSet};
     #[pymodule_export]
     use crate::pieces::Pieces;
+    #[pymodule_export]
+    use crate::pool::ReceivePool;
     #[pymodule_export]
     use crate::queue::CompletionQueue;
     #[pymodule_export]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use zerolane::Security;
 use zerolane::keys::identity;
-use zerolane::options::{LaneChoice, RendezvousName};
+use zerolane::options::{LaneChoice, PrivateData, RendezvousName};
 use zerolane::security::PublicKey;
 
 /// Settings of connections; the defaults suit a local network. Times are in seconds, sizes in bytes: `receive_buffer`
@@ -43,6 +43,10 @@ use zerolane::security::PublicKey;
 ///
 /// `backlog` is how many connections an Endpoint accepts before its program does, in a thread of its own, 64 unless set;
 /// further clients wait. 0: no thread, and clients wait for `accept`. Has no effect on a worker's endpoints.
+///
+/// `private_data`, up to 64 bytes, goes to the peer with the request for a connection, or with each answer of an endpoint:
+/// `Connection.peer_data` there. An end that gives some, even empty, gets those of the answer. With `asks` an endpoint
+/// accepts nothing by itself: `Endpoint.incoming` shows each request, to accept or refuse it.
 ///
 /// `rendezvous` is the name by which both ends of shared memory find each other instead of the address: for containers
 /// of one kernel with separate networks and one rendezvous directory.
@@ -86,6 +90,12 @@ fn lane_named(name: &str) -> PyResult<LaneChoice> {
             "lane={name:?}: use udp, best, shared_memory, ethernet or ip118"
         ))),
     }
+}
+
+/// Private data of a connection.
+pub(crate) fn private_data(data: Option<&[u8]>) -> PyResult<Option<PrivateData>> {
+    let data = data.map(PrivateData::new).transpose();
+    data.map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 fn rendezvous_name(name: &str) -> PyResult<RendezvousName> {
@@ -136,7 +146,8 @@ impl Options {
                         max_in_flight=None, spin=None, connect_timeout=None, idle_timeout=None,
                         plain=None, authenticated=None, identity=None, trust=None, lane=None, device=None,
                         paths=None, links=None, path_threads=None, ethernet_paths=None,
-                        udp_paths=None, rendezvous=None, keep_alive=None, backlog=None))]
+                        udp_paths=None, rendezvous=None, keep_alive=None, backlog=None,
+                        private_data=None, asks=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords, in Python")]
     fn new(
         py: Python<'_>,
@@ -163,6 +174,8 @@ impl Options {
         rendezvous: Option<&str>,
         keep_alive: Option<bool>,
         backlog: Option<u16>,
+        private_data: Option<&[u8]>,
+        asks: Option<bool>,
     ) -> PyResult<Options> {
         let given = PyDict::new(py);
         macro_rules! keep {
@@ -174,7 +187,10 @@ impl Options {
         }
         keep!(strict gso gro checksum receive_buffer max_in_flight spin connect_timeout idle_timeout
               plain authenticated identity trust lane paths links path_threads ethernet_paths
-              udp_paths rendezvous keep_alive backlog);
+              udp_paths rendezvous keep_alive backlog asks);
+        if let Some(data) = private_data {
+            given.set_item("private_data", data)?;
+        }
         if let Some(device) = device {
             given.set_item("device", device)?;
         }
@@ -209,6 +225,7 @@ impl Options {
             ethernet_paths: paths.ethernet,
             udp_paths: paths.udp,
             backlog: listen.backlog,
+            asks: listen.asks,
         );
         options.security = security(
             plain.unwrap_or(false),
@@ -219,6 +236,7 @@ impl Options {
         options.lane.device = device.map(|it| it.get().0.clone());
         options.lane.rendezvous = rendezvous.map(rendezvous_name).transpose()?;
         options.paths.links = path::links(&links.unwrap_or_default())?;
+        options.private_data = self::private_data(private_data)?;
         let checked = options.check();
         checked.map_err(|error| errors::of(py, error.into()))?;
         Ok(Options {
@@ -232,6 +250,12 @@ impl Options {
     fn key(&self) -> Option<String> {
         let identity = self.options.security.identity.as_ref();
         identity.map(|identity| identity.public().to_string())
+    }
+
+    /// Whether an endpoint asks its program about each request for a connection.
+    #[getter]
+    fn asks(&self) -> bool {
+        self.options.listen.asks
     }
 
     /// For pickle: no positional arguments, and the keywords that were given.

@@ -44,20 +44,22 @@ pub(crate) struct Requests {
     place: Place,
     peer: SocketAddr,
     peer_key: Option<PublicKey>,
+    peer_data: Vec<u8>,
 }
 
 impl Requests {
     /// Requests of a connection that its caller drives.
-    pub(crate) fn own(
-        driven: Arc<Driven>,
-        peer: SocketAddr,
-        peer_key: Option<PublicKey>,
-    ) -> Requests {
-        Requests {
-            place: Place::Own(driven),
+    pub(crate) fn own(connection: zerolane::Connection) -> (Requests, Arc<Driven>) {
+        let (peer, peer_key) = (connection.peer_addr(), connection.peer_key());
+        let peer_data = connection.peer_data().to_vec();
+        let driven = Arc::new(Driven::new(connection));
+        let requests = Requests {
+            place: Place::Own(Arc::clone(&driven)),
             peer,
             peer_key,
-        }
+            peer_data,
+        };
+        (requests, driven)
     }
 
     /// Requests of a worker's connection.
@@ -69,6 +71,7 @@ impl Requests {
         Requests {
             peer: connection.peer_addr(),
             peer_key: connection.peer_key(),
+            peer_data: connection.peer_data().to_vec(),
             place: Place::Worker(Arc::clone(worker), id),
         }
     }
@@ -142,6 +145,12 @@ impl Requests {
     #[getter]
     fn peer_key(&self) -> Option<String> {
         self.peer_key.map(|key| key.to_string())
+    }
+
+    /// The peer's private data: of its request, or of its answer. Empty if there were none.
+    #[getter]
+    fn peer_data(&self) -> &[u8] {
+        &self.peer_data
     }
 
     /// The number of requests in flight.

@@ -10,6 +10,7 @@ use crate::errors;
 use crate::exported::{self, ExportedRegion};
 use crate::options::{self, Options, seconds};
 use crate::patience::Patience;
+use crate::pool::ReceivePool;
 use crate::requests::Requests;
 use crate::shared::{Loop, Shared};
 use pyo3::exceptions::PyValueError;
@@ -31,14 +32,15 @@ fn gone() -> Error {
 /// An event of a worker.
 #[pyclass(frozen, get_all, weakref, module = "zerolane")]
 pub(crate) struct Event {
-    /// "accepted": an endpoint accepted a connection. "connected": a connection of `connect` is established.
+    /// "accepted": an endpoint accepted a connection. "requested": a client asks for one, if the endpoint's options have
+    /// `asks`; `connection` has its `peer_data`, and `accept_request` or `refuse_request` answers. "connected": a connection of `connect` is established.
     /// "completed": a request is over, or an immediate arrived. "announced": the peer announced a message that no
     /// posted receive matches. "closed": a connection is over; its last event. "endpoint_failed": an endpoint is
     /// closed.
     kind: &'static str,
     /// The connection's number; None for "endpoint_failed".
     connection: Option<u64>,
-    /// "accepted", "endpoint_failed": the endpoint's number.
+    /// "accepted", "requested", "endpoint_failed": the endpoint's number.
     endpoint: Option<u64>,
     /// "completed": the completion, with its memory.
     completion: Option<Py<Completion>>,
@@ -66,6 +68,15 @@ impl Event {
                 connection,
             } => Event {
                 kind: "accepted",
+                connection: Some(connection.to_u64()),
+                endpoint: Some(endpoint.to_u64()),
+                ..nothing
+            },
+            Of::Requested {
+                endpoint,
+                connection,
+            } => Event {
+                kind: "requested",
                 connection: Some(connection.to_u64()),
                 endpoint: Some(endpoint.to_u64()),
                 ..nothing
@@ -333,10 +344,38 @@ impl Worker {
         self.with(py, |worker| Ok(worker.revoke_number(number)))
     }
 
+    /// Takes buffers of `pool` for messages that no posted receive matches, on all present connections and on all that
+    /// this worker accepts, makes or adopts later. ValueError if it shares another pool.
+    fn share_receives(&self, py: Python<'_>, pool: &Bound<'_, ReceivePool>) -> PyResult<()> {
+        let pool = pool.get().inner();
+        self.with(py, |worker| worker.share_receives(pool))
+    }
+
     /// Stops listening. Accepted connections stay open. False if it was already closed.
     fn close_endpoint(&self, py: Python<'_>, endpoint: u64) -> PyResult<bool> {
         let id = EndpointId::from_u64(endpoint);
         self.with(py, |worker| Ok(worker.close_endpoint(id)))
+    }
+
+    /// Accepts the request of a "requested" event. The answer has `private_data`, or that of the endpoint's options if it
+    /// is None. False if there is no such request: it was decided, or the client gave up.
+    #[pyo3(signature = (connection, private_data=None))]
+    fn accept_request(
+        &self,
+        py: Python<'_>,
+        connection: u64,
+        private_data: Option<&[u8]>,
+    ) -> PyResult<bool> {
+        let data = options::private_data(private_data)?;
+        let id = ConnectionId::from_u64(connection);
+        self.with(py, |worker| Ok(worker.accept_request(id, data)))
+    }
+
+    /// Refuses such a request: the client's `connect` raises Rejected, and a "closed" event follows. False if there is
+    /// no such request.
+    fn refuse_request(&self, py: Python<'_>, connection: u64) -> PyResult<bool> {
+        let id = ConnectionId::from_u64(connection);
+        self.with(py, |worker| Ok(worker.refuse_request(id)))
     }
 
     /// Begins to close a connection: completes posted sends, then tells the peer; a "closed" event follows. False if it

@@ -119,11 +119,12 @@ BY_TYPE: dict[str, Extremes] = {
         ["bool", "Connection", "Endpoint", "EthernetDevice", "ExportedRegion", "FetchOp", "Key"],
         NONE,
     ),
-    **dict.fromkeys(["CompletionQueue", "Options", "Pending[Completion]", "Pending[Any]"], NONE),
+    **dict.fromkeys(["CompletionQueue", "Options", "Pending[Completion]", "Pending[Any]", "ReceivePool"], NONE),
 }
 BY_NAME: dict[str, Extremes] = {
     # Words, which may be negative.
     "value": Extremes([*INTEGERS, -1, -(2**63)], [2**64, -(2**63) - 1, 10**30]),
+    "private_data": Extremes([b"", bytes(64)], [bytes(65), bytes(1 << 20), "text", 7]),
     "expected": Extremes([*INTEGERS, -1, -(2**63)], [2**64, -(2**63) - 1, 10**30]),
 }
 OWN: dict[tuple[str, str], Extremes] = {
@@ -263,6 +264,16 @@ class Place:
     def export_of_handle(self, **keywords: Any) -> zerolane.Pending[bool]:
         return self.handle.revoke(self.handle.export_numbered(**keywords).wait(20))
 
+    def accept_incoming(self, **keywords: Any) -> None:
+        """Accepts a request."""
+        options = Options(plain=True, asks=True)
+        with zerolane.Endpoint("127.0.0.1:0", options) as endpoint:
+            connecting = self.thread.connect(endpoint.local_addr, Options(plain=True))
+            try:
+                endpoint.incoming(20).accept(**keywords).abort()
+            finally:
+                connecting.cancel()
+
     def post_message(self, **keywords: Any) -> bool:
         """Posts a message, and does not let later operations wait for its receive."""
         return self.ours.cancel(self.ours.post_message(**keywords))
@@ -317,6 +328,7 @@ ROWS: dict[str, Row] = {
     "CompletionQueue.__new__": lambda _: zerolane.CompletionQueue,
     "CompletionQueue.poll_batch": lambda _: zerolane.CompletionQueue(4).poll_batch,
     "CompletionQueue.wait": lambda _: zerolane.CompletionQueue(4).wait,
+    "ReceivePool.add": lambda _: zerolane.ReceivePool().add,
     "Key.from_bytes": lambda _: zerolane.Key.from_bytes,
     "Key.from_int": lambda _: zerolane.Key.from_int,
     "Key.numbered": lambda _: zerolane.Key.numbered,
@@ -328,6 +340,8 @@ ROWS: dict[str, Row] = {
     "Pieces.__new__": named("put_pieces"),
     "Endpoint.__new__": lambda _: zerolane.Endpoint,
     "Endpoint.accept": lambda _: accept_of_none,
+    "Endpoint.incoming": lambda _: incoming_of_none,
+    "Incoming.accept": named("accept_incoming"),
     **each("Requests", "ours", "post_send post_recv post_message_recv notify"),
     "Requests.post_message": named("post_message"),
     "Requests.export_numbered": named("export_numbered"),
@@ -338,20 +352,23 @@ ROWS: dict[str, Row] = {
     **each("Connection", "ours", "set_timeout send recv_into announced poll_batch wait"),
     **each("Connection", "ours", "wait_arrived wait_batch open_region put get fetch_op fetch_add"),
     **each("Connection", "ours", "fetch_clear swap compare_and_swap send_message recv_message"),
-    **each("Connection", "ours", "set_completion_queue"),
+    **each("Connection", "ours", "set_completion_queue set_receive_pool"),
     **each("Worker", "worker", "set_spin listen listen_on connect adopt release connection"),
     **each("Worker", "worker", "endpoint connection_handle endpoint_handle export revoke_number"),
-    **each("Worker", "worker", "close_endpoint close wait events"),
+    **each("Worker", "worker", "close_endpoint close wait events accept_request refuse_request"),
     "Worker.export_numbered": named("export_of_worker"),
+    **each("Worker", "worker", "share_receives"),
     "Pending.wait": named("receiving.wait"),
     **each("PendingSet", "over", "add signal poll_batch wait"),
     **each("WorkerThread", "thread", "listen connect adopt revoke_number"),
     "WorkerThread.export_numbered": named("export_of_thread"),
+    **each("WorkerThread", "thread", "share_receives"),
     **each("EndpointHandle", "listening", "export"),
     **each("ConnectionHandle", "handle", "send recv send_message recv_message put get"),
     **each("ConnectionHandle", "handle", "put_vectored get_vectored fetch_op open_region export"),
     **each("ConnectionHandle", "handle", "export_named revoke revoke_region arrived wait_arrived"),
     "ConnectionHandle.export_numbered": named("export_of_handle"),
+    **each("ConnectionHandle", "handle", "set_receive_pool"),
     "CastReceiver.__new__": named("receiver"),
     "CastReceiver.receive": named("receive"),
     "cast": named("cast"),
@@ -366,6 +383,7 @@ AIO_ROWS: dict[str, Callable[[aio.Connection], Callable[..., Any]]] = {
     "aio.Connection.__init__": lambda _: aio.Connection,
     "aio.Endpoint.__init__": lambda _: aio.Endpoint,
     "aio.Endpoint.export": lambda _: export_of_an_endpoint,
+    "aio.Incoming.accept": lambda it: lambda **keywords: accept_of(it, **keywords),
     "aio.connect": lambda _: aio.connect,
 }
 
@@ -373,6 +391,20 @@ AIO_ROWS: dict[str, Callable[[aio.Connection], Callable[..., Any]]] = {
 def accept_of_none(timeout: float) -> zerolane.Connection:
     with zerolane.Endpoint("127.0.0.1:0") as endpoint:
         return endpoint.accept(timeout)
+
+
+def incoming_of_none(timeout: float) -> object:
+    with zerolane.Endpoint("127.0.0.1:0", Options(asks=True)) as endpoint:
+        return endpoint.incoming(timeout)
+
+
+def accept_of(connection: aio.Connection, **keywords: Any) -> None:
+    incoming = aio.Incoming.__new__(aio.Incoming)
+    incoming._begin(connection)
+    try:
+        incoming.accept(**keywords)
+    finally:
+        incoming._decided = True
 
 
 def export_of(connection: aio.Connection) -> Callable[..., bool]:
@@ -409,6 +441,8 @@ def good(place: Place, call: Call) -> dict[str, Any]:
         "op": FetchOp.increment(),
         "pending": place.receiving,
         "pieces": [(0, bytearray(8))],
+        "pool": zerolane.ReceivePool(),
+        "private_data": b"data",
         "queue": zerolane.CompletionQueue(4),
         "region": place.region,
         "request": place.receiving,

@@ -65,6 +65,8 @@ def test_pickle__of_options_has_each_keyword(tmp_path: Path) -> None:
         "udp_paths": True,
         "keep_alive": True,
         "backlog": 7,
+        "private_data": b"who",
+        "asks": True,
     }
     assert {*given, "device"} == {*inspect.signature(Options).parameters}
     # Some exclude each other, so that each is pickled on its own too.

@@ -750,3 +750,59 @@ with zerolane.Worker().spawn(), zerolane.Endpoint("127.0.0.1:0"):
     assert handled == []
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_receive_pool__serves_the_connections_of_a_worker() -> None:
+    pool = zerolane.ReceivePool()
+    with Worker() as server, Worker() as clients:
+        server.share_receives(pool)
+        server.share_receives(pool)
+        with pytest.raises(ValueError, match="another receive pool"):
+            server.share_receives(zerolane.ReceivePool())
+        address = address_of(server, server.listen("127.0.0.1:0"))
+        for n in range(5):
+            client = requests_of(clients, clients.connect(address))
+            client.post_message(b"from %d" % n, bytes([n]) * 1000)
+        sender = clients.spawn()
+        memory = [bytearray(1000), bytearray(1000)]
+        threading.Timer(0.05, lambda: [pool.add(it, n) for n, it in enumerate(memory)]).start()
+        received: set[bytes] = set()
+
+        def receive(event: zerolane.Event) -> bool:
+            if event.completion is not None:
+                done = event.completion
+                assert done.buffer is memory[done.context]
+                assert done.memory == bytes([done.control[-1] - ord("0")]) * 1000
+                received.add(done.control)
+                pool.add(done.buffer, done.context)
+            return len(received) == 5
+
+        until(server, receive)
+        assert len(pool) == 2
+        pool.close()
+        with pytest.raises(zerolane.Closed):
+            pool.add(bytearray(8))
+        first, second = pool.remove(), pool.remove()
+        assert first is not None and second is not None and pool.remove() is None
+        assert sorted(context for _, context in (first, second)) == [0, 1]
+        sender.abort()
+        with pytest.raises(BufferError):
+            zerolane.ReceivePool().add(b"read-only")
+
+
+def test_receive_pool__messages_of_a_handle() -> None:
+    pool = zerolane.ReceivePool()
+    memory = bytearray(100)
+    with Worker().spawn() as thread:
+        thread.share_receives(pool).wait(20)
+        endpoint = thread.listen("127.0.0.1:0").wait(20)
+        with zerolane.connect(endpoint.local_addr) as client:
+            peer = endpoint.accept().wait(20)
+            peer.set_receive_pool(pool).wait(20)
+            message = peer.message()
+            client.post_message(b"one")
+            pool.add(memory, 7)
+            client.wait(20)
+            done = message.wait(20)
+            assert (done.control, done.context, done.buffer is memory) == (b"one", 7, True)
+            peer.message().cancel()

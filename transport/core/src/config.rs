@@ -4,7 +4,7 @@ use crate::congestion::Control;
 use crate::limits;
 use core::time::Duration;
 use zerolane_wire::{
-    Capabilities, Eager, MAX_PATHS, Profile, Profiles, encapsulation::Encapsulation,
+    Capabilities, Eager, MAX_PATHS, PrivateData, Profile, Profiles, encapsulation::Encapsulation,
 };
 
 /// D_Port of a Request_Connection, unless [`Config::service_port`] differs. There is one service behind a UDP port.
@@ -72,6 +72,12 @@ pub struct Config {
     pub idle_timeout: Duration,
     /// Ask a silent peer for an answer, and declare it dead, also while no request depends on it.
     pub keep_alive: bool,
+    /// Data of the program: of an Initiator in its request, of a Responder in its answer to a request that has some.
+    pub private_data: Option<PrivateData>,
+    /// A Responder answers once its program has decided
+    /// ([`Connection::accept`](crate::Connection::accept)). Until then it forgets an Initiator that is silent for the
+    /// connect timeout.
+    pub asks: bool,
 }
 
 impl Default for Config {
@@ -103,6 +109,8 @@ impl Default for Config {
             connect_timeout: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(15),
             keep_alive: false,
+            private_data: None,
+            asks: false,
         }
     }
 }

@@ -7,7 +7,8 @@ use crate::transfer::TransferId;
 use smallvec::SmallVec;
 use zerolane_wire::checksum::Sum;
 use zerolane_wire::{
-    Flags, FrameHead, Frames, HEADER_LEN, Header, MAX_FRAME_HEAD_LEN, OPTIONS_LEN, Packet, Train,
+    Flags, FrameHead, Frames, HEADER_LEN, Header, MAX_CONTROL, MAX_FRAME_HEAD_LEN, OPTIONS_LEN,
+    Packet, PrivateData, Train,
 };
 
 /// The largest burst that the lane can send.
@@ -237,7 +238,7 @@ pub struct Outgoing<'a> {
 /// A control operation on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlDatagram {
-    bytes: [u8; HEADER_LEN + OPTIONS_LEN],
+    bytes: [u8; MAX_CONTROL],
     len: usize,
     /// Length to which the datagram is padded with zeros, bytes (path probe); 0: no padding.
     pub pad_to: usize,
@@ -245,8 +246,18 @@ pub struct ControlDatagram {
 
 impl ControlDatagram {
     pub(crate) fn new(packet: &Packet, pad_to: usize) -> ControlDatagram {
-        let (bytes, len) = packet.emit();
+        let (emitted, len) = packet.emit();
+        let mut bytes = [0; MAX_CONTROL];
+        bytes[..emitted.len()].copy_from_slice(&emitted);
         ControlDatagram { bytes, len, pad_to }
+    }
+
+    /// Adds private data, which the operation may have.
+    pub(crate) fn with(mut self, data: Option<PrivateData>) -> ControlDatagram {
+        if let Some(data) = data {
+            self.len = data.attach(&mut self.bytes);
+        }
+        self
     }
 
     /// Data that carries a FetchOp's value, with a checksum if `checksum`.
@@ -256,7 +267,7 @@ impl ControlDatagram {
             true => header.sealed(Sum::of(&value)),
             false => header,
         };
-        let mut bytes = [0; HEADER_LEN + OPTIONS_LEN];
+        let mut bytes = [0; MAX_CONTROL];
         bytes[..HEADER_LEN].copy_from_slice(&header.emit());
         bytes[HEADER_LEN..HEADER_LEN + value.len()].copy_from_slice(&value);
         ControlDatagram {
@@ -266,7 +277,7 @@ impl ControlDatagram {
         }
     }
 
-    /// Header and options.
+    /// Header, options and private data.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }

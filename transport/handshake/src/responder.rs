@@ -8,7 +8,7 @@ use crate::{
 };
 use snow::HandshakeState;
 use zerolane_wire::handshake::{HandshakeMessage, MAX_HANDSHAKE, Proof, Step};
-use zerolane_wire::{Operation, Packet, Reason};
+use zerolane_wire::{Operation, Packet, PrivateData, Reason};
 
 /// A client whose address and key are proven.
 #[derive(Debug)]
@@ -17,6 +17,8 @@ pub struct Admitted {
     pub session: Session,
     /// Its Request_Connection.
     pub request: Packet,
+    /// The private data of that.
+    pub private_data: Option<PrivateData>,
     /// Whether the owner of its key is trusted. If not, refuse it under the session's keys.
     pub trusted: bool,
     /// Its last message, to recognize a repetition.
@@ -79,6 +81,7 @@ pub(crate) fn admit(
     credentials: &Credentials,
     finish: &[u8],
 ) -> Option<Admitted> {
+    let private_data = PrivateData::of(request);
     let request = Packet::parse(request).ok()?;
     if !matches!(request.operation, Operation::RequestConnection(_)) {
         return None;
@@ -94,6 +97,7 @@ pub(crate) fn admit(
             peer,
         },
         request,
+        private_data,
         trusted: credentials.trust.trusts(&peer),
         finish: finish.into(),
     })

@@ -3,10 +3,10 @@
 use crate::account::MoveCause;
 use crate::lane::Turn;
 use zerolane_core::{DropReason, Placement, RegionId, Span};
-use zerolane_wire::{Flags, Frames, HEADER_LEN, Header, Op, checksum::Sum};
+use zerolane_wire::{Flags, Frames, HEADER_LEN, Header, MAX_CONTROL, Op, checksum::Sum};
 
-/// Most bytes of a control operation that are ever read.
-pub(crate) const CONTROL_DATAGRAM: usize = 128;
+/// Most bytes of a control operation that are ever read: one more than the longest has.
+pub(crate) const CONTROL_DATAGRAM: usize = MAX_CONTROL + 1;
 
 /// Whether frames follow the header.
 pub(crate) fn is_of_frames(header: &Header, turn: &Turn<'_>) -> bool {
@@ -111,7 +111,7 @@ pub(crate) fn deliver_data(
     turn: &mut Turn<'_>,
 ) -> Result<(), RegionId> {
     let len = payload.len() as u32;
-    let placement = turn.core.on_data(turn.now, header, len, stu, None);
+    let placement = turn.on_data(header, len, stu, None);
     let (span, cause) = match placement {
         Placement::Move(span) => (span, cause),
         Placement::Unannounced(span) => (span, MoveCause::Unannounced),

@@ -7,8 +7,8 @@ use crate::wait::{Clock, Waker};
 use std::io;
 use std::mem::MaybeUninit;
 use std::time::Duration;
-use zerolane_core::{Atomic, Connection, Instant, RegionId, RemotePlace};
-use zerolane_wire::{Reason, Rights};
+use zerolane_core::{Atomic, Connection, Instant, Placement, RegionId, RemotePlace, Span};
+use zerolane_wire::{Header, Reason, Rights};
 
 /// What the loop lends a lane for one turn.
 #[derive(Debug)]
@@ -18,7 +18,9 @@ pub struct Turn<'a> {
     /// Decides what to send, and where payload belongs.
     pub core: &'a mut Connection,
     /// The posted memory.
-    pub memory: &'a Registry,
+    pub memory: &'a mut Registry,
+    /// Posts receives for messages that need one, if the connection shares a pool of memory.
+    pub(crate) receives: Option<&'a mut dyn Supply>,
     pub(crate) holds: &'a mut Holds,
     /// The connection's counters.
     pub account: &'a mut Account,
@@ -28,7 +30,29 @@ pub struct Turn<'a> {
     pub(crate) clock: Clock,
 }
 
+/// Memory for messages that nothing was posted for.
+pub(crate) trait Supply: std::fmt::Debug {
+    /// Posts a receive of a message, if there is memory.
+    fn supply(&mut self, now: Instant, core: &mut Connection, memory: &mut Registry);
+}
+
 impl Turn<'_> {
+    /// Shows the core the header of payload, which names the payload's place: see [`Connection::on_data`].
+    pub(crate) fn on_data(
+        &mut self,
+        header: &Header,
+        len: u32,
+        stu: u32,
+        landed: Option<Span>,
+    ) -> Placement {
+        if let Some(receives) = &mut self.receives
+            && self.core.lacks_receive(header, len)
+        {
+            receives.supply(self.now, self.core, self.memory);
+        }
+        self.core.on_data(self.now, header, len, stu, landed)
+    }
+
     /// Reads the clock again after a receive and before a send. The thread may be preempted in the middle of a turn.
     /// With the time of the turn's start, a round trip could seem shorter than any real one, and the pace rests on the
     /// shortest. Or a burst could seem older than it is, and be declared lost.

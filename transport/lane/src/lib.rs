@@ -58,8 +58,8 @@ pub use ethernet::{
 pub use lane::{Lane, RemoteAccess, Turn};
 pub use listener::{Accept, Listener, ListenerCounters, Untrusted};
 pub use memory::{
-    Access, ExportedRegion, Exporting, FileRegion, Memory, Owner, Region, Registry, SharedRegion,
-    Writable,
+    Access, ExportedRegion, Exporting, FileRegion, Memory, MemoryWake, Owner, ReceivePool, Region,
+    Registry, SharedRegion, Writable,
 };
 pub use options::{
     DatagramOptions, FlowOptions, LaneOptions, ListenOptions, Options, PathOptions, PathThreads,

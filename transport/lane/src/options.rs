@@ -10,7 +10,7 @@ use crate::threads::Scheduler;
 use std::sync::Arc;
 use std::time::Duration;
 use zerolane_core::{Config, Control, limits};
-use zerolane_wire::{MAX_PATHS, Profiles};
+use zerolane_wire::{MAX_PATHS, PrivateData, Profiles};
 
 /// Which threads carry a connection over several paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -68,6 +68,11 @@ pub struct Options {
     pub datagrams: DatagramOptions,
     /// What a listener accepts. Has no effect on connections opened from here.
     pub listen: ListenOptions,
+    /// Data of the program, up to 64 bytes: of a connecting end with its request, of a listener with each answer,
+    /// unless the program gives others as it accepts. A client that gives some, even empty, gets those of the answer,
+    /// so that no answer is longer than its request. Encrypted with the rest; in plain mode anyone on the path can read
+    /// it.
+    pub private_data: Option<PrivateData>,
     /// Ends the connection rather than copy payload of a Transfer in user space, however short. Payload that fits one
     /// datagram and comes unannounced ([`MoveCause::Unannounced`](crate::account::MoveCause)) is still copied once.
     /// This end asks its peer to send nothing else before a grant, and plain connections use no trains, because a
@@ -207,6 +212,10 @@ pub struct ListenOptions {
     /// wait: they repeat their request, for at most [`TimeOptions::connect`]. 0: no thread, and clients wait until the
     /// program calls `accept`. A worker accepts by itself, and ignores this.
     pub backlog: u16,
+    /// Whether a listener asks its program about each request: it accepts none by itself, and the program reads the
+    /// client's private data before it accepts or refuses. Clients repeat their request meanwhile, for at most
+    /// [`TimeOptions::connect`].
+    pub asks: bool,
     /// The ports of listeners whose connections live. Give the same value to a later listener at an address whose
     /// former listener still has connections; otherwise that address is in use.
     pub ports: Ports,
@@ -259,8 +268,10 @@ impl Default for Options {
                 max_connections: zerolane_handshake::limits::MAX_CONNECTIONS,
                 max_connections_of_origin: zerolane_handshake::limits::MAX_CONNECTIONS_OF_ORIGIN,
                 backlog: zerolane_handshake::limits::DEFAULT_BACKLOG,
+                asks: false,
                 ports: Ports::default(),
             },
+            private_data: None,
             strict: false,
             profiles: config.profiles,
         }

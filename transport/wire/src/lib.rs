@@ -1,7 +1,7 @@
 //! Parses and emits the Scheduled Transfer header and operations: bytes become types, checked once at the edge.
 //!
 //! This crate uses no socket and no clock. A datagram is one 40-byte [`Header`] followed by nothing, by exactly 32
-//! bytes of options (control operations), or by payload (Data). [`Packet::parse`] turns control datagrams into an
+//! bytes of options (control operations; then perhaps [`PrivateData`]), or by payload (Data). [`Packet::parse`] turns control datagrams into an
 //! [`Operation`]. For Data, [`Header::parse`] alone is enough, because only its header needs checking.
 //!
 //! The header is Figure 9 of the Scheduled Transfer thesis. The operation code points are Zerolane's own
@@ -30,10 +30,11 @@ pub use frames::{FRAME_HEAD_LEN, FrameFields, FrameHead, Frames, MAX_FRAME_HEAD_
 pub use header::{Field, Flags, HEADER_LEN, Header, Op, ParseError, Problem};
 pub use operation::{
     Advance, Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Delivered,
-    Disconnect, Eager, End, FetchOp, FetchOpKind, Get, Grant, Immediate, MAX_EAGER, MAX_PATHS,
-    MAX_RANGES, MemoryRegionAvailable, MemoryState, Nop, OPTIONS_LEN, Occasion, Operation, Packet,
-    Place, Profile, Profiles, Progress, Range, Ranges, Reason, Report, RequestAnswer,
-    RequestConnection, RequestDisconnect, RequestMemoryRegion, RequestState, RequestToReceive,
-    RequestToSend, Rights, Route, State, Target, VERSION, VERSION_MIN, Word,
+    Disconnect, Eager, End, FetchOp, FetchOpKind, Get, Grant, Immediate, MAX_CONTROL, MAX_EAGER,
+    MAX_PATHS, MAX_PRIVATE_DATA, MAX_RANGES, MemoryRegionAvailable, MemoryState, Nop, OPTIONS_LEN,
+    Occasion, Operation, Packet, Place, PrivateData, PrivateDataTooLong, Profile, Profiles,
+    Progress, Range, Ranges, Reason, Report, RequestAnswer, RequestConnection, RequestDisconnect,
+    RequestMemoryRegion, RequestState, RequestToReceive, RequestToSend, Rights, Route, State,
+    Target, VERSION, VERSION_MIN, Word,
 };
 pub use train::{Assembled, Assembler, DIGEST_LEN, MAX_TRAIN, Train};

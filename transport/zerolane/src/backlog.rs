@@ -8,7 +8,7 @@ use crate::worker::{EndpointId, Event, Worker};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use zerolane_lane::{Process, Waker, spawn_thread};
@@ -109,6 +109,13 @@ impl Backlog {
             .wait_for(timeout, || self.with(|worker, it| worker.take(it))?)
     }
 
+    pub(crate) fn refuser(&self) -> Refuser {
+        Refuser {
+            shared: Arc::downgrade(&self.shared),
+            waker: self.waker.clone(),
+        }
+    }
+
     /// Calls `change` with the listener, and accepts no connection after that before the next [`Backlog::accept`].
     ///
     /// # Errors
@@ -165,6 +172,29 @@ impl Backlog {
         self.waker.wake();
         // A panic of the thread was already printed; this thread may be panicking itself.
         let _ = thread.join();
+    }
+}
+
+/// Refuses requests that a backlog's program took.
+#[derive(Debug)]
+pub(crate) struct Refuser {
+    shared: Weak<Shared>,
+    waker: Waker,
+}
+
+impl Refuser {
+    /// Refuses the request of `connection`, and leaves it to the thread, which answers a client that asks again. If the
+    /// thread has ended, the client is told once.
+    pub(crate) fn refuse(&self, mut connection: Connection) {
+        connection.driver.refuse();
+        // In a child of fork the lock may be held for ever.
+        let shared = self.shared.upgrade();
+        let shared = shared.filter(|_| connection.driver.check_process().is_ok());
+        if let Some(shared) = shared {
+            // If the worker refuses it, it is dropped, which tells the client.
+            let _ = shared.enter().worker.adopt(connection);
+            self.waker.wake();
+        }
     }
 }
 

@@ -3,7 +3,9 @@
 use crate::error::{Error, Result};
 use crate::id::{Poster, RequestId};
 use crate::key::RegionKey;
-use zerolane_lane::{Delivery, Memory, MessageControl, Region, TransferError, WorkKind};
+use zerolane_lane::{
+    Delivery, Memory, MessageControl, ReceivePool, Region, TransferError, WorkKind,
+};
 
 /// A completed request, or an immediate from the peer.
 ///
@@ -35,6 +37,8 @@ pub struct Completion {
     pub result: std::result::Result<usize, TransferError>,
     /// What the request gives back, whether it succeeded or failed.
     pub output: Output,
+    /// The pool that its memory came from.
+    pub(crate) pool: Option<ReceivePool>,
 }
 
 /// What a request gives back when it completes, by its kind.
@@ -92,7 +96,7 @@ pub enum Output {
         /// The payload sent; none for an inline message.
         payload: Option<Memory>,
     },
-    /// Of a [`ReceiveMessage`](crate::request::ReceiveMessage).
+    /// Of a [`ReceiveMessage`](crate::request::ReceiveMessage), or of memory of a [`ReceivePool`](crate::ReceivePool).
     MessageReceived {
         /// The message's control; empty if the request failed.
         control: MessageControl,
@@ -248,8 +252,17 @@ impl Completion {
         }
     }
 
-    /// The completion of a request of `poster`.
-    pub(crate) fn new(it: zerolane_lane::Completion, poster: Poster) -> Completion {
+    /// Whether its memory came from a pool.
+    pub(crate) fn is_pooled(&self) -> bool {
+        self.pool.is_some()
+    }
+
+    /// The completion of a request of `poster`, with memory of `pool`.
+    pub(crate) fn new(
+        it: zerolane_lane::Completion,
+        poster: Poster,
+        pool: Option<ReceivePool>,
+    ) -> Completion {
         let delivery = it.delivery;
         // The lane uses one number for what only a success has, and for what only a failure has.
         let (before, arrived) = match it.result {
@@ -302,6 +315,7 @@ impl Completion {
             context: it.context,
             result: it.result.map(|bytes| bytes as usize),
             output,
+            pool,
         }
     }
 }

@@ -32,12 +32,13 @@ fn of(
         context: CONTEXT,
         result,
         memory,
+        pooled: false,
         delivery: Delivery::Polled,
         value: 40,
         control: MessageControl::default(),
         region: (kind == WorkKind::Immediate).then_some(WRITTEN),
     };
-    Completion::new(it, Poster::next())
+    Completion::new(it, Poster::next(), None)
 }
 
 const FAILED: std::result::Result<u64, TransferError> = Err(TransferError::Cancelled);

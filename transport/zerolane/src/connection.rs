@@ -17,6 +17,7 @@ use zerolane_lane::{
     Account, CloseReason, Delivery, Driver, OnWake, Options, PathAddresses, PathState, PublicKey,
     Step, TransferError, Waited, Waker, WorkRequest, limits,
 };
+use zerolane_wire::PrivateData;
 
 /// How long [`Connection::close`] waits without progress of posted sends, in idle timeouts.
 const LINGER_IDLE_TIMEOUTS: u32 = 1;
@@ -153,6 +154,20 @@ impl Connection {
     /// The key that the peer proved it owns; `None` in plain mode.
     pub fn peer_key(&self) -> Option<PublicKey> {
         self.driver.lane().peer_key()
+    }
+
+    /// The data of the program that came with the peer's request, or with its answer; empty if there was none. See
+    /// [`Options::private_data`].
+    pub fn peer_data(&self) -> &[u8] {
+        let data = self.driver.peer_data();
+        data.map_or(&[], |it| it.as_slice())
+    }
+
+    /// Accepts the peer's request, and sends the answer.
+    pub(crate) fn answer(&mut self, data: Option<PrivateData>) {
+        self.driver.accept(data);
+        // An error shows in the next call.
+        let _ = self.driver.turn(Step::BeforeSleep);
     }
 
     /// Sends `data` as one Transfer; returns when the peer has received all of it.
@@ -648,6 +663,7 @@ impl Connection {
             {
                 return Err(Error::Closed(reason));
             }
+            self.driver.recycle(completion);
         }
         match self.driver.closed() {
             None | Some(CloseReason::Local | CloseReason::Peer(_)) => Ok(()),

@@ -4,8 +4,9 @@ use crate::addresses::ToAddresses;
 use crate::backlog::Backlog;
 use crate::connection::Connection;
 use crate::error::{Error, Result};
+use crate::incoming::Incoming;
 use crate::listener::Listener;
-use crate::worker::{EndpointId, Worker};
+use crate::worker::{EndpointId, Worker, not_asked};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -63,6 +64,8 @@ pub struct Endpoint {
     local: SocketAddr,
     key: Option<PublicKey>,
     process: Process,
+    /// [`ListenOptions::asks`](crate::options::ListenOptions::asks).
+    asks: bool,
 }
 
 #[derive(Debug)]
@@ -98,6 +101,7 @@ impl Endpoint {
             local: listener.local_addr(),
             key: listener.public_key(),
             process: listener.process(),
+            asks: listener.asks(),
             door: match listener.backlog() {
                 0 => Door::Alone(Box::new(listener)),
                 most => Door::Attended(Backlog::start(listener, most)?),
@@ -184,9 +188,38 @@ impl Endpoint {
     /// Waits for the next connection; `None` on timeout. A timeout of zero takes one that waits already. Export memory
     /// and post receives before the connection's next call: its peer's requests are then answered.
     ///
+    /// With [`ListenOptions::asks`](crate::options::ListenOptions::asks), it accepts the next request with [`Options::private_data`].
+    ///
     /// # Errors
     /// The socket failed; or [`Error::Forked`].
     pub fn accept(&mut self, timeout: Option<Duration>) -> Result<Option<Connection>> {
+        let mut accepted = self.next(timeout)?;
+        if let Some(connection) = &mut accepted
+            && self.asks
+        {
+            connection.answer(None);
+        }
+        Ok(accepted)
+    }
+
+    /// Waits for the next request for a connection, to accept or refuse it; `None` on timeout. The backlog holds the
+    /// requests until then.
+    ///
+    /// # Errors
+    /// The endpoint was made without [`ListenOptions::asks`](crate::options::ListenOptions::asks); the socket failed; or [`Error::Forked`].
+    pub fn incoming(&mut self, timeout: Option<Duration>) -> Result<Option<Incoming>> {
+        if !self.asks {
+            return Err(not_asked());
+        }
+        let refuser = match &self.door {
+            Door::Alone(_) => None,
+            Door::Attended(backlog) => Some(backlog.refuser()),
+        };
+        let next = self.next(timeout)?;
+        Ok(next.map(|it| Incoming::new(it, refuser)))
+    }
+
+    fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Connection>> {
         self.check_process()?;
         match &mut self.door {
             Door::Alone(it) => it.accept(timeout),

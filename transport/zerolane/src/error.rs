@@ -5,6 +5,7 @@ use std::time::Duration;
 use std::{fmt, io};
 use zerolane_lane::limits::MAX_INLINE;
 use zerolane_lane::{CloseReason, DriverError, PostError, PublicKey, TransferError};
+use zerolane_wire::PrivateDataTooLong;
 
 /// Why a call failed. The connection stays open after [`Error::Transfer`], [`Error::Post`] and invalid arguments.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +53,9 @@ pub enum Error {
         /// Bytes.
         len: usize,
     },
+    /// The private data is too long.
+    #[error(transparent)]
+    PrivateData(#[from] PrivateDataTooLong),
     /// Strict mode: payload would have had to be copied in user space.
     #[error("strict mode: {bytes} bytes would have been copied in user space")]
     Strict {
@@ -115,9 +119,10 @@ impl From<Error> for io::Error {
     fn from(error: Error) -> io::Error {
         let kind = match &error {
             Error::Io(it) | Error::Address(it) => it.kind(),
-            Error::NoAddress | Error::NotInline { .. } | Error::NameTooLong { .. } => {
-                io::ErrorKind::InvalidInput
-            }
+            Error::NoAddress
+            | Error::NotInline { .. }
+            | Error::NameTooLong { .. }
+            | Error::PrivateData(_) => io::ErrorKind::InvalidInput,
             Error::ConnectTimeout(_)
             | Error::TimedOut(_)
             | Error::Closed(CloseReason::ConnectTimeout | CloseReason::PeerDead) => {

@@ -36,10 +36,12 @@ mod error;
 mod fetch_op;
 mod id;
 mod in_order;
+mod incoming;
 mod key;
 pub mod keys;
 mod listener;
 mod queue;
+mod receive_pool;
 mod remote;
 pub mod request;
 mod vectored;
@@ -51,8 +53,10 @@ pub use endpoint::Endpoint;
 pub use error::{Error, Result};
 pub use fetch_op::FetchOp;
 pub use id::RequestId;
+pub use incoming::Incoming;
 pub use key::RegionKey;
 pub use queue::CompletionQueue;
+pub use receive_pool::ReceivePool;
 pub use remote::ReceivedMessage;
 pub use zerolane_lane::{
     Delivery, ExportedRegion, Options, Process, Region, RegionNumber, Security, SharedRegion,
@@ -75,7 +79,7 @@ pub mod options {
         PathAddresses, PathOptions, PathThreads, RateOptions, RendezvousName, Schedule, Scheduler,
         TimeOptions,
     };
-    pub use zerolane_wire::{MAX_PATHS, Profile, Profiles};
+    pub use zerolane_wire::{MAX_PATHS, MAX_PRIVATE_DATA, PrivateData, Profile, Profiles};
 }
 
 /// The types that [`Security`] uses: identities, trusted peers, one-time codes.
@@ -97,7 +101,7 @@ pub mod memory {
 pub mod failure {
     pub use crate::error::{Posted, Refused};
     pub use zerolane_lane::{CloseReason, NoEthernet, NoIp118, NoXdp, PostError, TransferError};
-    pub use zerolane_wire::Reason;
+    pub use zerolane_wire::{PrivateDataTooLong, Reason};
 }
 
 /// The available lanes to a host, and parsing of host names and addresses.

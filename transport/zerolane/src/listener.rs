@@ -92,6 +92,11 @@ impl Listener {
         self.options.listen.backlog
     }
 
+    /// Whether its program decides about each request.
+    pub(crate) fn asks(&self) -> bool {
+        self.options.listen.asks
+    }
+
     /// The keys of connections from whose peers datagrams came at new addresses.
     pub(crate) fn keys_at_new_addresses(&self) -> Vec<u32> {
         self.lane.keys_at_new_addresses()

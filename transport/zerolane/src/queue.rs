@@ -328,6 +328,7 @@ mod tests {
             context: 0,
             result: Ok(0),
             output: Output::Put { memory: None },
+            pool: None,
         }
     }
 

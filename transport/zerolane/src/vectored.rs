@@ -135,6 +135,7 @@ impl Vectored {
             value: 0,
             control: MessageControl::default(),
             region: None,
+            pooled: false,
         };
         (group.report.signalled || group.error.is_some()).then_some(completion)
     }
@@ -155,7 +156,8 @@ impl Connection {
             let whole = self.vectored.absorb(completion);
             self.post_unposted();
             if let Some(whole) = whole {
-                return Some(crate::Completion::new(whole, self.poster));
+                let pool = whole.pooled.then(|| self.driver.receive_pool()).flatten();
+                return Some(crate::Completion::new(whole, self.poster, pool.cloned()));
             }
         }
         None
@@ -253,6 +255,7 @@ mod tests {
             context: 0,
             result,
             memory: Some(Region::from_vec(vec![id as u8]).into()),
+            pooled: false,
             delivery: Delivery::Interrupt,
             value: 0,
             control: MessageControl::default(),

@@ -199,7 +199,7 @@ static void memory(void)
 
 static void options(const char *directory)
 {
-    const uint32_t known[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19};
+    const uint32_t known[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20};
     const uint32_t unknown[] = {0, COUNT(known) + 1, INT32_MAX, UINT32_MAX};
     const uint64_t values[] = {0, INT64_MAX, (uint64_t)INT64_MIN, UINT64_MAX};
     const zl_device_options devices[] = {
@@ -308,6 +308,47 @@ static void accepts(struct ends *it)
     }
     EXPECT(zl_endpoint_accept(endpoint, 0, &connection) == ZL_TIMEOUT);
     EXPECT(zl_endpoint_accept(it->endpoint, 0, &handle) == ZL_TIMEOUT);
+    zl_endpoint_free(endpoint);
+}
+
+/* Requests for connections, and private data. */
+static void incoming(zl_connection *ours)
+{
+    struct later later;
+    char text[ZL_ADDRESS_LENGTH];
+    struct client client = {.address = text};
+    uint8_t data[ZL_PRIVATE_DATA_LENGTH + 1] = {0};
+    size_t length;
+    zl_endpoint *endpoint;
+    zl_incoming *incoming;
+    zl_connection *accepted;
+    zl_options *options;
+    const size_t longer[] = {sizeof data, INT64_MAX, SIZE_MAX};
+
+    EXPECT(zl_options_new(&options) == ZL_OK && zl_options_set(options, ZL_OPTION_ASKS, 1) == ZL_OK);
+    EXPECT(zl_endpoint_bind("127.0.0.1:0", options, &endpoint) == ZL_OK);
+    EXPECT(zl_endpoint_local_addr(endpoint, text, sizeof text) == ZL_OK);
+    EXPECT(zl_endpoint_incoming(endpoint, 0, &incoming) == ZL_TIMEOUT);
+    for (size_t n = 0; n < COUNT(FOREVER); n++) {
+        start(&later, connect_client, &client);
+        EXPECT(ON(zl_endpoint_incoming)(endpoint, FOREVER[n], &incoming) == ZL_OK);
+        char other[ZL_ADDRESS_LENGTH];
+        REFUSED(ON(zl_incoming_peer_addr)(incoming, other, 0));
+        REFUSED(ON(zl_incoming_peer_key)(incoming, other, 0));
+        EXPECT(ON(zl_incoming_data)(incoming, NULL, 0, &length) == ZL_OK && length == 0);
+        REFUSED(zl_incoming_data(incoming, data, SIZE_MAX, &length));
+        for (size_t many = 0; many < COUNT(longer); many++)
+            REFUSED(ON(zl_incoming_accept)(incoming, data, longer[many], &accepted));
+        EXPECT(zl_incoming_accept(incoming, data, 0, &accepted) == ZL_OK && waited(&later));
+        zl_connection_free(client.connection);
+        zl_connection_free(accepted);
+    }
+    for (size_t many = 0; many < COUNT(longer); many++)
+        REFUSED(ON(zl_options_set_private_data)(options, data, longer[many]));
+    EXPECT(zl_options_set_private_data(options, NULL, 0) == ZL_OK);
+    EXPECT(ON(zl_peer_data)(ours, NULL, 0, &length) == ZL_OK && length == 0);
+    REFUSED(zl_peer_data(ours, data, SIZE_MAX, &length));
+    zl_options_free(options);
     zl_endpoint_free(endpoint);
 }
 
@@ -606,6 +647,27 @@ static void sets(struct ends *it)
     zl_set_free(set);
 }
 
+static void no_notice(void *context)
+{
+    (void)context;
+}
+
+static void pools(const struct ends *it)
+{
+    zl_pool *pool;
+    uint64_t context;
+
+    EXPECT(zl_pool_new(&pool) == ZL_OK);
+    for (size_t n = 0; n < COUNT(OUTSIDE); n++)
+        REFUSED(ON(zl_pool_add)(pool, it->memory, OUTSIDE[n][0], OUTSIDE[n][1], 0));
+    for (size_t n = 0; n < COUNT(NOTHING); n++) {
+        EXPECT(zl_pool_add(pool, it->memory, LENGTH, 0, NOTHING[n]) == ZL_OK);
+        EXPECT(ON(zl_pool_notify_below)(pool, NOTHING[n], no_notice, NULL) == ZL_OK);
+        EXPECT(zl_pool_remove(pool, &context) == ZL_OK && context == NOTHING[n]);
+    }
+    zl_pool_free(pool);
+}
+
 /* A connection that is over, and what is told of it. */
 static void ended(const struct ends *it)
 {
@@ -774,6 +836,7 @@ static void workers(zl_exported *exported)
     REFUSES_ROOM(zl_endpoint_local_addr, endpoint);
     REFUSES_ROOM(zl_endpoint_public_key, endpoint);
     REFUSED(ON(zl_endpoint_export)(endpoint, "name", exported, UINT32_MAX));
+    REFUSED(ON(zl_worker_accept_request)(worker, NULL, (uint8_t *)text, SIZE_MAX));
     REFUSED(ON(zl_worker_events)(worker, &event, 0, &count));
     REFUSED(zl_worker_events(worker, &event, SIZE_MAX, &count));
     /* However long it polls, it ends in time. */
@@ -801,6 +864,7 @@ int main(int arguments, char **argument)
     texts(&ends);
     waits(ends.ours, ends.local);
     accepts(&ends);
+    incoming(ends.ours);
     request_timeouts(&ends);
     parts(&ends);
     lengths(&ends);
@@ -812,6 +876,7 @@ int main(int arguments, char **argument)
     numbers(&ends);
     own_words(&ends);
     sets(&ends);
+    pools(&ends);
     ended(&ends);
     handles(&ends);
     queues(&ends);

@@ -216,6 +216,86 @@ static void exports(zl_worker *worker, zl_endpoint *endpoint)
     zl_region_free(memory);
 }
 
+static void count_notice(void *context)
+{
+    ++*(int *)context;
+}
+
+/* Connections share memory for messages, and an empty pool makes peers wait. */
+static void pools(void)
+{
+    zl_worker *worker;
+    zl_pool *pool, *other;
+    zl_region *memory, *message;
+    zl_event event;
+    zl_endpoint *endpoint = NULL;
+    zl_connection *clients[3], *servers[3];
+    uint64_t id, context;
+    size_t count;
+    int notices = 0;
+
+    EXPECT(zl_worker_new(&worker) == ZL_OK);
+    EXPECT(zl_pool_new(&pool) == ZL_OK && zl_pool_new(&other) == ZL_OK);
+    EXPECT(zl_region_new(4096, &memory) == ZL_OK && zl_region_new(1024, &message) == ZL_OK);
+    REFUSED(zl_pool_new(NULL));
+    REFUSED(zl_pool_add(NULL, memory, 0, 64, 0));
+    REFUSED(zl_pool_add(pool, NULL, 0, 64, 0));
+    REFUSED(zl_pool_len(NULL, &count));
+    REFUSED(zl_pool_len(pool, NULL));
+    REFUSED(zl_pool_remove(pool, NULL));
+    REFUSED(zl_pool_remove(NULL, &context));
+    REFUSED(zl_pool_close(NULL));
+    REFUSED(zl_pool_notify_below(pool, 1, NULL, NULL));
+    REFUSED(zl_worker_share_receives(worker, NULL));
+    REFUSED(zl_set_receive_pool(NULL, pool));
+    EXPECT(zl_pool_remove(pool, &context) == ZL_TIMEOUT);
+    EXPECT(zl_worker_share_receives(worker, pool) == ZL_OK);
+    EXPECT(zl_worker_share_receives(worker, pool) == ZL_OK);
+    REFUSED(zl_worker_share_receives(worker, other));
+    memset(zl_region_data(message), 7, 1024);
+    for (int n = 0; n < 3; n++) {
+        join(worker, &endpoint, &clients[n], &servers[n]);
+        REFUSED(zl_set_receive_pool(servers[n], other));
+        EXPECT(zl_post_message(clients[n], "hello", 5, message, 0, 1024, NULL, &id) == ZL_OK);
+    }
+    for (int turns = 0; turns < 20; turns++)
+        EXPECT(zl_worker_wait(worker, 1) >= 0); /* the peers wait */
+    for (uint64_t n = 0; n < 4; n++)
+        EXPECT(zl_pool_add(pool, memory, n * 1024, n < 3 ? 1024 : 8, n) == ZL_OK);
+    EXPECT(zl_pool_notify_below(pool, 4, count_notice, &notices) == ZL_OK && notices == 0);
+    for (int n = 0; n < 6; n++) {
+        event = expect_event(worker, ZL_EVENT_COMPLETED, NULL);
+        EXPECT(event.completion.status == ZL_OK);
+        if (event.completion.kind != ZL_KIND_MESSAGE_RECEIVED)
+            continue;
+        EXPECT(event.completion.context < 3 && event.completion.length == 1024);
+        EXPECT(event.completion.control_length == 5 && memcmp(event.completion.control, "hello", 5) == 0);
+    }
+    EXPECT(memcmp(zl_region_data(memory), zl_region_data(message), 1024) == 0);
+    EXPECT(notices == 1 && zl_pool_len(pool, &count) == ZL_OK && count == 1);
+    /* Too long for the piece that is left. */
+    EXPECT(zl_post_message(clients[0], NULL, 0, message, 0, 9, NULL, &id) == ZL_OK);
+    for (int n = 0; n < 2; n++)
+        EXPECT(expect_event(worker, ZL_EVENT_COMPLETED, NULL).completion.status == ZL_ERROR_TOO_LARGE);
+    EXPECT(zl_pool_add(pool, memory, 0, 0, 77) == ZL_OK);
+    EXPECT(zl_pool_close(pool) == ZL_OK);
+    EXPECT(zl_pool_add(pool, memory, 0, 0, 78) == ZL_ERROR_CLOSED);
+    EXPECT(zl_pool_remove(pool, &context) == ZL_OK && context == 77);
+    EXPECT(zl_pool_remove(pool, &context) == ZL_TIMEOUT);
+    REFUSED(zl_worker_spawn(worker));
+    for (int n = 0; n < 3; n++) {
+        zl_connection_free(clients[n]);
+        zl_connection_free(servers[n]);
+    }
+    zl_endpoint_free(endpoint);
+    zl_worker_free(worker);
+    zl_pool_free(pool);
+    zl_pool_free(other);
+    zl_pool_free(NULL);
+    zl_region_free(memory);
+    zl_region_free(message);
+}
+
 /* Out of a worker's hands, and into another's. */
 static void release_and_adopt(zl_worker *worker, zl_endpoint *endpoint)
 {
@@ -397,6 +477,7 @@ int main(void)
     join(worker, &endpoint, &client, &server);
     handles(worker, client, server);
     exports(worker, endpoint);
+    pools();
     release_and_adopt(worker, endpoint);
     freed(worker, endpoint);
     threads(worker, client);

@@ -5,7 +5,7 @@ use super::{crate_dir, generated};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The files of Rust's interface.
-const RUST: [&str; 21] = [
+const RUST: [&str; 25] = [
     "completion.rs",
     "connection.rs",
     "arrived.rs",
@@ -14,12 +14,16 @@ const RUST: [&str; 21] = [
     "request/mod.rs",
     "advanced.rs",
     "endpoint.rs",
+    "incoming.rs",
     "listener.rs",
     "queue.rs",
+    "receive_pool.rs",
     "worker/mod.rs",
     "worker/run.rs",
     "worker/handle.rs",
+    "worker/incoming.rs",
     "worker/numbered.rs",
+    "worker/pool.rs",
     "worker/remote.rs",
     "worker/partial.rs",
     "worker/thread.rs",
@@ -29,9 +33,10 @@ const RUST: [&str; 21] = [
     "worker/tokio.rs",
 ];
 /// Python's classes whose methods are listed.
-const PYTHON: [&str; 9] = [
+const PYTHON: [&str; 11] = [
     "Connection",
     "Endpoint",
+    "Incoming",
     "CompletionQueue",
     "Worker",
     "WorkerThread",
@@ -39,15 +44,18 @@ const PYTHON: [&str; 9] = [
     "ConnectionHandle",
     "Pending",
     "PendingSet",
+    "ReceivePool",
 ];
 /// What C puts before the names of a type's functions.
-const PREFIXES: [(&str, &str); 6] = [
+const PREFIXES: [(&str, &str); 8] = [
     ("Connection", "zl_"),
     ("Endpoint", "zl_endpoint_"),
+    ("Incoming", "zl_incoming_"),
     ("CompletionQueue", "zl_queue_"),
     ("Worker", "zl_worker_"),
     ("ExportedRegion", "zl_exported_"),
     ("PendingSet", "zl_set_"),
+    ("ReceivePool", "zl_pool_"),
 ];
 /// The class of requests, which Python's connections extend.
 const REQUESTS: &str = "Requests";

@@ -146,7 +146,8 @@ pub(crate) const SECTIONS: &[Section] = &[
         page: "zl_send_message",
         title: "Messages",
         about: "A message has up to 128 bytes of control, and a payload of any length or none. The n-th receive \
-                gets the n-th message; a message without a receive waits for one.",
+                gets the n-th message; a message without a receive waits for one. Connections may share a pool of \
+                memory instead: zl_pool_new.",
         items: &[
             "zl_send_message",
             "zl_recv_message",
@@ -154,6 +155,15 @@ pub(crate) const SECTIONS: &[Section] = &[
             "zl_post_message_inline",
             "zl_post_message_vectored",
             "zl_post_message_recv",
+            "zl_pool",
+            "zl_pool_new",
+            "zl_pool_add",
+            "zl_pool_remove",
+            "zl_pool_len",
+            "zl_pool_notify_below",
+            "zl_pool_close",
+            "zl_pool_free",
+            "zl_set_receive_pool",
         ],
     },
     Section {
@@ -173,6 +183,7 @@ pub(crate) const SECTIONS: &[Section] = &[
             "zl_endpoint_export",
             "zl_worker_export_numbered",
             "zl_worker_revoke_number",
+            "zl_worker_share_receives",
             "zl_worker_connect",
             "zl_worker_adopt",
             "zl_release",
@@ -228,6 +239,26 @@ pub(crate) const SECTIONS: &[Section] = &[
             "zl_options_free",
             "zl_peer_key",
             "zl_endpoint_public_key",
+        ],
+    },
+    Section {
+        page: "zl_endpoint_incoming",
+        title: "Private data, and requests for connections",
+        about: "Up to 64 bytes of the program travel with the request for a connection and with its answer. With \
+                ZL_OPTION_ASKS the program reads them before it accepts or refuses.",
+        items: &[
+            "ZL_PRIVATE_DATA_LENGTH",
+            "zl_options_set_private_data",
+            "zl_peer_data",
+            "zl_incoming",
+            "zl_endpoint_incoming",
+            "zl_incoming_data",
+            "zl_incoming_peer_addr",
+            "zl_incoming_peer_key",
+            "zl_incoming_accept",
+            "zl_incoming_refuse",
+            "zl_worker_accept_request",
+            "zl_worker_refuse_request",
         ],
     },
     Section {

@@ -22,6 +22,7 @@ import asyncio
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from ipaddress import ip_address
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -32,7 +33,7 @@ import zerolane
 if TYPE_CHECKING:
     from zerolane._zerolane import _Address, _Delivery, _Memory, _Source
 
-__all__ = ["Connection", "Endpoint", "connect"]
+__all__ = ["Connection", "Endpoint", "Incoming", "connect"]
 
 _BACKLOG = 1024
 """Most connections of an endpoint that wait for ``accept``."""
@@ -101,7 +102,7 @@ class _Driver:
             endpoint = self.endpoints.pop(event.endpoint or 0, None)
             if endpoint is not None:
                 endpoint._fail(event.error or zerolane.Closed("endpoint failed"))
-        elif event.kind == "accepted":
+        elif event.kind in ("accepted", "requested"):
             endpoint = self.endpoints.get(event.endpoint or 0)
             accepted = self.own(number)
             if endpoint is not None and accepted is not None:
@@ -201,6 +202,11 @@ class Connection:
     def peer_key(self) -> str | None:
         """The key that the peer proved it owns; None if the connection is plain."""
         return self._requests.peer_key
+
+    @property
+    def peer_data(self) -> bytes:
+        """The peer's private data: of its request, or of its answer. Empty if there were none."""
+        return self._requests.peer_data
 
     async def send(self, buffer: _Source, *, delivery: _Delivery = "interrupt") -> None:
         """Sends the bytes of ``buffer``, or of a list or tuple of buffers, as one message; returns
@@ -338,11 +344,19 @@ class Connection:
         """Disconnects at once."""
         self._driver.check_no_other_loop()
         if self._end is None:
-            connection = self._driver.worker.release(self._number)
+            worker = self._driver.worker
+            connection = worker.release(self._number)
             if connection is not None:
                 connection.abort()
+            else:
+                worker.refuse_request(self._number)
             self._driver.connections.pop(self._number, None)
             self._finish(zerolane.Closed("connection: closed by this end"))
+
+    def _accept(self, data: bytes | None) -> None:
+        """Accepts the request of this connection, if it waits for that."""
+        if self._driver.worker.accept_request(self._number, data):
+            self._driver.turn_soon()
 
     async def __aenter__(self) -> Self:
         return self
@@ -477,6 +491,8 @@ class Endpoint:
         self._news: set[asyncio.Future[None]] = set()
         """Futures that wait for a connection or the end."""
         self._end: Exception | None = None
+        self._asks = options is not None and options.asks
+        """Whether its program decides about requests."""
         worker = self._driver.worker
         self._number = worker.listen(address, options)
         listener = worker.endpoint(self._number)
@@ -513,6 +529,23 @@ class Endpoint:
 
     async def accept(self) -> Connection:
         """Returns the next connection. If the call is cancelled, the next call gets it."""
+        connection = await self._next()
+        connection._accept(None)
+        return connection
+
+    async def incoming(self) -> Incoming:
+        """Returns the next request for a connection, to accept or refuse it, if the options have
+        ``asks``. If the call is cancelled, the next call gets it."""
+        if not self._asks:
+            raise ValueError(
+                "the endpoint accepts by itself: set Options(asks=True) to decide about requests"
+            )
+        connection = await self._next()
+        incoming = Incoming.__new__(Incoming)
+        incoming._begin(connection)
+        return incoming
+
+    async def _next(self) -> Connection:
         self._driver.check_loop()
         while not self._accepted:
             if self._end is not None:
@@ -563,6 +596,57 @@ class Endpoint:
         self._end = end
         for news in self._news:
             _settle(news)
+
+
+class Incoming:
+    """A client's request for a connection: see ``Endpoint.incoming``. One that is dropped undecided
+    is refused."""
+
+    _decided = True
+
+    def _begin(self, connection: Connection) -> None:
+        self._connection = connection
+        self._decided = False
+
+    def __del__(self) -> None:
+        if not self._decided:
+            with suppress(RuntimeError):
+                self._connection.abort()
+
+    @property
+    def data(self) -> bytes:
+        """The client's private data; empty if it gave none."""
+        return self._connection.peer_data
+
+    @property
+    def peer_addr(self) -> tuple[str, int]:
+        """The client's address: host and port."""
+        return self._connection.peer_addr
+
+    @property
+    def peer_key(self) -> str | None:
+        """The key that the client proved it owns; None if connections are plain."""
+        return self._connection.peer_key
+
+    def accept(self, private_data: bytes | None = None) -> Connection:
+        """Accepts the request. The answer has ``private_data``, or that of the endpoint's options
+        if it is None."""
+        self._check()
+        self._connection._accept(private_data)
+        self._decided = True
+        return self._connection
+
+    def refuse(self) -> None:
+        """Refuses the request: the client's ``connect`` raises ``Rejected``."""
+        self._check()
+        self._decided = True
+        self._connection.abort()
+        self._connection._driver.turn_soon()
+
+    def _check(self) -> None:
+        self._connection._driver.check_loop()
+        if self._decided:
+            raise ValueError("the request was accepted or refused already")
 
 
 async def connect(address: _Address, options: zerolane.Options | None = None) -> Connection:

@@ -77,6 +77,9 @@ impl Connection {
     /// Like [`Connection::close`], with a reason for the peer.
     pub fn close_with(&mut self, now: Instant, reason: Reason) {
         self.cx.enter(now);
+        if self.session.is_asked() {
+            return self.session.refuse(&mut self.cx);
+        }
         self.session.set_disconnect_reason(reason);
         self.on_life(LifeEvent::Close, CloseReason::Local);
     }
@@ -147,7 +150,8 @@ impl Connection {
                     }));
             }
             Transition::End => {
-                let graceful = matches!(before, Life::Disconnecting | Life::Answering);
+                let graceful = matches!(before, Life::Disconnecting | Life::Answering)
+                    || self.session.is_refused();
                 let why = if graceful {
                     self.session.close_reason()
                 } else {

@@ -7,19 +7,24 @@ use crate::recovery::Timed;
 use crate::session::{Answered, LifeEvent};
 use crate::time::Instant;
 use zerolane_wire::{
-    Capabilities, ConnectionAnswer, End, Operation, Packet, Reason, RequestAnswer,
+    Capabilities, ConnectionAnswer, End, Operation, Packet, PrivateData, Reason, RequestAnswer,
     RequestDisconnect, RequestToSend, State, Target,
 };
 
 impl Connection {
     /// Takes a control datagram (any datagram whose header is not Data's) and its whole length in bytes. The slice
-    /// holds at least its first 73 bytes, or all of a shorter one.
+    /// holds at least its first [`MAX_CONTROL`](zerolane_wire::MAX_CONTROL) bytes and one more, or all of a shorter one.
     pub fn on_control(&mut self, now: Instant, datagram: &[u8], len: usize) {
         self.cx.enter(now);
         self.cx.counters.control_received += 1;
         let outcome = Packet::parse(datagram)
             .map_err(|_| DropReason::Malformed)
-            .and_then(|packet| self.on_packet(&packet, len));
+            .and_then(|packet| match &packet.operation {
+                Operation::ConnectionAnswer(it) => {
+                    self.on_connection_answer(&packet, it, PrivateData::of(datagram))
+                }
+                _ => self.on_packet(&packet, len),
+            });
         if let Err(reason) = outcome {
             self.cx.counters.count_drop(reason, 1);
         }
@@ -35,7 +40,8 @@ impl Connection {
                 self.on_life(LifeEvent::RequestRepeated, CloseReason::Local);
                 return Ok(());
             }
-            Operation::ConnectionAnswer(it) => return self.on_connection_answer(packet, it),
+            // The peer has no key of this end.
+            _ if !self.session.is_accepted() => return Err(DropReason::WrongKey),
             _ => {}
         }
         if !self
@@ -110,11 +116,13 @@ impl Connection {
         &mut self,
         packet: &Packet,
         it: &ConnectionAnswer,
+        data: Option<PrivateData>,
     ) -> Result<(), DropReason> {
-        match self
+        let answered = self
             .session
-            .on_connection_answer(&mut self.cx, packet.route, it)?
-        {
+            .on_connection_answer(&mut self.cx, packet.route, it)?;
+        self.session.set_peer_data(data);
+        match answered {
             Answered::Accepted(capabilities) => self.on_accepted(capabilities),
             Answered::Rejected(why) => self.on_life(LifeEvent::Rejected, why),
             Answered::Nonsense => self.on_life(LifeEvent::Lost, CloseReason::Violation),

@@ -44,6 +44,16 @@ impl Connection {
         placement
     }
 
+    /// Whether `header`, with `len` bytes of payload, is that of a message whose turn it is, while no receive is posted
+    /// for it. One that is posted now takes it; otherwise it is deferred. Cheap if there are receives.
+    pub fn lacks_receive(&self, header: &Header, len: u32) -> bool {
+        let (cx, session) = (&self.cx, &self.session);
+        self.responder.lacks_receive(cx, header, len)
+            && header.op == Op::Data
+            && session.is_established()
+            && session.owns(cx, header.d_port, header.d_key)
+    }
+
     /// Marks claimed payload, which is in its place or moves there before the lane polls events or transmits, as
     /// received. `stu`: payload bytes of its STUs.
     ///

@@ -14,8 +14,8 @@ use zerolane_wire::{
 /// Takes the first datagram of an unauthenticated peer, parsed as `packet`.
 ///
 /// # Errors
-/// The rejection to send back, or `None` if `packet` deserves no answer. The answer to a datagram of 72 bytes is never
-/// longer, so this end cannot be used to flood a third party.
+/// The rejection to send back, or `None` if `packet` deserves no answer. No answer is longer than its request, so this
+/// end cannot be used to flood a third party.
 #[allow(
     clippy::result_large_err,
     reason = "the rejection is the answer, made once a connection"
@@ -64,7 +64,7 @@ pub(super) fn respond(
     };
     let give_up = config.connect_timeout;
     let mut session = Session::new(now, Life::Answered, entropy, protection);
-    session.respond_to(request.sync);
+    session.respond_to(request.sync, config.asks);
     let mut connection = Connection::new(now, config, entropy, route, session);
     connection.open(request.capabilities, profile);
     let Connection { cx, session, .. } = &mut connection;

@@ -14,6 +14,7 @@
 mod close;
 mod control;
 mod data;
+mod incoming;
 mod listen;
 mod paths;
 mod post;

@@ -248,6 +248,25 @@ impl Connection {
     }
 }
 
+/// Receives of messages that are posted when a message needs one: see [`Connection::lacks_receive`].
+impl Connection {
+    /// Whether the peer was told that its message found no receive, and there still is none. A receive that is posted
+    /// now requests the message again.
+    pub fn wants_receive(&self) -> bool {
+        self.session.is_established() && self.responder.wants_receive()
+    }
+
+    /// The number of the peer's next operation.
+    pub fn next_operation(&self) -> u32 {
+        self.responder.expected()
+    }
+
+    /// Cancels receive `id` if no message has matched it. False if it is matched, or over.
+    pub fn cancel_unmatched(&mut self, now: Instant, id: TransferId) -> bool {
+        self.responder.is_unmatched(id) && self.cancel(now, id)
+    }
+}
+
 /// This end's memory.
 impl Connection {
     /// Lets the peer use `span` with `rights`, as `named`. Returns handle and Mx; the peer addresses the region from 0.

@@ -13,7 +13,8 @@ use crate::counters::DropReason;
 use crate::event::CloseReason;
 use crate::session::{Life, LifeEvent, Protection};
 use crate::time::Instant;
-use zerolane_wire::{HEADER_LEN, OPTIONS_LEN, Packet, Reason};
+use crate::transmit::ControlDatagram;
+use zerolane_wire::{Packet, Reason};
 
 /// Outcome of a message of the key exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,9 +58,11 @@ impl Connection {
         listen::respond(now, config, entropy, request, Protection::Admitted)
     }
 
-    /// The Request_Connection, carried by the last message of the exchange, and its length in bytes.
-    pub fn request(&self) -> ([u8; HEADER_LEN + OPTIONS_LEN], usize) {
-        self.session.request_packet(&self.cx).emit()
+    /// The Request_Connection, carried by the last message of the exchange.
+    pub fn request(&self) -> ControlDatagram {
+        let packet = self.session.request_packet(&self.cx);
+        let data = self.session.private_data(&self.cx, &packet.operation);
+        ControlDatagram::new(&packet, 0).with(data)
     }
 
     /// Takes the outcome of a handshake message, the only datagrams of a protected connection that are not sealed.

@@ -134,6 +134,9 @@ impl Connection {
             },
             operation,
         };
-        Some(Transmit::Control(ControlDatagram::new(&packet, 0)))
+        let data = self.session.private_data(&self.cx, &packet.operation);
+        Some(Transmit::Control(
+            ControlDatagram::new(&packet, 0).with(data),
+        ))
     }
 }

@@ -10,7 +10,9 @@ use netsim::link::LinkConfig;
 use netsim::pair::Duplex;
 use std::collections::HashMap;
 use std::time::Duration;
-use zerolane_wire::{Flags, Frames, HEADER_LEN, Header, Op, Operation, Packet, Reason, Word};
+use zerolane_wire::{
+    Flags, Frames, HEADER_LEN, Header, Op, Operation, Packet, PrivateData, Reason, Word,
+};
 
 /// How long a host leaves datagrams in its socket before it receives them all at once.
 const NAP: Duration = Duration::from_micros(40);
@@ -81,6 +83,10 @@ pub(super) struct Host {
     pub(super) stalled_until: Duration,
     /// How far this host's clock is ahead.
     pub(super) skew: Duration,
+    /// Lengths of the payload of receives that are posted when a message arrives that lacks one.
+    pub(super) pool: Vec<u64>,
+    /// Those that were posted.
+    pub(super) pooled: Vec<(TransferId, Span)>,
     /// Set where trains are sent and accepted.
     pub(super) trains: Option<Trains>,
 }
@@ -103,6 +109,8 @@ impl Host {
             wake_at: None,
             stalled_until: Duration::ZERO,
             skew: Duration::ZERO,
+            pool: vec![],
+            pooled: vec![],
             trains: None,
         }
     }
@@ -242,6 +250,7 @@ impl Host {
                 len: payload.len() as u64,
                 ..place
             });
+            self.supply(now, &header, payload.len() as u32);
             match self
                 .c()
                 .on_data(now, &header, payload.len() as u32, stu, landed)
@@ -273,9 +282,25 @@ impl Host {
         };
         for (header, payload) in frames {
             let len = payload.len() as u32;
+            self.supply(now, &header, len);
             let placement = self.c().on_data(now, &header, len, len, None);
             self.place(now, placement, payload.to_vec(), moves);
         }
+    }
+
+    /// Posts a receive for a message that lacks one, as a lane does whose connection shares a pool.
+    fn supply(&mut self, now: Instant, header: &Header, len: u32) {
+        if !self.pool.is_empty() && self.c().lacks_receive(header, len) {
+            self.post_pooled(now);
+        }
+    }
+
+    pub(super) fn post_pooled(&mut self, now: Instant) {
+        let length = self.pool.remove(0);
+        let (control, target) = (self.empty(128), self.empty(length));
+        let request = WorkRequest::ReceiveMessage { control };
+        let id = self.c().post(now, request, target).expect("posted");
+        self.pooled.push((id, target));
     }
 
     fn place(
@@ -588,7 +613,8 @@ impl Sim {
             let outcome = if self.busy {
                 Err(reject(&packet, Reason::Busy))
             } else {
-                listen(now, self.b_config.clone(), entropy, &packet)
+                let made = listen(now, self.b_config.clone(), entropy, &packet);
+                made.map(|it| it.with_peer_data(PrivateData::of(content)))
             };
             match outcome {
                 Ok(connection) => self.b.connection = Some(connection),

@@ -21,7 +21,8 @@ use crate::timers::Timer;
 use migration::Candidate;
 use zerolane_wire::{
     Capabilities, ConnectionAnswer, ConnectionVerdict, Delivered, Disconnect, Nop, Operation,
-    Packet, Profiles, Reason, RequestConnection, RequestDisconnect, Route, VERSION, VERSION_MIN,
+    Packet, PrivateData, Profiles, Reason, RequestConnection, RequestDisconnect, Route, VERSION,
+    VERSION_MIN,
 };
 
 /// How the connection's datagrams are protected.
@@ -35,6 +36,15 @@ pub(crate) enum Protection {
     Admitted,
 }
 
+/// What a Responder answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Decision {
+    /// Nothing: its program has not decided.
+    Asked,
+    Accepted,
+    Refused,
+}
+
 /// The connection's life.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -42,6 +52,9 @@ pub(crate) struct Session {
     initiator: bool,
     entropy: Entropy,
     protection: Protection,
+    decision: Decision,
+    /// The peer's private data.
+    peer_data: Option<PrivateData>,
     /// Whether the current message of the key exchange must be sent.
     handshake_owed: bool,
     handshake_tries: u32,
@@ -71,6 +84,8 @@ impl Session {
             initiator: life == Life::Connecting,
             entropy,
             protection,
+            decision: Decision::Accepted,
+            peer_data: None,
             handshake_owed: false,
             handshake_tries: 0,
             handshake_sync: entropy.sync,
@@ -254,20 +269,86 @@ impl Session {
     }
 
     /// Makes this end the Responder to the request with number `sync`.
-    pub(crate) fn respond_to(&mut self, sync: u32) {
+    pub(crate) fn respond_to(&mut self, sync: u32, asks: bool) {
         self.handshake_sync = sync;
+        if asks {
+            self.decision = Decision::Asked;
+        }
     }
 
+    /// Answers a request, also a repeated one. While the program has not decided, that only shows that the Initiator
+    /// still waits.
     pub(crate) fn answer_connection(&self, cx: &mut Context) {
-        let answer = ConnectionAnswer {
-            verdict: ConnectionVerdict::Accept {
+        let verdict = match self.decision {
+            Decision::Asked => {
+                let give_up = cx.now + cx.config.connect_timeout;
+                return cx.timers.set(Timer::GiveUp, give_up);
+            }
+            Decision::Accepted => ConnectionVerdict::Accept {
                 version: VERSION,
                 capabilities: cx.config.capabilities(Profiles::only(cx.profile)),
                 s_key: self.entropy.key,
             },
-            sync: self.handshake_sync,
+            Decision::Refused => ConnectionVerdict::Reject {
+                reason: Reason::Refused,
+                version_min: VERSION_MIN,
+                version_max: VERSION,
+            },
         };
-        cx.push_control(Operation::ConnectionAnswer(answer));
+        cx.push_control(Operation::ConnectionAnswer(ConnectionAnswer {
+            verdict,
+            sync: self.handshake_sync,
+        }));
+    }
+
+    pub(crate) fn set_peer_data(&mut self, data: Option<PrivateData>) {
+        self.peer_data = data;
+    }
+
+    pub(crate) fn peer_data(&self) -> Option<&PrivateData> {
+        self.peer_data.as_ref()
+    }
+
+    pub(crate) fn is_asked(&self) -> bool {
+        self.decision == Decision::Asked && self.life == Life::Answered
+    }
+
+    /// Whether the peer may have this end's key.
+    pub(crate) fn is_accepted(&self) -> bool {
+        self.decision == Decision::Accepted
+    }
+
+    pub(crate) fn is_refused(&self) -> bool {
+        self.decision == Decision::Refused
+    }
+
+    /// The program accepts the request.
+    pub(crate) fn accept(&mut self, cx: &mut Context) {
+        self.decision = Decision::Accepted;
+        self.answer_connection(cx);
+        let give_up = cx.now + cx.config.connect_timeout;
+        cx.timers.set(Timer::GiveUp, give_up);
+    }
+
+    /// The program refuses the request. Answers repetitions for a while.
+    pub(crate) fn refuse(&mut self, cx: &mut Context) {
+        self.decision = Decision::Refused;
+        self.answer_connection(cx);
+        let wait = cx.recovery.control_timeout() * ANSWERING_TIMEOUTS;
+        cx.timers.set(Timer::GiveUp, cx.now + wait);
+    }
+
+    /// The private data that travels with `operation`. That of an answer is as long as that of the request, so that no
+    /// answer is longer than its request.
+    pub(crate) fn private_data(&self, cx: &Context, operation: &Operation) -> Option<PrivateData> {
+        match operation {
+            Operation::RequestConnection(_) => cx.config.private_data,
+            Operation::ConnectionAnswer(ConnectionAnswer {
+                verdict: ConnectionVerdict::Accept { .. },
+                ..
+            }) => cx.config.private_data.filter(|_| self.peer_data.is_some()),
+            _ => None,
+        }
     }
 
     /// The connection is open.
@@ -535,5 +616,6 @@ fn rest_path(cx: &mut Context) {
     }
 }
 
-/// Control timeouts for which an end waits for the last message of a disconnect handshake.
+/// Control timeouts for which an end waits for the last message of a disconnect handshake, or for the repetition of a
+/// request that it refused.
 const ANSWERING_TIMEOUTS: u32 = 8;

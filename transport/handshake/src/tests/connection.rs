@@ -50,8 +50,7 @@ fn hear(
     now: Instant,
     bytes: &[u8],
 ) -> Option<Box<Session>> {
-    let (request, len) = connection.request();
-    let (outcome, session) = exchange.take(bytes, &request[..len]);
+    let (outcome, session) = exchange.take(bytes, connection.request().bytes());
     connection.on_handshake(now, outcome);
     session
 }

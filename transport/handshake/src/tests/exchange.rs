@@ -1,6 +1,7 @@
 //! Tests that two honest ends agree on keys, cipher and identities, or refuse.
 
 use super::*;
+use zerolane_wire::{MAX_CONTROL, MAX_PRIVATE_DATA, PrivateData};
 
 #[test]
 fn run__both_ends_hold_the_same_secrets() {
@@ -17,6 +18,29 @@ fn run__both_ends_hold_the_same_secrets() {
     let (bytes, len) = admitted.request.emit();
     assert_eq!(bytes[..len], request());
     assert_eq!(b.pending(), 0);
+}
+
+#[test]
+fn run__private_data_travels_sealed_and_is_as_long_as_it_says() {
+    let data = PrivateData::new(&[0xa5; MAX_PRIVATE_DATA]).expect("short enough");
+    let mut whole = [0; MAX_CONTROL];
+    whole[..request().len()].copy_from_slice(&request());
+    data.attach(&mut whole);
+    let cut = &whole[..MAX_CONTROL - 1];
+    for (carried, is_good) in [(&whole[..], true), (cut, false)] {
+        let (mut a, mut b) = (initiator(credentials(1)), gate(credentials(2)));
+        let answer = sent(knock(&mut b, &a));
+        assert!(matches!(a.take(answer.bytes(), carried), Taken::Done(_)));
+        let clear = a.message().bytes().windows(8).any(|it| it == [0xa5; 8]);
+        assert!(!clear, "anyone can read it");
+        match knock(&mut b, &a) {
+            Reply::Admit(admitted) if is_good => {
+                assert_eq!(admitted.private_data, Some(data));
+            }
+            Reply::Nothing if !is_good => assert_eq!(b.counters().malformed, 1),
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 #[test]

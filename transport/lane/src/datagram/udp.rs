@@ -149,6 +149,8 @@ pub(crate) fn config(
         connect_timeout: options.times.connect,
         idle_timeout: options.times.idle,
         keep_alive: options.times.keep_alive,
+        private_data: options.private_data,
+        asks: options.listen.asks,
         paths: options.most_paths(),
         ..Config::default()
     }

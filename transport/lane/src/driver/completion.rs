@@ -2,6 +2,7 @@
 
 use super::direct::Direct;
 use super::post::{Posted, RequestInfo};
+use super::receives::is_unused;
 use super::{Driver, WorkKind};
 use crate::lane::Lane;
 use crate::memory::Memory;
@@ -23,6 +24,8 @@ pub struct Completion {
     pub result: Result<u64, TransferError>,
     /// The memory posted; `None` if it was borrowed or copied, or there was none.
     pub memory: Option<Memory>,
+    /// The memory came from the connection's [`ReceivePool`](crate::ReceivePool).
+    pub pooled: bool,
     /// The delivery that the sender requested (receives only).
     pub delivery: Delivery,
     /// The old word of an atomic operation; the number of an immediate; for a receive or get that failed, the number of
@@ -43,6 +46,7 @@ impl Completion {
             context: info.report.context,
             result: done.result,
             memory,
+            pooled: false,
             delivery: Delivery::Interrupt,
             value: done.value,
             control: MessageControl::default(),
@@ -125,11 +129,13 @@ impl<L: Lane> Driver<L> {
     pub(super) fn collect(&mut self) {
         self.place_held();
         self.release_held();
+        self.take_back_unmatched();
         while let Some(event) = self.core.poll_event() {
             match event {
                 Event::Connected(_) => self.connected = true,
                 Event::Closed(reason) => {
                     self.closed = Some(reason);
+                    self.receives.stop_waiting();
                     self.completions.end();
                 }
                 Event::Announced { .. } => {}
@@ -168,6 +174,7 @@ impl<L: Lane> Driver<L> {
                     context: 0,
                     result: Ok(length),
                     memory: None,
+                    pooled: false,
                     delivery: Delivery::Interrupt,
                     value: u64::from(value),
                     control: MessageControl::default(),
@@ -275,10 +282,17 @@ impl<L: Lane> Driver<L> {
             Some(Ok(_)) if posted.faulted => Err(TransferError::Refused(Reason::MemoryFault)),
             result => result.unwrap_or(Ok(posted.len)),
         };
-        let reported = !posted.abandoned && (posted.info.report.signalled || result.is_err());
+        if posted.pooled {
+            self.receives.on_message_over();
+        }
+        let unused = posted.pooled && is_unused(&result);
+        let wanted = posted.info.report.signalled || result.is_err();
+        let reported = !posted.abandoned && wanted && !unused;
         let held = posted.region.filter(|&region| self.lane.holds(region));
         if !reported && held.is_none() {
-            return self.controls.give_back(posted.info.control);
+            let (context, memory) = (posted.info.report.context, posted.memory);
+            self.receives.give_back(posted.pooled, memory, context);
+            return self.receives.controls.give_back(posted.info.control);
         }
         let control = self.take_control(&posted, it.control);
         let completion = Completion {
@@ -287,6 +301,7 @@ impl<L: Lane> Driver<L> {
             context: posted.info.report.context,
             result,
             memory: posted.memory,
+            pooled: posted.pooled,
             delivery: it.delivery,
             // Its memory is gone, in part or as a whole.
             value: if posted.faulted { 0 } else { it.value },
@@ -317,10 +332,17 @@ impl<L: Lane> Driver<L> {
         }
         let lane = &self.lane;
         let released = self.held.extract_if(.., |held| !lane.holds(held.region));
-        let completions = released
-            .filter(|held| held.reported)
-            .map(|held| held.completion.without_copy(held.copied));
-        completions.for_each(|completion| self.completions.push(completion));
+        for held in released {
+            let completion = held.completion.without_copy(held.copied);
+            match held.reported {
+                true => self.completions.push(completion),
+                false => self.receives.give_back(
+                    completion.pooled,
+                    completion.memory,
+                    completion.context,
+                ),
+            }
+        }
     }
 
     /// Takes the received control out of its slot, and frees the slot.
@@ -329,11 +351,11 @@ impl<L: Lane> Driver<L> {
         let Some(slot) = posted.info.control else {
             return control;
         };
-        let span = self.controls.span(slot);
+        let span = self.receives.controls.span(slot);
         if self.memory.read(span, &mut control.bytes[..len as usize]) {
             control.len = len as u8;
         }
-        self.controls.give_back(Some(slot));
+        self.receives.controls.give_back(Some(slot));
         control
     }
 }

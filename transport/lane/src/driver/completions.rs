@@ -45,6 +45,11 @@ impl Completions {
         self.list.pop_front()
     }
 
+    /// Removes the next one, whether it may be taken or not: the connection is dropped.
+    pub(super) fn discard(&mut self) -> Option<Completion> {
+        self.list.pop_front()
+    }
+
     /// Takes the completion of request `id` out of order.
     pub(super) fn take(&mut self, id: TransferId) -> Option<Completion> {
         let place = self.place(id)?;

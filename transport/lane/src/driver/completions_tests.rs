@@ -11,6 +11,7 @@ fn completion(id: TransferId, delivery: Delivery) -> Completion {
         context: 0,
         result: Ok(1),
         memory: None,
+        pooled: false,
         delivery,
         value: 0,
         control: MessageControl::default(),

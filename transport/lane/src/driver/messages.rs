@@ -93,16 +93,16 @@ impl<L: Lane> Driver<L> {
             },
         };
         if posted.is_err() {
-            self.controls.give_back(info.control);
+            self.receives.controls.give_back(info.control);
         }
         posted
     }
 
     /// Prepares a receive of a message, with a slot for its control. `None`: the system has no memory.
     fn message_receive(&mut self, report: Report) -> Option<(WorkRequest<'static>, RequestInfo)> {
-        let slot = self.controls.take(&mut self.memory)?;
+        let slot = self.receives.controls.take(&mut self.memory)?;
         let request = WorkRequest::ReceiveMessage {
-            control: self.controls.span(slot),
+            control: self.receives.controls.span(slot),
         };
         let info = RequestInfo {
             control: Some(slot),
@@ -144,7 +144,7 @@ impl<L: Lane> Driver<L> {
         let (request, info) = received.ok_or(PostError::Full)?;
         let received = self.lend_target_as(request, info, payload);
         if let Err(DriverError::Post(_)) = received {
-            self.controls.give_back(info.control);
+            self.receives.controls.give_back(info.control);
         }
         received
     }
@@ -167,7 +167,7 @@ impl<L: Lane> Driver<L> {
 }
 
 /// Slots for the control of messages to receive, in pieces that are allocated as needed.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Controls {
     pieces: Vec<Span>,
     free: Vec<u32>,
@@ -177,7 +177,7 @@ const SLOT: usize = zerolane_core::limits::MAX_CONTROL as usize;
 const SLOTS_PER_PIECE: u32 = 32;
 
 impl Controls {
-    fn take(&mut self, registry: &mut crate::memory::Registry) -> Option<u32> {
+    pub(super) fn take(&mut self, registry: &mut crate::memory::Registry) -> Option<u32> {
         if self.free.is_empty() {
             let piece = registry.allocate(SLOT * SLOTS_PER_PIECE as usize).ok()?;
             let first = self.pieces.len() as u32 * SLOTS_PER_PIECE;

@@ -8,9 +8,11 @@ mod direct;
 mod error;
 mod exports;
 mod ids;
+mod incoming;
 mod kind;
 mod messages;
 mod post;
+mod receives;
 #[cfg(test)]
 mod scripted;
 mod wait;
@@ -33,8 +35,8 @@ use completion::Held;
 use completions::Completions;
 use core::fmt;
 use exports::Exports;
-use messages::Controls;
 use post::Posted;
+use receives::Receives;
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::time::Duration;
@@ -77,7 +79,7 @@ pub struct Driver<L: Lane> {
     holds: Holds,
     posted: HashMap<TransferId, Posted, BuildHasherDefault<IdHasher>>,
     exports: Exports,
-    controls: Controls,
+    receives: Receives,
     completions: Completions,
     /// Completions that were taken and not yet read by the user.
     unread_external: usize,
@@ -131,9 +133,10 @@ impl<L: Lane> Drop for Driver<L> {
 
 impl<L: Lane> Driver<L> {
     fn say_goodbye(&mut self) {
+        self.core.refuse(self.clock.now());
         if self.core.life() == Life::Answered {
-            // The operation that proves the peer's address may be in the socket; before that proof, the peer is told
-            // nothing.
+            // A refusal leaves. The operation that proves the peer's address may be in the socket; before that proof,
+            // the peer is told nothing.
             let _ = self.turn(Step::Whole);
         }
         if self.core.life() != Life::Established {
@@ -149,15 +152,28 @@ impl<L: Lane> Driver<L> {
     /// Recalls sent memory, and leaks memory that the kernel still reads, because otherwise the bytes of its next owner
     /// would be sent.
     fn leave_what_is_held(&mut self) {
-        let posted = self.posted.drain().map(|(_, it)| (it.region, it.memory));
+        let posted = self.posted.drain().map(|(_, it)| {
+            let context = it.info.report.context;
+            (it.region, it.memory, it.pooled, context)
+        });
         let held = self.held.drain(..);
-        let done = held.map(|it| (Some(it.region), it.completion.memory));
-        for (region, memory) in posted.chain(done) {
+        let done = held.map(
+            |Held {
+                 region,
+                 completion: it,
+                 ..
+             }| { (Some(region), it.memory, it.pooled, it.context) },
+        );
+        for (region, memory, pooled, context) in posted.chain(done) {
             let Some(region) = region else { continue };
             self.lane.recall(region);
-            if self.lane.holds(region) {
-                std::mem::forget(memory);
+            match self.lane.holds(region) {
+                true => std::mem::forget(memory),
+                false => self.receives.give_back(pooled, memory, context),
             }
+        }
+        while let Some(completion) = self.completions.discard() {
+            self.recycle(completion);
         }
     }
 }
@@ -197,7 +213,7 @@ impl<L: Lane> Driver<L> {
             holds: Holds::default(),
             posted: HashMap::default(),
             exports: Exports::default(),
-            controls: Controls::default(),
+            receives: Receives::default(),
             completions: Completions::default(),
             unread_external: 0,
             held: Vec::new(),
@@ -234,7 +250,7 @@ impl<L: Lane> Driver<L> {
     pub fn next_timeout(&self) -> Option<Duration> {
         // A child of fork must turn at once to learn that it has no connection: a lane in shared memory would tell the
         // peer that this end sleeps.
-        if self.moved || self.resumes || !self.process.is_current() {
+        if self.moved || self.resumes || self.receives.may_take() || !self.process.is_current() {
             return Some(Duration::ZERO);
         }
         let of_core = self.core.next_timeout().map(|at| at - self.clock.now());
@@ -441,12 +457,16 @@ impl<L: Lane> Driver<L> {
             Step::WithoutInput if self.core.is_peer_silent(now) => return self.turn_whole(now),
             Step::WithoutInput => {
                 (self.more, self.moved) = (false, false);
+                self.supply_deferred();
                 if self.core.is_due(now) {
                     self.core.on_timeout(now);
                 }
             }
             Step::Send => {}
-            Step::BeforeSleep => self.core.confirm_now(),
+            Step::BeforeSleep => {
+                self.supply_deferred();
+                self.core.confirm_now();
+            }
         }
         self.transmit(now)
     }
@@ -456,15 +476,17 @@ impl<L: Lane> Driver<L> {
         if std::mem::take(&mut self.resumes) {
             self.core.defer_operations(now, false);
         }
+        self.supply_deferred();
         // New requests are sent before the socket is read.
         let eager = self.core.is_eager() && self.transmit(now)?;
         let (lane, mut turn) = self.lend(now);
         let received = lane.receive(&mut turn);
-        let more = turn.more;
+        let (more, received_at) = (turn.more, turn.now);
+        self.note_supplied();
         // The time of the turn's start may be old: see `Turn::refresh`. It suffices if nothing arrived, because then
         // nothing is sent by it.
         let now = match received {
-            Ok(true) => turn.now,
+            Ok(true) => received_at,
             Ok(false) if self.core.is_quiet() && !self.core.is_due(now) => now,
             _ => self.clock.now(),
         };
@@ -482,7 +504,8 @@ impl<L: Lane> Driver<L> {
         let turn = Turn {
             now,
             core: &mut self.core,
-            memory: &self.memory,
+            memory: &mut self.memory,
+            receives: self.receives.supplier(),
             holds: &mut self.holds,
             account: &mut self.account,
             more: false,

@@ -5,7 +5,7 @@ use super::{Driver, NotPosted, WorkKind};
 use crate::lane::Lane;
 use crate::memory::posted::Postable;
 use crate::memory::registry::EntryKind;
-use crate::memory::{Memory, Writable, uninit};
+use crate::memory::{Memory, Region, Registry, Writable, uninit};
 use zerolane_core::limits::MAX_INLINE;
 use zerolane_core::{PostError, RegionId, RemotePlace, Span, TransferId, WorkFlags, WorkRequest};
 
@@ -63,6 +63,8 @@ pub(super) struct Posted {
     pub(super) abandoned: bool,
     /// A caller waits for this request in particular.
     pub(super) awaited: bool,
+    /// Its memory came from the connection's pool.
+    pub(super) pooled: bool,
 }
 
 impl Posted {
@@ -75,6 +77,7 @@ impl Posted {
             faulted: false,
             abandoned: false,
             awaited: false,
+            pooled: false,
         }
     }
 
@@ -245,27 +248,11 @@ impl<L: Lane> Driver<L> {
         info: RequestInfo,
         memory: M,
     ) -> Result<TransferId, NotPosted<M>> {
-        let (writable, file) = (request.writes(), memory.is_file());
-        // `memory` is kept in `posted` until the entry is closed, so its bytes stay mapped. An exclusive region belongs
-        // to this end alone; a shared one is only read. After a refusal the entry is closed before the memory is
+        // `memory` is kept in `posted` until the entry is closed. After a refusal the entry is closed before the memory is
         // returned.
-        let span = match memory.alone() {
-            // SAFETY: as above.
-            Some((start, len)) => unsafe {
-                self.memory
-                    .open(start, len, EntryKind::Posted { writable, file })
-            },
-            None => {
-                let pieces = memory.pieces();
-                let mut lens = pieces.iter().map(|it| it.1);
-                let total = lens.try_fold(0usize, |sum, len| sum.checked_add(len));
-                if total.is_none_or(|total| isize::try_from(total).is_err()) {
-                    let reason = PostError::TooLong;
-                    return Err(NotPosted { reason, memory });
-                }
-                // SAFETY: as above.
-                unsafe { self.memory.open_pieces(&pieces, file) }
-            }
+        let Some(span) = open_any(&mut self.memory, &memory, &request) else {
+            let reason = PostError::TooLong;
+            return Err(NotPosted { reason, memory });
         };
         match self.post_open(request, info, span) {
             Ok((id, posted)) => {
@@ -338,4 +325,35 @@ fn signalled(mut request: WorkRequest<'_>) -> WorkRequest<'_> {
         flags.signalled = true;
     }
     request
+}
+
+/// Opens an entry for the memory of `request`, which the caller keeps until it closes the entry. `None`: several pieces
+/// are too long together.
+fn open_any<M: Postable>(
+    registry: &mut Registry,
+    memory: &M,
+    request: &WorkRequest<'_>,
+) -> Option<Span> {
+    let (writable, file) = (request.writes(), memory.is_file());
+    // The caller keeps the memory, so its bytes stay mapped. An exclusive region belongs to this end alone; a shared one
+    // is only read.
+    match memory.alone() {
+        // SAFETY: as above.
+        Some((start, len)) => {
+            Some(unsafe { registry.open(start, len, EntryKind::Posted { writable, file }) })
+        }
+        None => {
+            let pieces = memory.pieces();
+            let mut lens = pieces.iter().map(|it| it.1);
+            let total = lens.try_fold(0usize, |sum, len| sum.checked_add(len));
+            total.filter(|&total| isize::try_from(total).is_ok())?;
+            // SAFETY: as above.
+            Some(unsafe { registry.open_pieces(&pieces, file) })
+        }
+    }
+}
+
+/// As [`open_any`], for memory in one piece.
+pub(super) fn open(registry: &mut Registry, memory: &Region, request: &WorkRequest<'_>) -> Span {
+    open_any(registry, memory, request).unwrap_or(Span::EMPTY)
 }

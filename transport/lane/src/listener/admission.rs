@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use zerolane_core::Entropy;
 use zerolane_handshake::{Admitted, Exchange, Origin, Reply, Session, refuse_hello};
 use zerolane_wire::handshake::HandshakeMessage;
-use zerolane_wire::{Operation, Packet, Reason};
+use zerolane_wire::{Operation, Packet, PrivateData, Reason};
 
 /// Whether an unauthenticated peer becomes a connection.
 #[allow(clippy::large_enum_variant, reason = "it is taken apart at once")]
@@ -94,6 +94,7 @@ impl Listener {
         let Admitted {
             session,
             request,
+            private_data,
             trusted,
             finish,
         } = admitted;
@@ -116,7 +117,8 @@ impl Listener {
         };
         let config = lane.config(&self.options);
         let made = Driver::try_new(lane, &self.options, |now| {
-            zerolane_core::Connection::admit(now, config, entropy, &request)
+            let made = zerolane_core::Connection::admit(now, config, entropy, &request)?;
+            Ok(made.with_peer_data(private_data))
         });
         match made {
             Ok(mut driver) => {
@@ -161,7 +163,8 @@ impl Listener {
         };
         let config = lane.config(&self.options);
         let made = Driver::try_new(lane, &self.options, |now| {
-            zerolane_core::listen(now, config, entropy, packet)
+            let made = zerolane_core::listen(now, config, entropy, packet)?;
+            Ok(made.with_peer_data(PrivateData::of(datagram)))
         });
         match made {
             Ok(driver) => {

@@ -346,6 +346,8 @@ pub(crate) fn config(options: &Options) -> Config {
         connect_timeout: options.times.connect,
         idle_timeout: options.times.idle,
         keep_alive: options.times.keep_alive,
+        private_data: options.private_data,
+        asks: options.listen.asks,
         ..Config::default()
     }
 }

@@ -159,10 +159,10 @@ impl ShmLane {
 
     /// Takes a message of the key exchange, and tells the core the result.
     fn take_handshake(&mut self, record: &[u8], turn: &mut Turn<'_>) {
-        let (request, len) = turn.core.request();
+        let request = turn.core.request();
         let outcome = match &mut self.exchange {
             Some(exchange) => {
-                let (outcome, session) = exchange.take(record, &request[..len]);
+                let (outcome, session) = exchange.take(record, request.bytes());
                 if let Some(session) = session {
                     // The keys are not used: see the module.
                     self.peer_key = Some(session.peer);

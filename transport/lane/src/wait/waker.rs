@@ -5,7 +5,7 @@ use crate::wait::doorbell::Doorbell;
 use crate::wait::poll::Ready;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Ends a wait of its [`Driver`](crate::driver::Driver), or the next one if there is none. It ends no request: a wake while a
@@ -19,6 +19,8 @@ pub struct Waker {
 #[derive(Debug)]
 struct Shared {
     bell: Doorbell,
+    /// It rang for the user, not only for the driver.
+    used: AtomicBool,
     /// Made at the first sleep, because a connection that a worker runs never sleeps. `None` if the system had no
     /// descriptor left; then only a timer ends a sleep.
     event: OnceLock<Option<std::fs::File>>,
@@ -39,6 +41,7 @@ impl Default for Waker {
         Waker {
             shared: Arc::new(Shared {
                 bell: Doorbell::default(),
+                used: AtomicBool::new(false),
                 event: OnceLock::new(),
                 process: Process::current(),
             }),
@@ -58,6 +61,12 @@ impl Eq for Waker {}
 impl Waker {
     /// Ends the wait.
     pub fn wake(&self) {
+        self.shared.used.store(true, Ordering::Release);
+        self.nudge();
+    }
+
+    /// Ends the driver's sleep, but not the wait: the driver has something to do.
+    pub(crate) fn nudge(&self) {
         if !self.shared.process.is_current() {
             return;
         }
@@ -71,7 +80,7 @@ impl Waker {
 
     /// Whether it was used since the last call.
     pub fn take(&self) -> bool {
-        self.shared.bell.take()
+        self.shared.bell.take() && self.shared.used.swap(false, Ordering::Acquire)
     }
 
     /// Takes the wakes so far, then says whether the driver continues: not once `ended`, which is set before a wake.

@@ -5,6 +5,7 @@
 
 mod connection;
 mod memory;
+mod private;
 mod reason;
 mod state;
 mod transfer;
@@ -17,6 +18,7 @@ pub use memory::{
     FetchOp, FetchOpKind, Get, MemoryRegionAvailable, MemoryState, Place, RequestMemoryRegion,
     Rights, Word,
 };
+pub use private::{MAX_CONTROL, MAX_PRIVATE_DATA, PrivateData, PrivateDataTooLong};
 pub use reason::Reason;
 pub use state::{MAX_RANGES, Occasion, Progress, Range, Ranges, Report, RequestState, State};
 pub use transfer::{
@@ -151,8 +153,8 @@ impl Packet {
     ///
     /// # Errors
     /// Names the field: a truncated header, an unassigned operation, Data (which is not a control operation), options
-    /// that are neither absent nor 32 bytes, a checksum that is neither omitted nor correct, or a value outside its
-    /// range.
+    /// that are neither absent nor 32 bytes, private data that is not as long as they say, a checksum that is neither
+    /// omitted nor correct, or a value outside its range.
     pub fn parse(datagram: &[u8]) -> Result<Packet, ParseError> {
         let header = Header::parse(datagram)?;
         let rest = &datagram[HEADER_LEN..];
@@ -164,8 +166,14 @@ impl Packet {
             len if len < OPTIONS_LEN => {
                 return Err(ParseError::new(Field::Options, Problem::Truncated(len)));
             }
+            len if HEADER_LEN + len == MAX_CONTROL && PrivateData::fits(header.op) => {
+                rest.first_chunk::<OPTIONS_LEN>()
+            }
             len => return Err(ParseError::new(Field::Options, Problem::TooLong(len))),
         };
+        if options.is_some() {
+            PrivateData::parse(&header, rest)?;
+        }
         header.verify(Sum::of(rest))?;
         let route = Route {
             d_port: header.d_port,

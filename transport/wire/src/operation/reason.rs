@@ -46,11 +46,13 @@ pub enum Reason {
     OtherProtection = 18,
     /// The reporting end sends nothing more that matches a receive: no Transfer and no message.
     Finished = 19,
+    /// The program at the other end refused the connection.
+    Refused = 20,
 }
 
 impl Reason {
     /// All reasons, in order of their code points.
-    pub const ALL: [Reason; 20] = [
+    pub const ALL: [Reason; 21] = [
         Reason::Normal,
         Reason::VersionMismatch,
         Reason::NoCommonProfile,
@@ -71,6 +73,7 @@ impl Reason {
         Reason::PlainOnly,
         Reason::OtherProtection,
         Reason::Finished,
+        Reason::Refused,
     ];
 
     pub(crate) fn parse(param: u16) -> Result<Reason, ParseError> {
@@ -108,6 +111,7 @@ impl Reason {
                 "one end asks to encrypt, the other only to authenticate: both must ask for the same"
             }
             Reason::Finished => "the peer finished sending",
+            Reason::Refused => "the program there refused the connection",
         }
     }
 }

@@ -11,12 +11,14 @@ use crate::request::Immediate;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use zerolane_lane::{CloseReason, PublicKey, TransferError};
+use zerolane_wire::PrivateData;
 
-/// The peer's address and key.
+/// The peer's address, key and private data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Peer {
     pub(super) address: SocketAddr,
     pub(super) key: Option<PublicKey>,
+    pub(super) data: Option<PrivateData>,
 }
 
 impl Peer {
@@ -24,6 +26,7 @@ impl Peer {
         Peer {
             address: connection.peer_addr(),
             key: connection.peer_key(),
+            data: connection.driver.peer_data().copied(),
         }
     }
 }
@@ -58,11 +61,13 @@ pub(super) struct Claims {
     /// Called when the connection is established.
     connected: Option<OnConnected>,
     requests: Requests,
-    /// Data received for a request that was given up.
+    /// Data received for a request that was given up, and messages that no handle has asked for.
     kept: VecDeque<Completion>,
     immediates: VecDeque<Immediate>,
     immediates_awaited: VecDeque<Claim<Immediate>>,
     immediates_given_up: GivenUp,
+    messages_awaited: VecDeque<Claim<Completion>>,
+    messages_given_up: GivenUp,
     arrivals: Arrivals,
     /// Why the connection ended before all sends were done.
     unsent: Option<CloseReason>,
@@ -106,7 +111,7 @@ impl Claims {
     /// Leaves the connection without an owner, because its last handle was dropped.
     pub(super) fn forsake(&mut self) {
         self.holder = Holder::None;
-        self.kept.clear();
+        self.recycle_kept();
         self.immediates.clear();
     }
 
@@ -138,7 +143,8 @@ impl Claims {
     /// Whether no request or wait is pending, and no received data is kept.
     pub(super) fn is_idle(&self) -> bool {
         let kept = self.kept.is_empty() && self.immediates.is_empty();
-        let awaited = self.immediates_awaited.iter().any(Claim::is_awaited);
+        let awaited = self.immediates_awaited.iter().any(Claim::is_awaited)
+            || self.messages_awaited.iter().any(Claim::is_awaited);
         let awaited = awaited || !self.ended.is_empty() || self.arrivals.is_awaited();
         self.requests.is_empty() && kept && !awaited
     }
@@ -163,7 +169,10 @@ impl Claims {
     /// Answers `waiting` with data kept from a request that was given up. False if there is none.
     pub(super) fn give_kept(&mut self, direction: Direction, waiting: &mut Waiting) -> bool {
         if let Direction::Incoming(kind) = direction
-            && let Some(at) = self.kept.iter().position(|it| it.kind() == kind)
+            && let Some(at) = self
+                .kept
+                .iter()
+                .position(|it| it.kind() == kind && !it.is_pooled())
             && let Some(claim) = waiting.claim.take()
         {
             if let Some(mut kept) = self.kept.remove(at) {
@@ -193,6 +202,10 @@ impl Claims {
             && self.is_handled()
         {
             self.deliver_immediate(immediate);
+            return None;
+        }
+        if completion.is_pooled() && self.is_handled() {
+            self.deliver_message(completion);
             return None;
         }
         let given_up = match self.requests.end(completion.id) {
@@ -227,6 +240,61 @@ impl Claims {
         }
         if self.holder != Holder::None {
             self.immediates.push_back(immediate);
+        }
+    }
+
+    fn deliver_message(&mut self, mut message: Completion) {
+        while let Some(claim) = self.messages_awaited.pop_front() {
+            match claim.answer(Ok(message)) {
+                Err(Ok(again)) => message = again,
+                _ => return,
+            }
+        }
+        self.keep_message(message, VecDeque::push_back);
+    }
+
+    fn keep_message(
+        &mut self,
+        message: Completion,
+        push: impl FnOnce(&mut VecDeque<Completion>, Completion),
+    ) {
+        if self.holder == Holder::None {
+            message.recycle();
+        } else {
+            push(&mut self.kept, message);
+        }
+    }
+
+    /// Answers with the next message that has memory of a pool.
+    pub(super) fn await_message(&mut self, claim: Claim<Completion>) {
+        match self.kept.iter().position(Completion::is_pooled) {
+            Some(place) => {
+                if let Some(message) = self.kept.remove(place)
+                    && let Err(Ok(message)) = claim.answer(Ok(message))
+                {
+                    self.keep_message(message, VecDeque::push_front);
+                }
+            }
+            // Dropping the claim refuses it.
+            None if self.over.is_some() => {}
+            None => self.messages_awaited.push_back(claim),
+        }
+    }
+
+    /// Withdraws a wait for a message. One that already came goes to the next wait.
+    pub(super) fn give_up_message(&mut self, unread: Option<Completion>) {
+        match unread {
+            Some(message) => self.keep_message(message, VecDeque::push_front),
+            None if self.messages_given_up.add(self.messages_awaited.len()) => {
+                self.messages_awaited.retain(Claim::is_awaited);
+            }
+            None => {}
+        }
+    }
+
+    fn recycle_kept(&mut self) {
+        for completion in self.kept.drain(..) {
+            completion.recycle();
         }
     }
 
@@ -326,6 +394,9 @@ impl Claims {
         let unsent = self.unsent.or(unposted.then_some(CloseReason::Local));
         self.requests.end_all(reason);
         for claim in self.immediates_awaited.drain(..) {
+            claim.answer_or_drop(Err(reason.again()));
+        }
+        for claim in self.messages_awaited.drain(..) {
             claim.answer_or_drop(Err(reason.again()));
         }
         self.arrivals.end(reason);

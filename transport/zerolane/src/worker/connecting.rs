@@ -37,6 +37,7 @@ impl Worker {
         link.connection = next;
         link.writable = false;
         self.poller.add_lane(&link.connection, key)?;
+        self.join_pool(key);
         self.agenda.add_input(key);
         Ok(true)
     }

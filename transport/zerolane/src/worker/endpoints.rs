@@ -126,6 +126,7 @@ impl Worker {
             (false, _) => {}
         }
         let peer = Peer::of(&link.connection);
+        let asked = link.connection.driver.is_asked();
         // Dropping the connection tells its peer.
         let Ok(id) = self.own(link) else { return };
         let Some(Slot::Endpoint(listening)) = self.slots.get_mut(key) else {
@@ -142,9 +143,16 @@ impl Worker {
         } else if let Some(untaken) = &mut listening.untaken {
             untaken.push(id.0);
         } else {
-            self.events.push_back(Event::Accepted {
-                endpoint: EndpointId(key),
-                connection: id,
+            let endpoint = EndpointId(key);
+            self.events.push_back(match asked {
+                true => Event::Requested {
+                    endpoint,
+                    connection: id,
+                },
+                false => Event::Accepted {
+                    endpoint,
+                    connection: id,
+                },
             });
         }
     }

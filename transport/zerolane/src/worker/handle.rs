@@ -184,6 +184,10 @@ impl Worker {
             Event::Accepted {
                 endpoint: by,
                 connection,
+            }
+            | Event::Requested {
+                endpoint: by,
+                connection,
             } if *by == endpoint => Some(*connection),
             _ => None,
         });
@@ -265,8 +269,12 @@ struct EndpointShared {
 }
 
 impl EndpointHandle {
-    fn worker(&self) -> WorkerHandle {
+    pub(super) fn worker(&self) -> WorkerHandle {
         WorkerHandle::new(&self.shared.owned.inbox)
+    }
+
+    pub(super) fn id(&self) -> EndpointId {
+        self.shared.id
     }
 
     /// The address listened on.
@@ -280,7 +288,9 @@ impl EndpointHandle {
     }
 
     /// Waits for the next connection. Connections that were not asked for are served too: they may use what the
-    /// endpoint exports ([`EndpointHandle::export`]).
+    /// endpoint exports ([`EndpointHandle::export`]). With
+    /// [`ListenOptions::asks`](crate::options::ListenOptions::asks), it accepts the next request with
+    /// [`Options::private_data`]; until then requests wait.
     pub fn accept(&self) -> Pending<ConnectionHandle> {
         let (id, worker) = (self.shared.id, self.worker());
         let (claim, pending) = Pending::new(
@@ -386,6 +396,12 @@ impl ConnectionHandle {
     /// The key that the peer proved it owns; `None` in plain mode.
     pub fn peer_key(&self) -> Option<PublicKey> {
         self.shared.peer.key
+    }
+
+    /// See [`Connection::peer_data`].
+    pub fn peer_data(&self) -> &[u8] {
+        let data = self.shared.peer.data.as_ref();
+        data.map_or(&[], |it| it.as_slice())
     }
 
     /// Makes a request: see [`Connection::post`]. Its success is always reported, to the returned [`Pending`].

@@ -79,6 +79,7 @@ impl Link {
                 None
             }
             Event::Accepted { connection, .. }
+            | Event::Requested { connection, .. }
             | Event::Connected { connection }
             | Event::Announced { connection, .. }
                 if connection == id =>

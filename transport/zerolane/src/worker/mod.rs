@@ -72,12 +72,14 @@ mod connecting;
 mod connections;
 mod endpoints;
 mod handle;
+mod incoming;
 mod link;
 mod numbered;
 mod others;
 mod partial;
 mod pending;
 mod poller;
+mod pool;
 mod release;
 mod remote;
 mod reply;
@@ -91,6 +93,8 @@ mod untaken;
 
 pub use crate::listener::Listener;
 pub use handle::{ConnectionHandle, EndpointHandle, WorkerHandle};
+pub use incoming::IncomingHandle;
+pub(crate) use incoming::not_asked;
 pub use pending::{Outcome, Pending};
 pub use set::PendingSet;
 pub use thread::{WorkerThread, background};
@@ -99,6 +103,7 @@ use crate::addresses::{ToAddresses, resolved};
 use crate::completion::Completion;
 use crate::connection::Connection;
 use crate::error::{Error, Result};
+use crate::receive_pool::ReceivePool;
 use agenda::{Agenda, Due};
 use claims::Claims;
 use endpoints::Listening;
@@ -162,6 +167,15 @@ pub enum Event {
         /// The new connection.
         connection: ConnectionId,
     },
+    /// A client asks for a connection: instead of [`Event::Accepted`], if the endpoint has
+    /// [`ListenOptions::asks`](crate::options::ListenOptions::asks). [`Worker::connection`] shows who asks: [`Connection::peer_data`], [`Connection::peer_key`],
+    /// [`Connection::peer_addr`]. [`Worker::accept_request`] or [`Worker::refuse_request`] answers.
+    Requested {
+        /// The endpoint.
+        endpoint: EndpointId,
+        /// The connection, if it is accepted.
+        connection: ConnectionId,
+    },
     /// An endpoint's socket failed; the endpoint is closed.
     EndpointFailed {
         /// The endpoint.
@@ -174,7 +188,7 @@ pub enum Event {
         /// The connection.
         connection: ConnectionId,
     },
-    /// A request is over, or an immediate arrived.
+    /// A request is over, an immediate arrived, or a message that took memory of a [`ReceivePool`].
     Completed {
         /// The connection.
         connection: ConnectionId,
@@ -241,6 +255,8 @@ pub struct Worker {
     inbox: Arc<Inbox>,
     /// Regions that every peer may use.
     numbered: Numbered,
+    /// The memory of messages that its connections share.
+    pool: Option<ReceivePool>,
     /// The endpoints among `slots`.
     endpoints: Vec<Key>,
     /// Submissions that have not started.
@@ -273,6 +289,7 @@ impl Worker {
                 process: Process::current(),
             }),
             numbered: Numbered::default(),
+            pool: None,
             endpoints: Vec::new(),
             taken: VecDeque::new(),
             ports: Ports::default(),
@@ -325,8 +342,15 @@ impl Worker {
     }
 
     /// Gives up a connection, so that its caller can drive it or give it to another worker. `None` if it is not a
-    /// connection of this worker, or is not established yet. Its events that were not taken stay here.
+    /// connection of this worker, or is not established or accepted yet. Its events that were not taken stay here.
     pub fn release(&mut self, connection: ConnectionId) -> Option<Connection> {
+        match self.slots.get(connection.0)? {
+            Slot::Connection(link) if link.connection.driver.is_asked() => None,
+            _ => self.let_go(connection),
+        }
+    }
+
+    fn let_go(&mut self, connection: ConnectionId) -> Option<Connection> {
         self.check_process().ok()?;
         match self.slots.get(connection.0)? {
             Slot::Connection(link) if link.is_open() => {}
@@ -335,6 +359,7 @@ impl Worker {
         match self.remove(connection.0)? {
             Slot::Connection(mut link) => {
                 link.connection.set_unread_of_handles(0);
+                link.connection.driver.set_memory_wake(None);
                 Some(link.connection)
             }
             Slot::Endpoint(_) => None,
@@ -486,7 +511,9 @@ impl Worker {
 
     fn own(&mut self, mut link: Link) -> Result<ConnectionId> {
         self.numbered.export_to(&mut link.connection)?;
-        Ok(ConnectionId(self.insert(Slot::Connection(Box::new(link)))?))
+        let key = self.insert(Slot::Connection(Box::new(link)))?;
+        self.join_pool(key);
+        Ok(ConnectionId(key))
     }
 
     /// Watches the object in `slot`.

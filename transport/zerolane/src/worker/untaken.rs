@@ -102,7 +102,7 @@ impl Worker {
         let listening = self.listening(endpoint.0);
         let key = listening.and_then(|it| it.untaken.as_mut()?.pop());
         self.read_again(endpoint.0)?;
-        let connection = key.and_then(|key| self.release(ConnectionId(key)));
+        let connection = key.and_then(|key| self.let_go(ConnectionId(key)));
         Ok(connection.map(|mut connection| {
             connection.driver.resume_operations();
             connection

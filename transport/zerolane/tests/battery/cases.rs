@@ -8,6 +8,8 @@ use crate::finish;
 use crate::immediates;
 use crate::inline;
 use crate::path::{Pair, Path, plain};
+use crate::pooled;
+use crate::private;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use zerolane::advanced::{Offer, Read};
@@ -67,6 +69,7 @@ macro_rules! over_every_path {
 }
 
 over_every_path!(
+    connect__private_data_both_ways,
     transfer__every_size,
     transfer__both_directions_at_once,
     transfer__many_in_flight,
@@ -88,7 +91,18 @@ over_every_path!(
     memory__immediates_tell_of_all_before_them,
     memory__immediates_say_what_was_put,
     inline__what_was_posted_may_change_at_once,
+    messages__take_memory_of_a_pool,
 );
+
+fn messages__take_memory_of_a_pool(path: Path, base: &Options) {
+    if let Some(pair) = path.connect(base) {
+        pooled::take_memory_of_a_pool(pair);
+    }
+}
+
+fn connect__private_data_both_ways(path: Path, base: &Options) {
+    private::both_ways(path, base);
+}
 
 fn transfer__every_size(path: Path, base: &Options) {
     let Some(mut pair) = path.connect(base) else {

@@ -14,6 +14,8 @@
 //!  incast.rs  several senders, one receiver
 //!  link_local.rs  addresses of one link, with their interface
 //!  marks.rs   ECN: capable datagrams, and counts of marks
+//!  pooled.rs  messages into memory of a pool
+//!  private.rs  data of the program in the request and its answer
 //!  rates.rs  measured rates, printed
 //!  roam.rs    addresses that change in the middle of a Transfer
 //! ```
@@ -44,5 +46,7 @@ mod inline;
 mod link_local;
 mod marks;
 mod path;
+mod pooled;
+mod private;
 mod rates;
 mod roam;

@@ -253,6 +253,14 @@ const DOCUMENTS: &[Document] = &[
             Fact("Version {1}.", &["connection::VERSION"]),
             Fact("the {40}-byte header", &["HEADER_LEN"]),
             Fact("or exactly {32} bytes of them", &["OPTIONS_LEN"]),
+            Fact(
+                "plus 1; 0: none, and nothing follows the options | 0 to {65}",
+                &["MAX_PRIVATE_DATA + 1"],
+            ),
+            Fact(
+                "private data, and zeros up to {64} bytes",
+                &["MAX_PRIVATE_DATA"],
+            ),
             Fact("tell of the latest {256} announcements", &["ANNOUNCEMENTS"]),
             Fact(
                 "answers ({1192} bytes; sealed, {1168}) is one Get",

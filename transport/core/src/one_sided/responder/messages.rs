@@ -1,8 +1,9 @@
 //! Delivers the peer's messages to posted receives. Those without control may come as their payload alone: bare.
 
 use super::Responder;
+use super::exports::MESSAGES;
 use super::sequence::NotReady;
-use super::serve::Nak;
+use super::serve::{IMMEDIATE, NOTHING, Nak};
 use crate::context::{Context, Debt, Refusal};
 use crate::event::{Event, TransferError};
 use crate::limits::MAX_CONTROL;
@@ -51,6 +52,23 @@ impl Responder {
         cx.owe(Debt::Ready);
         cx.owe(Debt::Peer);
         id
+    }
+
+    /// Whether Data is a message that would be executed now if a receive were posted.
+    pub(crate) fn lacks_receive(&self, cx: &Context, header: &Header, len: u32) -> bool {
+        self.receives.is_empty()
+            && number_of_message(header, len).is_some_and(|it| self.sequence.is_next(it))
+            && !self.is_unread(cx)
+    }
+
+    /// Whether the peer was told that its message found no receive, and there still is none.
+    pub(crate) fn wants_receive(&self) -> bool {
+        self.receives.is_empty() && self.sequence.not_ready == Some(NotReady::Receive)
+    }
+
+    /// Whether no message has matched receive `id`.
+    pub(crate) fn is_unmatched(&self, id: TransferId) -> bool {
+        self.receives.iter().any(|it| it.id == id)
     }
 
     /// Fails the receives that no message will match, once everything the peer sent has arrived.
@@ -212,6 +230,19 @@ impl Responder {
             true
         })
     }
+}
+
+/// The number of the message that Data brings, or, if it is bare, a part of.
+fn number_of_message(header: &Header, len: u32) -> Option<u32> {
+    let has = |flag| header.flags.contains(flag);
+    if has(Flags::FRAMES) {
+        return None;
+    }
+    if has(Flags::EAGER) {
+        return (has(Flags::MESSAGE) && has(Flags::MEMORY)).then_some(header.d_id);
+    }
+    let is_other = matches!(header.b_id, NOTHING | IMMEDIATE) && len == 0;
+    (header.d_id == MESSAGES && !is_other).then_some(header.sync)
 }
 
 fn receive_payload(

@@ -85,6 +85,11 @@ impl Sequence {
         SequenceCheck::Ahead
     }
 
+    /// Whether operation `number` is next in order, and would be executed.
+    pub(crate) fn is_next(&self, number: u32) -> bool {
+        number == self.expected && self.refusal.is_none()
+    }
+
     /// Whether to request missing operations from the Initiator: once per gap, and again if it still asks after its
     /// answer is due, a round trip `rtt` later.
     pub(crate) fn ask(&mut self, now: Instant, ask: bool, rtt: Duration) -> bool {

@@ -113,7 +113,7 @@ impl Dispatcher {
         turn: &mut Turn<'_>,
     ) -> Placement {
         self.brought_payload = true;
-        turn.core.on_data(turn.now, header, len, stu, landed)
+        turn.on_data(header, len, stu, landed)
     }
 
     /// Delivers a group in its place, if there is one.

@@ -168,10 +168,10 @@ impl Unsealer {
 
     /// Takes a message of the key exchange, and tells the core the result.
     fn take_handshake(&mut self, datagram: &[u8], turn: &mut Turn<'_>) {
-        let (request, len) = turn.core.request();
+        let request = turn.core.request();
         let outcome = match &mut self.exchange {
             Some(exchange) => {
-                let (outcome, session) = exchange.take(datagram, &request[..len]);
+                let (outcome, session) = exchange.take(datagram, request.bytes());
                 self.session = session.or(self.session.take());
                 outcome
             }

@@ -73,8 +73,7 @@ pub(super) fn exchange(socket: &UdpSocket, terms: &Terms) -> Session {
             return *session;
         }
         if let Ok(len) = socket.recv(&mut buffer) {
-            let (request, request_len) = core.request();
-            let (outcome, given) = exchange.take(&buffer[..len], &request[..request_len]);
+            let (outcome, given) = exchange.take(&buffer[..len], core.request().bytes());
             core.on_handshake(now(), outcome);
             session = given;
         }
