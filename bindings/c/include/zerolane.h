@@ -746,7 +746,8 @@ typedef struct zl_completion {
      */
     uint64_t tag;
     /**
-     * Bytes moved.
+     * Bytes moved. ZL_KIND_IMMEDIATE: bytes of the put; of a vectored one, those of its last
+     * piece.
      */
     uint64_t length;
     /**
@@ -754,7 +755,9 @@ typedef struct zl_completion {
      */
     uint64_t value;
     /**
-     * ZL_KIND_OPEN: the key; zeros otherwise.
+     * ZL_KIND_OPEN: the key. ZL_KIND_IMMEDIATE: the key of the memory here that the put wrote, as
+     * its export returned it; zl_key_to_u64 has the number of numbered memory in its highest 24
+     * bits. Zeros otherwise.
      */
     struct zl_key region;
     /**
@@ -1292,7 +1295,7 @@ zl_status zl_post_put(struct zl_connection *connection,
                       uint64_t *id);
 
 /**
- * Most bytes of a zl_post_put_inline.
+ * Most bytes of a zl_post_put_inline, and of the payload of a zl_post_message_inline.
  */
 #define ZL_INLINE_LENGTH 256
 
@@ -1436,6 +1439,21 @@ zl_status zl_post_message(struct zl_connection *connection,
                           size_t len,
                           const struct zl_work *how,
                           uint64_t *id);
+
+/**
+ * Posts a zl_send_message. Its payload is a copy of `len` bytes at `payload`, at most
+ * ZL_INLINE_LENGTH; you may reuse `control` and `payload` at once. With ZL_WORK_UNSIGNALLED it
+ * has no completion unless it fails. `how` may be null.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_post_message_inline(struct zl_connection *connection,
+                                 const void *control,
+                                 size_t control_len,
+                                 const void *payload,
+                                 size_t len,
+                                 const struct zl_work *how,
+                                 uint64_t *id);
 
 /**
  * Posts a zl_send_message. Its payload is `count` parts of regions, one after another,

@@ -6,7 +6,7 @@ use netlab::netns::{self, Topology};
 use std::collections::BTreeSet;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output};
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -237,11 +237,10 @@ fn tutorials_run(installed: &Installed) {
     assert!(pairs.len() == 3 && rest.is_empty(), "three tutorials");
     for [server, client] in pairs {
         let [server, client] = [server, client].map(|it| installed.compile(it));
-        // Not by `timeout`, whose end leaves its child.
-        let serving = Command::new(&server)
+        let serving = bounded(&server)
             .env("LD_LIBRARY_PATH", installed.path("lib"))
             .spawn();
-        let mut serving = Killed(serving.expect("started"));
+        let mut serving = serving.expect("started");
         let end = Instant::now() + Duration::from_secs(60);
         let said = loop {
             let mut client = bounded(&client);
@@ -258,22 +257,12 @@ fn tutorials_run(installed: &Installed) {
         };
         // The first client says nothing, and its server ends.
         if said.is_empty() {
-            while serving.0.try_wait().expect("ours").is_none() {
-                assert!(Instant::now() < end, "{server:?} goes on");
-                std::thread::sleep(Duration::from_millis(50));
-            }
-            assert!(serving.0.wait().expect("ours").success());
+            assert!(serving.wait().expect("ours").success());
+        } else {
+            // `timeout` passes this signal on. It could not pass on a SIGKILL, and the server would stay.
+            run(Command::new("kill").arg(serving.id().to_string()));
+            serving.wait().expect("ours");
         }
-    }
-}
-
-/// A program that does not outlive its test.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

@@ -74,7 +74,7 @@ def store(layout: Layout) -> None:
             connections.append(endpoint.accept().wait(30))
         prefill, decode = connections
         for _ in range(layout.requests):
-            request = prefill.immediate().wait(30)
+            request = prefill.immediate().wait(30).value
             decode.send_message(request.to_bytes(4)).wait(30)
         prefill.send_message(b"done").wait(30)
         if any(process.wait(timeout=30) != 0 for process in processes):

@@ -13,7 +13,7 @@ import pytest
 
 import zerolane
 from conftest import Pair, serving
-from zerolane import FetchOp, Rights
+from zerolane import FetchOp, Key, Rights
 
 
 def test_put_get__any_place_and_length(pair: Pair) -> None:
@@ -428,7 +428,7 @@ def test_inline__is_copied_and_pins_nothing(pair: Pair, executor: ThreadPoolExec
         while not receiving.done():
             assert ours.wait(timeout=0.001) is None
         control, payload = receiving.result()
-        assert (control, payload) == (b"hi", b"y" * 256)
+        assert control == b"hi" and payload is not None and payload == b"y" * 256
         assert memory[8:264] == b"x" * 256
         for too_long in (bytes(257), np.zeros(1 << 20)):
             with pytest.raises(ValueError, match="at most 256"):
@@ -436,7 +436,7 @@ def test_inline__is_copied_and_pins_nothing(pair: Pair, executor: ThreadPoolExec
             with pytest.raises(ValueError, match="at most 256"):
                 ours.post_message(b"", too_long, inline=True)
         with pytest.raises(TypeError):
-            ours.post_put(key, 8, [b"one", b"two"], inline=True)  # type: ignore[arg-type]
+            ours.post_put(key, 8, [b"one", b"two"], inline=True)
 
 
 def test_immediate__not_asked_for_has_its_sender_wait_and_nobody_else(

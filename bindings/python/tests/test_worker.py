@@ -299,12 +299,12 @@ def test_spawn__handles_do_all_from_any_thread(handles: Handles) -> None:
     assert (immediate.kind, immediate.value, immediate.length) == ("immediate", 9, 4)
     assert immediate.region == key and memory[8:12] == b"told"
     short = bytearray(b"short")
-    put = ours.put(key, 8, short, inline=True)
-    sent = ours.send_message(b"", short, inline=True)
+    placing = ours.put(key, 8, short, inline=True)
+    telling = ours.send_message(b"", short, inline=True)
     short.clear()
     received = peers.recv_message(bytearray(9)).wait(20)
-    assert (received.memory, memory[8:13]) == (b"short", b"short")
-    assert (put.wait(20).buffer, sent.wait(20).buffer) == (None, None)
+    assert received.memory == b"short" and memory[8:13] == b"short"
+    assert placing.wait(20).buffer is None and telling.wait(20).buffer is None
     with pytest.raises(ValueError, match="at most 256"):
         ours.put(key, 8, bytes(257), inline=True)
     assert peers.revoke(key).wait(20) is True

@@ -374,12 +374,10 @@ impl Connection {
             }
             if !of_pieces {
                 let taken = self.driver.take_completion(own);
-                return Ok(Waited::Got(
-                    taken.map(|it| Completion::new(it, self.poster)),
-                ));
+                return Ok(Waited::Got(taken.map(|it| self.completed(it))));
             }
-            if let Some(whole) = self.take_pieces(&over) {
-                return Ok(Waited::Got(Some(whole)));
+            if let Some(whole) = self.vectored.take(&mut self.driver, &over) {
+                return Ok(Waited::Got(Some(self.completed(whole))));
             }
         }
     }
@@ -445,6 +443,23 @@ impl Connection {
     fn end(&self) -> Option<Error> {
         let reason = self.driver.closed()?;
         (!self.driver.has_completion()).then_some(Error::Closed(reason))
+    }
+
+    /// The next completion of a whole request, not of a piece.
+    pub(crate) fn next_whole(&mut self) -> Option<Completion> {
+        while let Some(completion) = self.driver.next_completion() {
+            let whole = self.vectored.absorb(completion);
+            self.vectored.post_unposted(&mut self.driver);
+            if let Some(whole) = whole {
+                return Some(self.completed(whole));
+            }
+        }
+        None
+    }
+
+    fn completed(&self, whole: zerolane_lane::Completion) -> Completion {
+        let pool = whole.pooled.then(|| self.driver.receive_pool()).flatten();
+        Completion::new(whole, self.poster, pool.cloned())
     }
 
     /// Sets how many completions the program took but has not processed yet, such as immediates kept for a later
@@ -515,7 +530,7 @@ impl Connection {
     pub fn cancel(&mut self, id: RequestId) -> bool {
         let own = self.poster.number_of(id);
         own.is_some_and(|id| match self.vectored.has(id) {
-            true => self.cancel_pieces(id),
+            true => self.vectored.cancel(&mut self.driver, id),
             false => self.driver.cancel(id),
         })
     }

@@ -1,13 +1,14 @@
 //! Combines the completions of a request's pieces into one, and posts pieces as there is room for them.
 
-use crate::connection::Connection;
-use crate::error::Error;
-use crate::request::Unposted;
+mod unposted;
+
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
+use unposted::Unposted;
+pub(crate) use unposted::{Left, Piece};
 use zerolane_lane::{
-    CloseReason, Completion, Delivery, IdHasher, Memory, MessageControl, PostError, Report,
-    TransferError, TransferId, WorkKind, limits,
+    AnyLane, CloseReason, Completion, Delivery, Driver, IdHasher, Memory, MessageControl,
+    PostError, Report, TransferError, TransferId, WorkKind, limits,
 };
 use zerolane_wire::Reason;
 
@@ -38,10 +39,10 @@ pub(crate) struct Vectored {
 
 impl Vectored {
     /// Begins a request whose first piece was posted as `first`; `unposted` are the others.
-    pub(crate) fn begin(&mut self, first: TransferId, report: Report, unposted: Unposted) {
+    fn begin(&mut self, first: TransferId, unposted: Unposted) {
         let group = Group {
             kind: unposted.kind(),
-            report,
+            report: unposted.report(),
             outstanding: 0,
             memory: Vec::with_capacity(1 + unposted.len()),
             bytes: 0,
@@ -87,7 +88,7 @@ impl Vectored {
     }
 
     /// Takes a piece's completion; returns the request's completion after the last piece.
-    fn absorb(&mut self, mut completion: Completion) -> Option<Completion> {
+    pub(crate) fn absorb(&mut self, mut completion: Completion) -> Option<Completion> {
         let Some((request, place)) = self.pieces.remove(&completion.id) else {
             return Some(completion);
         };
@@ -147,96 +148,96 @@ impl Vectored {
         pieces.sort_unstable_by(|a, b| b.cmp(a));
         pieces.into_iter().map(|it| it.1).collect()
     }
-}
 
-impl Connection {
-    /// The next completion of a whole request, not of a piece.
-    pub(crate) fn next_whole(&mut self) -> Option<crate::Completion> {
-        while let Some(completion) = self.driver.next_completion() {
-            let whole = self.vectored.absorb(completion);
-            self.post_unposted();
-            if let Some(whole) = whole {
-                let pool = whole.pooled.then(|| self.driver.receive_pool()).flatten();
-                return Some(crate::Completion::new(whole, self.poster, pool.cloned()));
-            }
+    /// Posts as many pieces as there is room for, as one request, or returns all of them.
+    pub(crate) fn post<M: Piece>(
+        &mut self,
+        driver: &mut Driver<AnyLane>,
+        mut left: Left<M>,
+    ) -> Result<TransferId, (PostError, Vec<(u64, M)>)> {
+        if let Err(reason) = self.check_order().and_then(|()| left.check()) {
+            return Err((reason, left.pieces.collect()));
         }
-        None
+        match left.post_next(driver) {
+            Some(Ok(id)) => {
+                self.begin(id, M::unposted(left));
+                self.post_unposted(driver);
+                Ok(id)
+            }
+            Some(Err((reason, refused))) => {
+                let all = std::iter::once(refused).chain(left.pieces);
+                Err((reason, all.collect()))
+            }
+            None => Err((PostError::NoPieces, Vec::new())),
+        }
     }
 
     /// Takes the completions of pieces that are over. Returns that of their request after the last one.
-    pub(crate) fn take_pieces(&mut self, over: &[TransferId]) -> Option<crate::Completion> {
+    pub(crate) fn take(
+        &mut self,
+        driver: &mut Driver<AnyLane>,
+        over: &[TransferId],
+    ) -> Option<Completion> {
         let mut whole = None;
         for &piece in over {
-            if let Some(completion) = self.driver.take_completion(piece) {
-                whole = whole.or(self.vectored.absorb(completion));
+            if let Some(completion) = driver.take_completion(piece) {
+                whole = whole.or(self.absorb(completion));
             }
         }
-        self.post_unposted();
-        whole.map(|it| crate::Completion::new(it, self.poster))
+        self.post_unposted(driver);
+        whole
     }
 
     /// Posts pieces that wait, while there is room. Their completions make more: a request has no more pieces
     /// outstanding than fit, also on a lane that carries them out at once.
-    pub(crate) fn post_unposted(&mut self) {
-        let Some((request, mut unposted)) = self.vectored.unposted.take() else {
+    pub(crate) fn post_unposted(&mut self, driver: &mut Driver<AnyLane>) {
+        let Some((request, mut unposted)) = self.unposted.take() else {
             return;
         };
-        let outstanding = self.vectored.groups.get(&request).map(|it| it.outstanding);
+        let outstanding = self.groups.get(&request).map(|it| it.outstanding);
         let mut room = limits::MAX_POSTED.saturating_sub(outstanding.unwrap_or(0));
-        while room > 0 && self.driver.room_for_operations() > 0 {
+        while room > 0 && driver.room_for_operations() > 0 {
             room -= 1;
-            match unposted.post_next(self) {
-                Some(Ok(piece)) => self.vectored.add(request, piece),
-                Some(Err((error, memory))) => {
-                    return self.refuse_piece(request, &error, memory, unposted);
+            match unposted.post_next(driver) {
+                Some(Ok(piece)) => self.add(request, piece),
+                Some(Err((reason, memory))) => {
+                    if let Some(group) = self.groups.get_mut(&request) {
+                        group.memory.push(Some(memory));
+                    }
+                    self.unposted = Some((request, unposted));
+                    return self.refuse(driver, request, reason);
                 }
                 None => return,
             }
         }
-        self.vectored.unposted = (unposted.len() > 0).then_some((request, unposted));
+        self.unposted = (unposted.len() > 0).then_some((request, unposted));
     }
 
     /// Ends a request of which one piece was refused.
-    fn refuse_piece(
-        &mut self,
-        request: TransferId,
-        error: &Error,
-        memory: Memory,
-        unposted: Unposted,
-    ) {
-        let error = match error {
-            Error::Post(PostError::OutOfBounds | PostError::TooLong) => {
+    fn refuse(&mut self, driver: &mut Driver<AnyLane>, request: TransferId, reason: PostError) {
+        let error = match reason {
+            PostError::OutOfBounds | PostError::TooLong => {
                 TransferError::Refused(Reason::OutOfBounds)
             }
-            _ => TransferError::Closed(self.driver.closed().unwrap_or(CloseReason::Local)),
+            _ => TransferError::Closed(driver.closed().unwrap_or(CloseReason::Local)),
         };
-        if let Some(group) = self.vectored.groups.get_mut(&request) {
-            group.memory.push(Some(memory));
-        }
-        self.vectored.unposted = Some((request, unposted));
-        self.end_pieces(request, error);
-    }
-
-    /// Ends `request` with `error`, without the pieces that are not posted.
-    fn end_pieces(&mut self, request: TransferId, error: TransferError) {
-        if let Some(whole) = self.vectored.fail(request, error) {
-            self.driver.add_completion(whole);
+        if let Some(whole) = self.fail(request, error) {
+            driver.add_completion(whole);
         }
     }
 
     /// Cancels a request of several pieces. False if all are over.
-    pub(crate) fn cancel_pieces(&mut self, request: TransferId) -> bool {
-        if self.driver.check_process().is_err() {
+    pub(crate) fn cancel(&mut self, driver: &mut Driver<AnyLane>, request: TransferId) -> bool {
+        if driver.check_process().is_err() {
             return false;
         }
-        let unposted = self.vectored.unposted.as_ref();
-        let waits = unposted.is_some_and(|it| it.0 == request);
+        let waits = self.unposted.as_ref().is_some_and(|it| it.0 == request);
         let mut cancelled = waits;
-        for piece in self.vectored.outstanding(request) {
-            cancelled |= self.driver.cancel(piece);
+        for piece in self.outstanding(request) {
+            cancelled |= driver.cancel(piece);
         }
-        if waits {
-            self.end_pieces(request, TransferError::Cancelled);
+        if waits && let Some(whole) = self.fail(request, TransferError::Cancelled) {
+            driver.add_completion(whole);
         }
         cancelled
     }
@@ -246,7 +247,8 @@ impl Connection {
 mod tests {
     #![allow(non_snake_case)]
     use super::*;
-    use zerolane_lane::Region;
+    use crate::key::RegionKey;
+    use zerolane_lane::{Region, RegionNumber, WorkFlags};
 
     fn completion(id: TransferId, result: Result<u64, TransferError>) -> Completion {
         Completion {
@@ -270,7 +272,14 @@ mod tests {
             ..Report::default()
         };
         let left = (0..unposted).map(|n| (0, Region::from_vec(vec![100 + n])));
-        vectored.begin(posted[0], report, Unposted::of_gets(left.collect()));
+        let left = Left {
+            key: RegionKey::numbered(RegionNumber::new(1).expect("small"), 0),
+            pieces: left.collect::<Vec<_>>().into_iter(),
+            immediate: None,
+            flags: WorkFlags::default(),
+            report,
+        };
+        vectored.begin(posted[0], Unposted::Get(left));
         posted[1..]
             .iter()
             .for_each(|&it| vectored.add(posted[0], it));

@@ -18,7 +18,6 @@ use zerolane_lane::{Memory, Report, TransferId, WorkFlags, Writable};
 pub use crate::completion::{Immediate, Output};
 pub use crate::in_order::InOrder;
 pub use message::{Message, MessageInline, ReceiveMessage};
-pub(crate) use pieces::Unposted;
 pub use pieces::{GetPieces, PutPieces};
 pub use remote::{Fetch, Get, OpenRegion, Put, PutInline};
 pub use transfer::{Receive, Transfer};

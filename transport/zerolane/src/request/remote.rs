@@ -36,10 +36,6 @@ impl Put {
             how: How::default(),
         }
     }
-
-    pub(super) fn with(self, how: How) -> Put {
-        Put { how, ..self }
-    }
 }
 
 options!(Put: context, signalled, awaited, fence, immediate);
@@ -162,10 +158,6 @@ impl<M: Writable> Get<M> {
             into,
             how: How::default(),
         }
-    }
-
-    pub(super) fn with(self, how: How) -> Get<M> {
-        Get { how, ..self }
     }
 }
 
