@@ -669,7 +669,7 @@ enum zl_kind
      */
     ZL_KIND_MESSAGE = 5,
     /**
-     * zl_post_message_recv.
+     * zl_post_message_recv, or memory of a zl_pool.
      */
     ZL_KIND_MESSAGE_RECEIVED = 6,
     /**
@@ -1395,7 +1395,8 @@ zl_status zl_post_fetch_op(struct zl_connection *connection,
 /* ================================================================================================
  * Messages
  * A message has up to 128 bytes of control, and a payload of any length or none. The n-th receive
- * gets the n-th message; a message without a receive waits for one.
+ * gets the n-th message; a message without a receive waits for one. Connections may share a pool
+ * of memory instead: zl_pool_new.
  */
 
 /**
@@ -1484,6 +1485,92 @@ zl_status zl_post_message_recv(struct zl_connection *connection,
                                const struct zl_work *how,
                                uint64_t *id);
 
+/**
+ * Memory for messages, shared by any number of connections (ibv_srq, a shared receive context
+ * of libfabric). A message takes the first piece when it arrives and no zl_post_message_recv
+ * matches it, so an idle connection holds none. Its completion, ZL_KIND_MESSAGE_RECEIVED, has
+ * the piece's context; the memory is yours again, to be added again. A message longer than its
+ * piece fails with ZL_ERROR_TOO_LARGE at both ends, and no other does.
+ *
+ * While the pool is empty, peers wait. Connections that hold none are served in the order of
+ * waiting, and a connection holds at most as many pieces, of messages that are not complete, as
+ * are left. Memory that no message used returns to the pool when its connection ends.
+ */
+typedef struct zl_pool zl_pool;
+
+/**
+ * Makes an empty pool. Free it with zl_pool_free.
+ *
+ * Threads: any.
+ */
+zl_status zl_pool_new(struct zl_pool **pool);
+
+/**
+ * Adds `len` bytes at `offset` of `region` for the payload of one message, and lets a peer that
+ * waits continue, also while the thread of its connection sleeps. 0 bytes serve a message
+ * without payload. `context` returns with the completion. ZL_ERROR_CLOSED if the pool is closed.
+ *
+ * Threads: any.
+ */
+zl_status zl_pool_add(const struct zl_pool *pool,
+                      const struct zl_region *region,
+                      size_t offset,
+                      size_t len,
+                      uint64_t context);
+
+/**
+ * Takes out the first piece that no message has taken, and returns its context. ZL_TIMEOUT if
+ * there is none.
+ *
+ * Threads: any.
+ */
+zl_status zl_pool_remove(const struct zl_pool *pool, uint64_t *context);
+
+/**
+ * Returns the number of pieces that no message has taken.
+ *
+ * Threads: any.
+ */
+zl_status zl_pool_len(const struct zl_pool *pool, size_t *count);
+
+/**
+ * Calls `notice` with `context` once when less than `limit` pieces are left, at once if that is
+ * so now (IBV_EVENT_SRQ_LIMIT_REACHED). It replaces an earlier notice. `notice` runs in a thread
+ * that drives a connection; it must return soon, and must neither call this library nor throw.
+ *
+ * Threads: any.
+ */
+zl_status zl_pool_notify_below(const struct zl_pool *pool,
+                               size_t limit,
+                               void (*notice)(void *context),
+                               void *context);
+
+/**
+ * Ends the pool: no message takes memory of it, and nothing can be added. Messages that have
+ * memory continue. What no message has taken, and what returns from connections that end, stays
+ * for zl_pool_remove.
+ *
+ * Threads: any.
+ */
+zl_status zl_pool_close(const struct zl_pool *pool);
+
+/**
+ * Frees the handle. Connections that share the pool still do; close it first if they must not.
+ * Null does nothing.
+ *
+ * Threads: the last that uses it.
+ */
+void zl_pool_free(struct zl_pool *pool);
+
+/**
+ * Takes memory of `pool` for messages that no posted receive matches, from now on and for the
+ * life of the connection. ZL_ERROR_ARGUMENT if it shares another pool. A worker's thread takes no
+ * message of a pool: ZL_ERROR_ARGUMENT here, and from zl_worker_spawn afterwards.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_set_receive_pool(struct zl_connection *connection, const struct zl_pool *pool);
+
 /* ================================================================================================
  * Workers: many connections in one loop, or in a thread
  * A worker owns endpoints and connections, and reports events. Call zl_worker_wait, then
@@ -1569,6 +1656,16 @@ zl_status zl_worker_export_numbered(struct zl_worker *worker,
  * Threads: one at a time.
  */
 zl_status zl_worker_revoke_number(struct zl_worker *worker, uint32_t number);
+
+/**
+ * Takes memory of `pool` for messages that no posted receive matches, on all present connections
+ * and on all that the worker accepts, makes or adopts later. A connection that shares another
+ * pool keeps that. ZL_ERROR_ARGUMENT if the worker shares another pool. For a worker's thread, see
+ * zl_set_receive_pool.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_share_receives(struct zl_worker *worker, const struct zl_pool *pool);
 
 /**
  * Connects to `address`, "host:port", with `options`, or the defaults if null; host names are looked
@@ -1665,6 +1762,12 @@ enum zl_event_kind
      * requests have completed. Free it with zl_connection_free.
      */
     ZL_EVENT_CLOSED = 6,
+    /**
+     * A client asks `endpoint` for `connection`, instead of ZL_EVENT_ACCEPTED, if the endpoint has
+     * ZL_OPTION_ASKS. zl_peer_data, zl_peer_key and zl_peer_addr show who asks;
+     * zl_worker_accept_request or zl_worker_refuse_request answers. It is the program's, too.
+     */
+    ZL_EVENT_REQUESTED = 7,
     /**
      * A kind that this version does not know.
      */
@@ -2005,6 +2108,11 @@ enum zl_option
      * zl_endpoint_accept. Has no effect on a worker's endpoints. Default 64.
      */
     ZL_OPTION_BACKLOG = 19,
+    /**
+     * 1: an endpoint accepts nothing by itself: zl_endpoint_incoming, or ZL_EVENT_REQUESTED of a
+     * worker, shows each request for a connection, to accept or refuse it. Default 0.
+     */
+    ZL_OPTION_ASKS = 20,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -2260,6 +2368,121 @@ zl_status zl_peer_key(const struct zl_connection *connection, char *buffer, size
  * Threads: one at a time.
  */
 zl_status zl_endpoint_public_key(const struct zl_endpoint *endpoint, char *buffer, size_t capacity);
+
+/* ================================================================================================
+ * Private data, and requests for connections
+ * Up to 64 bytes of the program travel with the request for a connection and with its answer. With
+ * ZL_OPTION_ASKS the program reads them before it accepts or refuses.
+ */
+
+/**
+ * Most bytes of private data.
+ */
+#define ZL_PRIVATE_DATA_LENGTH 64
+
+/**
+ * Sets data of the program, at most ZL_PRIVATE_DATA_LENGTH bytes, that go to the peer: of a
+ * connecting end with its request, of an endpoint with each answer. zl_peer_data returns them
+ * there. A client that gives some, even of length 0, gets those of the answer. They are
+ * encrypted with the rest.
+ *
+ * Threads: any.
+ */
+zl_status zl_options_set_private_data(struct zl_options *options,
+                                      const uint8_t *data,
+                                      size_t length);
+
+/**
+ * Writes the private data that came with the peer's request, or with its answer, to `buffer`,
+ * and their length to `length`; 0 if there were none. ZL_PRIVATE_DATA_LENGTH bytes are enough;
+ * ZL_ERROR_ARGUMENT if `capacity` is too small.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_peer_data(const struct zl_connection *connection,
+                       uint8_t *buffer,
+                       size_t capacity,
+                       size_t *length);
+
+/**
+ * A client's request for a connection, from zl_endpoint_incoming. zl_incoming_accept and
+ * zl_incoming_refuse answer it and free the handle.
+ */
+typedef struct zl_incoming zl_incoming;
+
+/**
+ * Waits `timeout_ms` milliseconds (negative: no limit) for the next request for a connection, if
+ * the endpoint has ZL_OPTION_ASKS; ZL_TIMEOUT if none came. The client waits for
+ * zl_incoming_accept or zl_incoming_refuse.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_endpoint_incoming(struct zl_endpoint *endpoint,
+                               int64_t timeout_ms,
+                               struct zl_incoming **incoming);
+
+/**
+ * Writes the client's private data to `buffer`, as zl_peer_data does.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_incoming_data(const struct zl_incoming *incoming,
+                           uint8_t *buffer,
+                           size_t capacity,
+                           size_t *length);
+
+/**
+ * Writes the client's address to `buffer`, as zl_peer_addr does.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_incoming_peer_addr(const struct zl_incoming *incoming, char *buffer, size_t capacity);
+
+/**
+ * Writes the key that the client proved it owns to `buffer`, as zl_peer_key does.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_incoming_peer_key(const struct zl_incoming *incoming, char *buffer, size_t capacity);
+
+/**
+ * Accepts the request and frees its handle. The answer has `length` bytes at `data`, or, if
+ * `data` is null, the endpoint's of zl_options_set_private_data. ZL_ERROR_ARGUMENT leaves the
+ * request as it was. End the connection with zl_close or zl_connection_free.
+ *
+ * Threads: the last that uses `incoming`.
+ */
+zl_status zl_incoming_accept(struct zl_incoming *incoming,
+                             const uint8_t *data,
+                             size_t length,
+                             struct zl_connection **connection);
+
+/**
+ * Refuses the request and frees its handle: the client's zl_connect fails. Null does nothing.
+ *
+ * Threads: the last that uses `incoming`.
+ */
+void zl_incoming_refuse(struct zl_incoming *incoming);
+
+/**
+ * Accepts the request of ZL_EVENT_REQUESTED. The answer has `length` bytes at
+ * `data`, or, if `data` is null, the endpoint's of zl_options_set_private_data. ZL_ERROR_CLOSED
+ * if there is no such request: it was decided, or the client gave up.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_accept_request(struct zl_worker *worker,
+                                   struct zl_connection *connection,
+                                   const uint8_t *data,
+                                   size_t length);
+
+/**
+ * Refuses such a request: the client's zl_connect fails. ZL_EVENT_CLOSED follows.
+ * ZL_ERROR_CLOSED if there is no such request.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_worker_refuse_request(struct zl_worker *worker, struct zl_connection *connection);
 
 /* ================================================================================================
  * Counters
