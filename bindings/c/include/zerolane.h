@@ -1029,7 +1029,7 @@ zl_status zl_export(struct zl_connection *connection,
                     struct zl_key *key);
 
 /**
- * Like zl_export; the peer can also ask for the memory by `name`, at most 32 bytes of UTF-8.
+ * Like zl_export; the peer can also ask for the memory by `name`, 1 to 32 bytes of UTF-8.
  * ZL_ERROR_ARGUMENT if the name is taken.
  *
  * Threads: one at a time.

@@ -264,7 +264,7 @@ pub unsafe extern "C" fn zl_export(
     })
 }
 
-/// Like zl_export; the peer can also ask for the memory by `name`, at most 32 bytes of UTF-8.
+/// Like zl_export; the peer can also ask for the memory by `name`, 1 to 32 bytes of UTF-8.
 /// ZL_ERROR_ARGUMENT if the name is taken.
 ///
 /// Threads: one at a time.

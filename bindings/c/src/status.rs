@@ -179,9 +179,10 @@ pub(crate) fn of_error(error: &Error) -> zl_status {
         Error::InUse => ZL_ERROR_BUSY,
         Error::Transfer(error) => of_transfer(*error),
         Error::Post(error) => of_post(*error),
-        Error::NotInline { .. } | Error::NameTooLong { .. } | Error::PrivateData(_) => {
-            ZL_ERROR_ARGUMENT
-        }
+        Error::NotInline { .. }
+        | Error::NameLength { .. }
+        | Error::NulInName { .. }
+        | Error::PrivateData(_) => ZL_ERROR_ARGUMENT,
         Error::Strict { .. } => ZL_ERROR_STRICT,
         _ => ZL_ERROR_INTERNAL,
     }

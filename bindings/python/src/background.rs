@@ -474,7 +474,8 @@ impl ConnectionHandle {
         Ok(Pending::new(exporting, key).that_goes_on())
     }
 
-    /// Like `export`; the peer can also ask for the memory with `open_region` by `name`, at most 32 bytes of UTF-8.
+    /// Like `export`; the peer can also ask for the memory with `open_region` by `name`, 1 to 32 bytes of UTF-8
+    /// without NUL.
     fn export_named(
         &self,
         py: Python<'_>,

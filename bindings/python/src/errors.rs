@@ -53,7 +53,8 @@ pub(crate) fn of(py: Python<'_>, error: Error) -> PyErr {
         )
         | Error::InUse
         | Error::NotInline { .. }
-        | Error::NameTooLong { .. }
+        | Error::NameLength { .. }
+        | Error::NulInName { .. }
         | Error::PrivateData(_) => return PyValueError::new_err(text),
         Error::Strict { .. } => "CopyRefused",
         _ => "Error",

@@ -41,12 +41,12 @@ use zerolane::security::PublicKey;
 /// that an idle connection over a network ends when its peer has died. A peer whose program makes no call for that time
 /// then counts as dead, unless a worker's thread or asyncio answers for it.
 ///
-/// `backlog` is how many connections an Endpoint accepts before its program does, in a thread of its own, 64 unless set;
-/// further clients wait. 0: no thread, and clients wait for `accept`. Has no effect on a worker's endpoints.
+/// `backlog` is how many connections an Endpoint accepts before its program does, in a thread of its own, 64 unless
+/// set; further clients wait. 0: no thread, and clients wait for `accept`. Has no effect on a worker's endpoints.
 ///
-/// `private_data`, up to 64 bytes, goes to the peer with the request for a connection, or with each answer of an endpoint:
-/// `Connection.peer_data` there. An end that gives some, even empty, gets those of the answer. With `asks` an endpoint
-/// accepts nothing by itself: `Endpoint.incoming` shows each request, to accept or refuse it.
+/// `private_data`, up to 64 bytes, goes to the peer with the request for a connection, or with each answer of an
+/// endpoint: `Connection.peer_data` there. An end that gives some, even empty, gets those of the answer. With `asks` an
+/// endpoint accepts nothing by itself: `Endpoint.incoming` shows each request, to accept or refuse it.
 ///
 /// `rendezvous` is the name by which both ends of shared memory find each other instead of the address: for containers
 /// of one kernel with separate networks and one rendezvous directory.

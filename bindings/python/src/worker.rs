@@ -32,11 +32,11 @@ fn gone() -> Error {
 /// An event of a worker.
 #[pyclass(frozen, get_all, weakref, module = "zerolane")]
 pub(crate) struct Event {
-    /// "accepted": an endpoint accepted a connection. "requested": a client asks for one, if the endpoint's options have
-    /// `asks`; `connection` has its `peer_data`, and `accept_request` or `refuse_request` answers. "connected": a connection of `connect` is established.
-    /// "completed": a request is over, or an immediate arrived. "announced": the peer announced a message that no
-    /// posted receive matches. "closed": a connection is over; its last event. "endpoint_failed": an endpoint is
-    /// closed.
+    /// "accepted": an endpoint accepted a connection. "requested": a client asks for one, if the endpoint's options
+    /// have `asks`; `connection` has its `peer_data`, and `accept_request` or `refuse_request` answers. "connected": a
+    /// connection of `connect` is established. "completed": a request is over, or an immediate arrived. "announced":
+    /// the peer announced a message that no posted receive matches. "closed": a connection is over; its last event.
+    /// "endpoint_failed": an endpoint is closed.
     kind: &'static str,
     /// The connection's number; None for "endpoint_failed".
     connection: Option<u64>,
@@ -357,8 +357,8 @@ impl Worker {
         self.with(py, |worker| Ok(worker.close_endpoint(id)))
     }
 
-    /// Accepts the request of a "requested" event. The answer has `private_data`, or that of the endpoint's options if it
-    /// is None. False if there is no such request: it was decided, or the client gave up.
+    /// Accepts the request of a "requested" event. The answer has `private_data`, or that of the endpoint's options if
+    /// it is None. False if there is no such request: it was decided, or the client gave up.
     #[pyo3(signature = (connection, private_data=None))]
     fn accept_request(
         &self,

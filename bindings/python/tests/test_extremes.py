@@ -119,7 +119,9 @@ BY_TYPE: dict[str, Extremes] = {
         ["bool", "Connection", "Endpoint", "EthernetDevice", "ExportedRegion", "FetchOp", "Key"],
         NONE,
     ),
-    **dict.fromkeys(["CompletionQueue", "Options", "Pending[Completion]", "Pending[Any]", "ReceivePool"], NONE),
+    **dict.fromkeys(
+        ["CompletionQueue", "Options", "Pending[Completion]", "Pending[Any]", "ReceivePool"], NONE
+    ),
 }
 BY_NAME: dict[str, Extremes] = {
     # Words, which may be negative.

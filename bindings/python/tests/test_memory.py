@@ -98,8 +98,15 @@ def test_refused__and_the_connection_goes_on(pair: Pair) -> None:
             ours.get(key, -1, bytearray(1))
         with pytest.raises(ValueError, match="multiple of 8"):
             ours.fetch_add(all_key, 4)
-        with pytest.raises(ValueError, match="32 bytes"):
-            ours.open_region("a name of more than thirty-two bytes", Rights.READ)
+        for name, why in [
+            ("a name of more than thirty-two bytes", "1 to 32 bytes, not 36"),
+            ("", "1 to 32 bytes, not 0"),
+            ("readable\0", "no NUL, as byte 8"),
+        ]:
+            with pytest.raises(ValueError, match=why):
+                ours.open_region(name, Rights.READ)
+            with pytest.raises(ValueError, match=why):
+                ours.export_named(name, region, Rights.READ)
         with pytest.raises(ValueError, match="rights"):
             ours.open_region("readable", 8)
         ours.put(all_key, 0, b"still here")

@@ -48,7 +48,7 @@ def test_pickle__of_options_has_each_keyword(tmp_path: Path) -> None:
         "gro": False,
         "checksum": False,
         "receive_buffer": 1 << 20,
-        "max_in_flight": 7,
+        "max_in_flight": 8192,
         "spin": 0.25,
         "connect_timeout": 1.5,
         "idle_timeout": 2.5,

@@ -47,19 +47,16 @@ mod transmit;
 
 pub use admission::{Admission, Allowance, Demand, FastAnswer, Ledger, Schedule};
 pub use config::{Config, Entropy, SERVICE_PORT};
-pub use congestion::{Auto, Congestion, Control, GrantsOnly, Lateness, Model, Sample};
+pub use congestion::Control;
 pub use connection::{Ahead, Connection, HandshakeOutcome, SendingMark, listen, reject};
 pub use counters::{Counters, DropReason, PathState};
 pub use event::{CloseReason, Event, TransferError};
 pub use links::PathLife;
-pub use receiving::{
-    Claim, Forecast, Hold, HoldOrder, InboundState, Placement, Predictor, Run, pattern_holds,
-};
+pub use receiving::{Claim, Forecast, Hold, HoldOrder, Placement, Predictor, Run, pattern_holds};
 pub use request::{
     Atomic, AtomicRequest, ExportAs, PostError, RegionName, RegionNumber, RemotePlace,
     RemoteRegion, WorkFlags, WorkRequest,
 };
-pub use sending::OutboundState;
 pub use session::{Life, PathValidation};
 pub use span::{RegionId, Span};
 pub use tiling::{Tile, tiles};

@@ -1,8 +1,9 @@
 //! Parses and emits the Scheduled Transfer header and operations: bytes become types, checked once at the edge.
 //!
 //! This crate uses no socket and no clock. A datagram is one 40-byte [`Header`] followed by nothing, by exactly 32
-//! bytes of options (control operations; then perhaps [`PrivateData`]), or by payload (Data). [`Packet::parse`] turns control datagrams into an
-//! [`Operation`]. For Data, [`Header::parse`] alone is enough, because only its header needs checking.
+//! bytes of options (control operations; then perhaps [`PrivateData`]), or by payload (Data). [`Packet::parse`] turns
+//! control datagrams into an [`Operation`]. For Data, [`Header::parse`] alone is enough, because only its header needs
+//! checking.
 //!
 //! The header is Figure 9 of the Scheduled Transfer thesis. The operation code points are Zerolane's own
 //! (`docs/reference/protocol.md`): no public table was used.

@@ -188,7 +188,8 @@ impl Endpoint {
     /// Waits for the next connection; `None` on timeout. A timeout of zero takes one that waits already. Export memory
     /// and post receives before the connection's next call: its peer's requests are then answered.
     ///
-    /// With [`ListenOptions::asks`](crate::options::ListenOptions::asks), it accepts the next request with [`Options::private_data`].
+    /// With [`ListenOptions::asks`](crate::options::ListenOptions::asks), it accepts the next request with
+    /// [`Options::private_data`].
     ///
     /// # Errors
     /// The socket failed; or [`Error::Forked`].
@@ -206,7 +207,8 @@ impl Endpoint {
     /// requests until then.
     ///
     /// # Errors
-    /// The endpoint was made without [`ListenOptions::asks`](crate::options::ListenOptions::asks); the socket failed; or [`Error::Forked`].
+    /// The endpoint was made without [`ListenOptions::asks`](crate::options::ListenOptions::asks); the socket failed;
+    /// or [`Error::Forked`].
     pub fn incoming(&mut self, timeout: Option<Duration>) -> Result<Option<Incoming>> {
         if !self.asks {
             return Err(not_asked());

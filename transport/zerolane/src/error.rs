@@ -47,11 +47,17 @@ pub enum Error {
         /// Bytes.
         len: usize,
     },
-    /// The name of a region has more than 32 bytes.
-    #[error("a region's name has at most 32 bytes, not {len}")]
-    NameTooLong {
+    /// The name of a region is empty, or has more than 32 bytes.
+    #[error("a region's name has 1 to 32 bytes, not {len}")]
+    NameLength {
         /// Bytes.
         len: usize,
+    },
+    /// The name of a region has a NUL byte.
+    #[error("a region's name has no NUL, as byte {at} of this one is")]
+    NulInName {
+        /// Where, from 0.
+        at: usize,
     },
     /// The private data is too long.
     #[error(transparent)]
@@ -121,7 +127,8 @@ impl From<Error> for io::Error {
             Error::Io(it) | Error::Address(it) => it.kind(),
             Error::NoAddress
             | Error::NotInline { .. }
-            | Error::NameTooLong { .. }
+            | Error::NameLength { .. }
+            | Error::NulInName { .. }
             | Error::PrivateData(_) => io::ErrorKind::InvalidInput,
             Error::ConnectTimeout(_)
             | Error::TimedOut(_)

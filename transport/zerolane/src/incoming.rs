@@ -65,8 +65,8 @@ impl Incoming {
     }
 
     /// Refuses the request: the client's `connect` fails with
-    /// [`Reason::Refused`](crate::failure::Reason::Refused). If the endpoint has a backlog, its thread repeats that to a
-    /// client that asks again.
+    /// [`Reason::Refused`](crate::failure::Reason::Refused). If the endpoint has a backlog, its thread repeats that to
+    /// a client that asks again.
     pub fn refuse(self) {
         if let Some(refuser) = self.refuser {
             refuser.refuse(self.connection);

@@ -160,12 +160,18 @@ impl RegionKey {
     }
 }
 
-/// The name of a region, as peers ask for it.
+/// The name of a region, as peers ask for it: padded with zeros, so a name with zeros would be that of another region.
+///
+/// # Errors
+/// The name is empty, too long, or has a NUL.
 pub(crate) fn region_name(name: &str) -> Result<RegionName, Error> {
+    if let Some(at) = name.bytes().position(|it| it == 0) {
+        return Err(Error::NulInName { at });
+    }
     let mut padded = RegionName::default();
-    let place = padded.get_mut(..name.len());
-    place
-        .ok_or(Error::NameTooLong { len: name.len() })?
-        .copy_from_slice(name.as_bytes());
+    match padded.get_mut(..name.len()) {
+        Some(place) if !place.is_empty() => place.copy_from_slice(name.as_bytes()),
+        _ => return Err(Error::NameLength { len: name.len() }),
+    }
     Ok(padded)
 }

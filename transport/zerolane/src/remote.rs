@@ -88,7 +88,7 @@ impl Connection {
         self.export_as(region, rights, ExportAs::Handle)
     }
 
-    /// Like [`Connection::export`]; the peer can also ask for the region by `name`, of at most 32 bytes.
+    /// Like [`Connection::export`]; the peer can also ask for the region by `name`, of 1 to 32 bytes without NUL.
     ///
     /// # Errors
     /// As for [`Connection::export`]; or the name is too long, or taken.

@@ -810,7 +810,7 @@ fn refusals(options: &Options) {
         Reason::Denied
     );
     let name = connection.open_region(&"x".repeat(33), Rights::READ);
-    assert!(matches!(name, Err(Error::NameTooLong { len: 33 })));
+    assert!(matches!(name, Err(Error::NameLength { len: 33 })));
     let mut back = [7; 4_096];
     connection.get(&key, 0, &mut back).unwrap();
     assert!(back == [0; 4_096], "nothing was written");

@@ -562,6 +562,11 @@ static void rights(struct ends *it)
         REFUSED(ON(zl_post_open_region)(it->theirs, "name", unknown[n], NULL, &pending));
         REFUSED(ON(zl_endpoint_export)(it->endpoint, "name", it->exported, unknown[n]));
     }
+    /* A name has 1 to 32 bytes. */
+    REFUSED(zl_export_named(it->ours, "", it->exported, ALL, &key));
+    REFUSED(zl_open_region(it->ours, "", ALL, &key));
+    REFUSED(zl_open_region(it->ours, "a name of more than 32 bytes in all", ALL, &key));
+    EXPECT(strstr(zl_last_error(), "1 to 32 bytes") != NULL);
     /* No right is a right set, too. */
     EXPECT(zl_export(it->ours, it->exported, 0, &key) == ZL_OK && zl_revoke(it->ours, &key) == ZL_OK);
     EXPECT(zl_open_region(it->ours, "none", 0, &key) == ZL_ERROR_UNKNOWN);

@@ -37,7 +37,7 @@ const MAX_QUARANTINE: Duration = Duration::from_secs(640);
 /// [`GrantsOnly`] while the path is short, loses next to nothing and has no long queue; [`Model`] otherwise, and before
 /// anything is known.
 #[derive(Clone, Debug)]
-pub struct Auto {
+pub(crate) struct Auto {
     /// Controls a path that is not a LAN.
     model: Model,
     is_lan: bool,
@@ -69,7 +69,8 @@ impl Default for Auto {
 
 impl Auto {
     /// Whether it behaves as [`GrantsOnly`].
-    pub fn is_lan(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_lan(&self) -> bool {
         self.is_lan
     }
 

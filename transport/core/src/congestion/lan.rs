@@ -13,7 +13,7 @@ const QUESTION_INTERVAL: u64 = 4 << 20;
 
 /// No control beyond the receiver's grants: suits a path without other traffic.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct GrantsOnly;
+pub(crate) struct GrantsOnly;
 
 impl Congestion for GrantsOnly {
     fn name(&self) -> &'static str {

@@ -10,11 +10,11 @@ mod limited;
 mod model;
 
 use alloc::boxed::Box;
-pub use auto::Auto;
+use auto::Auto;
 pub(crate) use auto::LAN_RTT;
-pub use lan::GrantsOnly;
+pub(crate) use lan::GrantsOnly;
 pub(crate) use limited::Limited;
-pub use model::Model;
+use model::Model;
 
 use crate::limits;
 use crate::time::Instant;
@@ -24,18 +24,18 @@ use core::time::Duration;
 /// A choice of controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Control {
-    /// [`Auto`]: measures the path, and is safe on shared ones.
+    /// Measures the path, and is safe on shared ones.
     #[default]
     Auto,
-    /// [`GrantsOnly`]: for a path without other traffic.
+    /// For a path without other traffic.
     Lan,
-    /// [`Model`]: safe on shared paths.
+    /// Safe on shared paths.
     Model,
 }
 
 impl Control {
     /// A controller of this kind.
-    pub fn controller(self) -> Box<dyn Congestion> {
+    pub(crate) fn controller(self) -> Box<dyn Congestion> {
         match self {
             Control::Auto => Box::new(Auto::default()),
             Control::Lan => Box::new(GrantsOnly),
@@ -50,11 +50,11 @@ const LATE: Duration = Duration::from_micros(500);
 /// How late the ends were with an answer, because they were descheduled or busy. Zero where that is uncertain, and at
 /// most [`limits::MAX_LATENESS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lateness {
+pub(crate) struct Lateness {
     /// Time from the arrival of the answer until this end received it.
-    pub own: Duration,
+    pub(crate) own: Duration,
     /// Time from the arrival of the burst until the peer answered it.
-    pub peers: Duration,
+    pub(crate) peers: Duration,
 }
 
 impl Lateness {
@@ -71,36 +71,36 @@ impl Lateness {
     }
 
     /// The sum of both ends.
-    pub fn sum(&self) -> Duration {
+    pub(crate) fn sum(&self) -> Duration {
         self.own + self.peers
     }
 }
 
 /// A sample from the receiver's answer to a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sample {
+pub(crate) struct Sample {
     /// Round trip of the burst, without [`Sample::lateness`].
-    pub rtt: Duration,
+    pub(crate) rtt: Duration,
     /// Shortest round trip of the last 10 to 20 seconds.
-    pub min_rtt: Duration,
+    pub(crate) min_rtt: Duration,
     /// Rate at which payload arrived while the burst was in flight, bytes per second.
-    pub rate: u64,
+    pub(crate) rate: u64,
     /// The sender ran out of payload at some time: `rate` is at most the sending rate.
-    pub limited: bool,
+    pub(crate) limited: bool,
     /// Bytes that arrived for the first time since the last sample.
-    pub received: u64,
+    pub(crate) received: u64,
     /// STUs that arrived with the mark "congestion experienced" since the last sample.
-    pub marked: u32,
+    pub(crate) marked: u32,
     /// Bytes in flight now.
-    pub under_way: u64,
+    pub(crate) under_way: u64,
     /// Whether this is the first sample of a new round: of a burst sent after the previous round's first sample.
-    pub round: bool,
+    pub(crate) round: bool,
     /// How late the ends were with the answer.
-    pub lateness: Lateness,
+    pub(crate) lateness: Lateness,
 }
 
 /// Decides how many granted bytes may leave, and when.
-pub trait Congestion: Send + fmt::Debug {
+pub(crate) trait Congestion: Send + fmt::Debug {
     /// Name in reports.
     fn name(&self) -> &'static str;
     /// Most bytes in flight.

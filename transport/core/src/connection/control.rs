@@ -13,7 +13,8 @@ use zerolane_wire::{
 
 impl Connection {
     /// Takes a control datagram (any datagram whose header is not Data's) and its whole length in bytes. The slice
-    /// holds at least its first [`MAX_CONTROL`](zerolane_wire::MAX_CONTROL) bytes and one more, or all of a shorter one.
+    /// holds at least its first [`MAX_CONTROL`](zerolane_wire::MAX_CONTROL) bytes and one more, or all of a shorter
+    /// one.
     pub fn on_control(&mut self, now: Instant, datagram: &[u8], len: usize) {
         self.cx.enter(now);
         self.cx.counters.control_received += 1;

@@ -23,8 +23,8 @@ impl Connection {
         self.session.is_asked()
     }
 
-    /// Accepts the request, with `data` instead of [`Config::private_data`](crate::Config::private_data) if it is some. The
-    /// answer has it if the request had private data. No effect unless [`Connection::is_asked`].
+    /// Accepts the request, with `data` instead of [`Config::private_data`](crate::Config::private_data) if it is some.
+    /// The answer has it if the request had private data. No effect unless [`Connection::is_asked`].
     pub fn accept(&mut self, now: Instant, data: Option<PrivateData>) {
         self.cx.enter(now);
         if self.session.is_asked() {

@@ -29,7 +29,6 @@ pub use protect::HandshakeOutcome;
 
 use crate::admission::{Admission, FastAnswer};
 use crate::config::{Config, Entropy};
-use crate::congestion::Congestion;
 use crate::context::{Context, Debt};
 use crate::counters::{Counters, DropReason, PathState};
 use crate::event::Event;
@@ -144,7 +143,8 @@ impl Connection {
             Profile::Extended => {
                 self.cx.links.most = self.cx.config.paths.min(peer.paths).into();
                 self.sending.number_paths(&self.cx);
-                self.set_congestion(self.cx.config.control.controller());
+                let controller = self.cx.config.control.controller();
+                self.sending.set_congestion(&self.cx, controller);
             }
         }
     }
@@ -220,12 +220,6 @@ impl Connection {
 
 /// Path and link.
 impl Connection {
-    /// Replaces the congestion controller that [`Config::control`] chose, once connected.
-    pub fn set_congestion(&mut self, congestion: Box<dyn Congestion>) {
-        self.cx.mark_dirty();
-        self.sending.set_congestion(&self.cx, congestion);
-    }
-
     /// Replaces [`Config::max_rate`] from now on.
     pub fn set_max_rate(&mut self, max_rate: Option<u64>) {
         self.cx.mark_dirty();
@@ -433,7 +427,8 @@ impl Connection {
     }
 
     /// Whether granted payload waits to be sent.
-    pub fn has_data(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn has_data(&self) -> bool {
         self.session.is_established() && self.sending.has_data()
     }
 

@@ -21,8 +21,7 @@ mod trains;
 
 pub use self::eager::{Hold, HoldOrder};
 pub use self::forecast::{Forecast, Run, pattern_holds};
-pub use self::inbound::InboundState;
-pub(crate) use self::inbound::{Finished, Origin};
+pub(crate) use self::inbound::{Finished, InboundState, Origin};
 pub use self::placement::{Claim, Placement};
 pub use self::predictor::Predictor;
 

@@ -12,8 +12,7 @@ mod sent_log;
 
 pub(crate) use self::answers::Ended;
 pub(crate) use self::bursts::shape;
-pub use self::outbound::OutboundState;
-pub(crate) use self::outbound::{BareMessage, Cut, Lost, Shape, without};
+pub(crate) use self::outbound::{BareMessage, Cut, Lost, OutboundState, Shape, without};
 use self::paths::SendPath;
 pub(crate) use self::sent_log::{SentLog, is_after};
 

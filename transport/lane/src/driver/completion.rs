@@ -325,6 +325,11 @@ impl<L: Lane> Driver<L> {
         }
     }
 
+    /// Gives the memory of a completion back, if it is that of a pool.
+    pub fn recycle(&mut self, it: Completion) {
+        self.receives.give_back(it.pooled, it.memory, it.context);
+    }
+
     fn release_held(&mut self) {
         // Usually there are none.
         if self.held.is_empty() {

@@ -4,6 +4,7 @@ mod arrived;
 mod borrowed;
 mod completion;
 mod completions;
+mod controls;
 mod direct;
 mod error;
 mod exports;

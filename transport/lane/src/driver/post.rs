@@ -338,9 +338,10 @@ fn open_any<M: Postable>(
     // The caller keeps the memory, so its bytes stay mapped. An exclusive region belongs to this end alone; a shared one
     // is only read.
     match memory.alone() {
-        // SAFETY: as above.
         Some((start, len)) => {
-            Some(unsafe { registry.open(start, len, EntryKind::Posted { writable, file }) })
+            let kind = EntryKind::Posted { writable, file };
+            // SAFETY: as above.
+            Some(unsafe { registry.open(start, len, kind) })
         }
         None => {
             let pieces = memory.pieces();

@@ -1,8 +1,8 @@
 //! Posts memory of a shared pool for messages that nothing was posted for.
 
-use super::messages::Controls;
+use super::Driver;
+use super::controls::Controls;
 use super::post::{Posted, Report, RequestInfo, open};
-use super::{Completion, Driver};
 use crate::lane::{Lane, Supply};
 use crate::memory::{Member, Memory, MemoryWake, ReceivePool, Registry};
 use std::sync::Arc;
@@ -159,11 +159,6 @@ impl<L: Lane> Driver<L> {
             Some(Wake(wake)) => Arc::clone(wake),
             None => Arc::new(move || waker.nudge()),
         }
-    }
-
-    /// Gives the memory of a completion back, if it is that of a pool.
-    pub fn recycle(&mut self, it: Completion) {
-        self.receives.give_back(it.pooled, it.memory, it.context);
     }
 
     /// Takes memory for a message that was deferred, if there is some now.

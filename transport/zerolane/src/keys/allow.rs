@@ -213,8 +213,8 @@ fn path_below(path: &str) -> Result<Vec<u8>, &'static str> {
 
 fn region_names(names: &str) -> Result<Vec<String>, &'static str> {
     let name = |name: &str| match name.len() {
-        1..=MAX_REGION_NAME => Ok(name.to_owned()),
-        _ => Err("a name of a region has 1 to 32 bytes"),
+        1..=MAX_REGION_NAME if !name.contains('\0') => Ok(name.to_owned()),
+        _ => Err("a name of a region has 1 to 32 bytes, and no NUL"),
     };
     names.split(',').map(name).collect()
 }

@@ -132,6 +132,9 @@ impl Request for MessageInline<'_> {
 
 impl sealed::Post for MessageInline<'_> {
     fn post_to(self, connection: &mut Connection) -> Result<TransferId, (Error, Self)> {
+        if let Err(reason) = connection.vectored.check_order() {
+            return Err((reason.into(), self));
+        }
         let (flags, report) = (self.how.flags(), self.how.report());
         let len = self.payload.len();
         if len > MAX_INLINE {

@@ -281,7 +281,7 @@ pub struct OpenRegion<'a> {
 }
 
 impl<'a> OpenRegion<'a> {
-    /// Asks for the region `name`, of at most 32 bytes, to use with `rights`.
+    /// Asks for the region `name`, of 1 to 32 bytes without NUL, to use with `rights`.
     pub fn new(name: impl Into<Cow<'a, str>>, rights: Rights) -> OpenRegion<'a> {
         OpenRegion {
             name: name.into(),

@@ -91,6 +91,9 @@ pub(crate) struct Left<M> {
     pub(crate) report: Report,
 }
 
+/// The piece posted, or why not, and the piece.
+type Attempt<M> = Result<TransferId, (PostError, (u64, M))>;
+
 impl<M: Piece> Left<M> {
     /// # Errors
     /// A piece lies outside the region, or the key has not the right.
@@ -100,10 +103,7 @@ impl<M: Piece> Left<M> {
     }
 
     /// Posts the next piece, or returns it. `None` if none is left.
-    pub(super) fn post_next(
-        &mut self,
-        driver: &mut Driver<AnyLane>,
-    ) -> Option<Result<TransferId, (PostError, (u64, M))>> {
+    pub(super) fn post_next(&mut self, driver: &mut Driver<AnyLane>) -> Option<Attempt<M>> {
         let (offset, memory) = self.pieces.next()?;
         let place = match self.key.place(offset, memory.bytes(), M::RIGHT) {
             Ok(place) => place,

@@ -11,8 +11,8 @@ use zerolane_wire::PrivateData;
 
 impl Worker {
     /// Accepts the request of [`Event::Requested`](super::Event::Requested). The answer has `data`, or
-    /// [`Options::private_data`](crate::Options::private_data) of the endpoint if it is `None`. False if there is no such
-    /// request: it was decided, or the client gave up.
+    /// [`Options::private_data`](crate::Options::private_data) of the endpoint if it is `None`. False if there is no
+    /// such request: it was decided, or the client gave up.
     pub fn accept_request(&mut self, connection: ConnectionId, data: Option<PrivateData>) -> bool {
         self.decide(connection, |driver| driver.accept(data))
     }

@@ -168,8 +168,9 @@ pub enum Event {
         connection: ConnectionId,
     },
     /// A client asks for a connection: instead of [`Event::Accepted`], if the endpoint has
-    /// [`ListenOptions::asks`](crate::options::ListenOptions::asks). [`Worker::connection`] shows who asks: [`Connection::peer_data`], [`Connection::peer_key`],
-    /// [`Connection::peer_addr`]. [`Worker::accept_request`] or [`Worker::refuse_request`] answers.
+    /// [`ListenOptions::asks`](crate::options::ListenOptions::asks). [`Worker::connection`] shows who asks:
+    /// [`Connection::peer_data`], [`Connection::peer_key`], [`Connection::peer_addr`]. [`Worker::accept_request`] or
+    /// [`Worker::refuse_request`] answers.
     Requested {
         /// The endpoint.
         endpoint: EndpointId,
@@ -396,7 +397,7 @@ impl Worker {
     /// not end the export, and revoking it returns the memory whatever the endpoint does; the name is then free again.
     ///
     /// # Errors
-    /// There is no such endpoint, or the name is too long. A duplicate name ends each connection that would get both
+    /// There is no such endpoint, or the name is not 1 to 32 bytes without NUL. A duplicate name ends each connection that would get both
     /// regions.
     pub fn export(
         &mut self,

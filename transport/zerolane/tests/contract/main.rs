@@ -15,7 +15,9 @@ use zerolane::advanced::{Offer, Read};
 use zerolane::failure::{PostError, Posted, Refused};
 use zerolane::memory::Memory;
 use zerolane::options::LaneChoice;
-use zerolane::request::{Fetch, Get, Message, Put, PutInline, PutPieces, ReceiveMessage, WorkKind};
+use zerolane::request::{
+    Fetch, Get, Message, MessageInline, Put, PutInline, PutPieces, ReceiveMessage, WorkKind,
+};
 use zerolane::worker::Worker;
 use zerolane::{
     CompletionQueue, Connection, Endpoint, Error, ExportedRegion, FetchOp, Options, Region,
@@ -496,6 +498,8 @@ fn post__behind_pieces_that_wait_for_room_gives_the_memory_back() {
     assert!(full(connection.finish()));
     let message = connection.post(Message::new(b"a message"));
     assert!(full(message.map(drop).map_err(|it| it.error)));
+    let copied = connection.post(MessageInline::new(b"a message", b"copied"));
+    assert!(full(copied.map(drop).map_err(|it| it.error)));
     let inline = connection.post(PutInline::new(&key, 0, b"inline"));
     assert!(full(inline.map(drop).map_err(|it| it.error)));
     let into = connection.post(Get::new(&key, 0, small(2)));

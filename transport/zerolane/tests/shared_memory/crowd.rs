@@ -9,7 +9,8 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use zerolane::counters::{Account, LaneKind, NoSharedMemory};
 use zerolane::options::LaneChoice;
@@ -17,17 +18,25 @@ use zerolane::request::WorkKind;
 use zerolane::worker::{ConnectionId, Event, Worker};
 use zerolane::{Connection, Region};
 
-/// More than a listener handles at a time. Both ends of each take two descriptors of this process, which may have 1024.
+/// More than a listener handles at a time. Both ends of each take two descriptors of a process, which may have 1024.
 const COMERS: usize = 160;
 const LONGEST: usize = 70_000;
 
-/// Raises the limit of descriptors of this process, for one crowd at a time.
-fn open_many() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
-    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("up to the hard one");
-    alone
+/// Runs the test `name` in a process of its own, one at a time: other tests of this program would share its
+/// descriptors.
+fn alone(name: &str, test: fn()) {
+    const ALONE: &str = "ZL_ALONE";
+    static ONE: Mutex<()> = Mutex::new(());
+    if std::env::var_os(ALONE).is_some() {
+        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
+        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("up to the hard one");
+        return test();
+    }
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut process = Command::new(std::env::current_exe().expect("this program"));
+    process.args(["--exact", "--include-ignored", "--nocapture"]);
+    let status = process.arg(name).env(ALONE, "").status();
+    assert!(status.expect("started").success(), "{name}");
 }
 
 /// The message of the client with this number, and its answer with `seed`: without a grant, and with one.
@@ -57,7 +66,6 @@ fn post_receive(worker: &mut Worker, connection: ConnectionId) {
 /// Clients that have all met a listener of this lane before the first of them sends. Each sends, and is answered.
 /// Returns their accounts, and those of the accepted connections.
 fn crowd(lane: LaneChoice) -> [Vec<Account>; 2] {
-    let _alone = open_many();
     let options = options(lane).with(|it| {
         it.listen.max_connections_of_origin = 2 * COMERS;
         it.times.connect = PATIENCE;
@@ -142,15 +150,22 @@ fn crowd(lane: LaneChoice) -> [Vec<Account>; 2] {
 /// Their directory has room for all of them, and the listener for the first.
 #[test]
 fn crowd__of_hundreds_that_insist_is_served() {
-    for accounts in crowd(LaneChoice::SharedMemory) {
-        assert_eq!(accounts.len(), COMERS);
-        assert!(accounts.iter().all(|it| it.lane == LaneKind::SharedMemory));
-    }
+    alone("crowd::crowd__of_hundreds_that_insist_is_served", || {
+        for accounts in crowd(LaneChoice::SharedMemory) {
+            assert_eq!(accounts.len(), COMERS);
+            assert!(accounts.iter().all(|it| it.lane == LaneKind::SharedMemory));
+        }
+    });
 }
 
 /// Nothing is lost if some are late: they use UDP.
 #[test]
 fn crowd__of_hundreds_that_take_the_best_is_served() {
+    let name = "crowd::crowd__of_hundreds_that_take_the_best_is_served";
+    alone(name, best);
+}
+
+fn best() {
     let [comers, accepted] = crowd(LaneChoice::Best);
     for accounts in [&comers, &accepted] {
         assert_eq!(accounts.len(), COMERS, "each is one connection");
@@ -206,7 +221,13 @@ fn idlers(at: &Path, most: usize) -> Vec<OwnedFd> {
 /// All places, or also all places in the backlog, are taken by idle processes of this user.
 #[test]
 fn crowd__of_idlers_keeps_nobody_out_for_long() {
-    let _alone = open_many();
+    alone(
+        "crowd::crowd__of_idlers_keeps_nobody_out_for_long",
+        idlers_come,
+    );
+}
+
+fn idlers_come() {
     // The kernel may have a shorter backlog than requested.
     for most in [400, usize::MAX] {
         let mut endpoint = listen(LaneChoice::Best);
@@ -262,12 +283,15 @@ fn shared_bytes() -> usize {
     kibibytes.expect("a figure").parse::<usize>().expect("one") * 1024
 }
 
-/// Runs alone in its process, because the memory of other tests would count, too.
+/// The memory of other tests would count, too.
 #[test]
 #[ignore = "a measurement: --ignored --exact --nocapture"]
 fn idle__pairs_take_what_they_used() {
+    alone("crowd::idle__pairs_take_what_they_used", measure_idle_pairs);
+}
+
+fn measure_idle_pairs() {
     const PAIRS: usize = 50;
-    let _alone = open_many();
     let options =
         options(LaneChoice::SharedMemory).with(|it| it.listen.max_connections_of_origin = PAIRS);
     let mut endpoint = zerolane::Endpoint::bind("127.0.0.1:0", options.clone()).expect("a port");

@@ -387,7 +387,7 @@ fn export__every_client_uses_what_the_endpoint_exports_until_it_is_revoked() {
         .expect("an endpoint");
     let too_long = "n".repeat(33);
     let refused = worker.export(endpoint, &too_long, &memory, Rights::ALL);
-    assert!(matches!(refused, Err(Error::NameTooLong { len: 33 })));
+    assert!(matches!(refused, Err(Error::NameLength { len: 33 })));
     let clients: Vec<_> = (0..8)
         .map(|n| {
             std::thread::spawn(move || {

@@ -395,7 +395,7 @@ fn pool__has_its_memory_back_from_connections_that_are_closed_or_dropped() {
         connection.set_receive_pool(&pool).expect("none before");
         let taken = connection.wait(Some(PATIENCE)).expect("open").got();
         taken.expect("in time").result.expect("received");
-        while pool.len() > 0 {
+        while !pool.is_empty() {
             // Completions are not taken.
             connection.announced(Some(Duration::from_millis(1))).ok();
         }

@@ -101,7 +101,7 @@ impl Round {
 
 /// The controller. See the module's documentation.
 #[derive(Clone, Debug, Default)]
-pub struct Model {
+pub(crate) struct Model {
     mode: Mode,
     since: Instant,
     mode_round: u64,

@@ -43,8 +43,11 @@ impl Responder {
             bufx: it.bufx,
             offset: it.offset - skip,
         };
-        match self.check(cx, place, 8, Rights::ATOMIC) {
-            Ok(word) => {
+        let checked = self
+            .exports
+            .check(place, 8, Rights::ATOMIC, cx.buffer_log2());
+        match checked {
+            Ok((word, _)) => {
                 let atomic = Atomic {
                     kind: it.kind,
                     word: it.word,

@@ -120,20 +120,8 @@ impl Exports {
         Ok((handle, mx(handle), region.span.len))
     }
 
-    /// The memory of `len` bytes at `place`, if the rights permit this use.
+    /// The memory of `len` bytes at `place`, if the rights permit this use, and the whole region as its peers know it.
     pub(crate) fn check(
-        &self,
-        place: Named,
-        len: u64,
-        right: Rights,
-        buffer_log2: u8,
-    ) -> Result<Span, Reason> {
-        self.check_named(place, len, right, buffer_log2)
-            .map(|it| it.0)
-    }
-
-    /// As [`Exports::check`], with the whole region as its peers know it.
-    pub(crate) fn check_named(
         &self,
         place: Named,
         len: u64,

@@ -25,13 +25,18 @@ fn at(handle: u32, mx: u16, address: u64) -> Named {
     }
 }
 
+/// The memory that a peer with buffers of 4 KiB may use.
+fn check(exports: &Exports, place: Named, len: u64, right: Rights) -> Result<Span, Reason> {
+    exports.check(place, len, right, 12).map(|it| it.0)
+}
+
 #[test]
 fn check__rights_bounds_and_wrap_around() {
     let mut exports = Exports::new(7);
     let (handle, mx) = exports
         .export(span(10_000), Rights::READ, ExportAs::Handle)
         .unwrap();
-    let check = |address, len, right| exports.check(at(handle, mx, address), len, right, 12);
+    let check = |address, len, right| check(&exports, at(handle, mx, address), len, right);
     assert_eq!(check(0, 10_000, Rights::READ), Ok(span(10_000)));
     assert_eq!(
         check(9_999, 1, Rights::READ),
@@ -60,7 +65,7 @@ fn check__revoked_stale_and_forged_handles() {
     let check = |exports: &Exports, handle, mx| {
         exports
             .check(at(handle, mx, 0), 8, Rights::READ, 12)
-            .map(|span| span.len)
+            .map(|(span, _)| span.len)
     };
     assert_eq!(check(&exports, old + 1, mx + 1), Err(Reason::Unknown));
     assert_eq!(exports.revoke(old), Some(span(100)));
@@ -95,9 +100,9 @@ fn export__handles_wrap_without_naming_the_messages_or_what_is_exported() {
         .export(span(3), Rights::ALL, ExportAs::Handle)
         .unwrap();
     assert_eq!((handle, mx), (HANDLE | 2, 2));
-    let kept = exports.check(at(HANDLE | 1, 1, 0), 2, Rights::READ, 12);
+    let kept = check(&exports, at(HANDLE | 1, 1, 0), 2, Rights::READ);
     assert_eq!(kept, Ok(span(2)));
-    let revoked = exports.check(at(HANDLE | 9, 9, 0), 2, Rights::READ, 12);
+    let revoked = check(&exports, at(HANDLE | 9, 9, 0), 2, Rights::READ);
     assert_eq!(revoked.unwrap_err(), Reason::Revoked);
 }
 
@@ -113,7 +118,7 @@ fn export__under_a_number_is_found_by_the_handle_that_the_peer_makes_of_it() {
             bufx: 0,
             offset: 5,
         };
-        let check = |exports: &Exports| exports.check(at, 8, Rights::READ, 12);
+        let check = |exports: &Exports| check(exports, at, 8, Rights::READ);
         assert_eq!(check(&exports), Err(Reason::Unknown), "{n}");
         let named = ExportAs::Number(number(n));
         let exported = exports.export(span(100), Rights::READ, named);
@@ -186,7 +191,7 @@ fn export__full_is_an_error() {
     for (n, (handle, mx)) in handles.into_iter().enumerate() {
         let len = n as u64;
         assert_eq!(exports.open(&name(n), Rights::READ), Ok((handle, mx, len)));
-        let found = exports.check(at(handle, mx, 0), len, Rights::READ, 12);
+        let found = check(&exports, at(handle, mx, 0), len, Rights::READ);
         assert_eq!(found, Ok(span(len)));
         assert_eq!(exports.revoke(handle), Some(span(len)));
         exports.assert_bounded();

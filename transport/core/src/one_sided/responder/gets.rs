@@ -236,8 +236,9 @@ impl Responder {
             bufx: it.bufx,
             offset: it.offset,
         };
-        let span = match self.check(cx, place, u64::from(it.length), Rights::READ) {
-            Ok(span) => span,
+        let (len, log2) = (it.length.into(), cx.buffer_log2());
+        let span = match self.exports.check(place, len, Rights::READ, log2) {
+            Ok((span, _)) => span,
             Err(reason) => {
                 cx.refuse(it.s_id, Refusal::because(reason));
                 return Err(DropReason::NoGrant);

@@ -11,7 +11,7 @@ use crate::receiving::{InboundState, Origin, Placement, Receiving};
 use crate::request::RemoteRegion;
 use crate::span::Span;
 use alloc::collections::VecDeque;
-use zerolane_wire::{Header, Immediate, Place, RequestToSend};
+use zerolane_wire::{Header, Immediate, Place, RequestToSend, Rights};
 
 /// The immediate of a put that is announced and pending, or that follows a pending operation.
 #[derive(Clone, Copy, Debug)]
@@ -157,7 +157,8 @@ impl Responder {
             self.puts_wait = true;
             return cx.answer_later(rts.s_id);
         }
-        let (span, region) = match self.check_put(cx, named, rts.length) {
+        let (len, log2) = (rts.length, cx.buffer_log2());
+        let (span, region) = match self.exports.check(named, len, Rights::WRITE, log2) {
             Ok(checked) => checked,
             Err(reason) => {
                 cx.owe(Debt::Show);

@@ -12,7 +12,7 @@ pub(crate) use self::exports::MESSAGES;
 pub(crate) use self::serve::{IMMEDIATE, NOTHING};
 
 use self::atomics::PendingAtomic;
-use self::exports::{Exports, Named};
+use self::exports::Exports;
 use self::gets::GetResponses;
 use self::immediates::Immediates;
 use self::messages::{AwaitedPayload, MessageReceive};
@@ -157,28 +157,6 @@ impl Responder {
             cx.refuse(reply.d_id, Refusal::because(Reason::Revoked));
         }
         true
-    }
-
-    /// The memory that the peer names, if it has the rights.
-    pub(super) fn check(
-        &self,
-        cx: &Context,
-        place: Named,
-        len: u64,
-        right: Rights,
-    ) -> Result<Span, Reason> {
-        self.exports.check(place, len, right, cx.buffer_log2())
-    }
-
-    /// The memory that the peer's put writes, and its region, if the peer has the right.
-    pub(super) fn check_put(
-        &self,
-        cx: &Context,
-        place: Named,
-        len: u64,
-    ) -> Result<(Span, RemoteRegion), Reason> {
-        self.exports
-            .check_named(place, len, Rights::WRITE, cx.buffer_log2())
     }
 
     pub(crate) fn on_request_region(&mut self, cx: &mut Context, it: &RequestMemoryRegion) {

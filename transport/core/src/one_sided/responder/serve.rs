@@ -10,7 +10,7 @@ use crate::span::Span;
 use crate::timers::Timer;
 use crate::transfer::TransferId;
 use crate::transmit::join;
-use zerolane_wire::{Answer, Flags, Header, MemoryState, Operation, Reason, RequestAnswer};
+use zerolane_wire::{Answer, Flags, Header, MemoryState, Operation, Reason, RequestAnswer, Rights};
 
 /// Mx of an operation to the messages that consists of its number alone.
 pub(crate) const NOTHING: u16 = u16::MAX;
@@ -138,7 +138,8 @@ impl Responder {
         }
         // A put of several operations is checked as a whole before any part is placed.
         let whole = u64::from(len) + u64::from(rest(header));
-        let checked = self.check_put(cx, named(header), whole);
+        let (place, log2) = (named(header), cx.buffer_log2());
+        let checked = self.exports.check(place, whole, Rights::WRITE, log2);
         let checked = checked.map_err(|reason| Nak::Refused(Refusal::because(reason)))?;
         let (span, region) = checked;
         let put = self.placed_before(header, whole).map(|before| LastPut {

@@ -12,7 +12,7 @@ pub(crate) use self::advance::Queue;
 pub(crate) use self::grant::{Geometry, Granted};
 pub(crate) use self::slots::{Announcement, Finished, Matched, Slot};
 pub(crate) use self::state::InboundEvent;
-pub use self::state::InboundState;
+pub(crate) use self::state::InboundState;
 use alloc::vec::Vec;
 
 use self::messages::Messages;

@@ -2,7 +2,7 @@
 
 /// State of an incoming Transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum InboundState {
+pub(crate) enum InboundState {
     /// Not yet announced, as far as this end heard.
     Unheard,
     /// Announced; waits for a receive.

@@ -14,7 +14,7 @@ mod transfer;
 pub(crate) use self::burst::{BareMessage, Cut, NextBurst, Shape};
 pub(crate) use self::repair::{LossReport, Lost, without};
 pub(crate) use self::state::OutboundEvent;
-pub use self::state::OutboundState;
+pub(crate) use self::state::OutboundState;
 pub(crate) use self::transfer::{Announcement, Outbound};
 use alloc::vec::Vec;
 use smallvec::{SmallVec, smallvec};

@@ -2,7 +2,7 @@
 
 /// State of an outgoing Transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum OutboundState {
+pub(crate) enum OutboundState {
     /// Waits for a slot at the peer.
     Queued,
     /// Request_To_Send sent.
