@@ -265,11 +265,7 @@ pub(crate) const SECTIONS: &[Section] = &[
         page: "zl_account_read",
         title: "Counters",
         about: "Bytes placed and copied, datagrams and system calls of a connection.",
-        items: &[
-            "zl_account",
-            "zl_account_read",
-            "zl_account_json",
-        ],
+        items: &["zl_account", "zl_account_read", "zl_account_json"],
     },
     Section {
         page: "zl_paths_read",
