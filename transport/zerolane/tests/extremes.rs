@@ -66,11 +66,11 @@ const WITHOUT: &[&str] = &[
     "ConnectionHandle::{peer_key, release, revoke, revoke_region}",
     "Endpoint::{adopt, as_fd, counters, gate_counters, is_spent, local_addr, no_shared_memory, public_key}",
     "Endpoint::take_untrusted",
-    "EndpointHandle::{accept, local_addr}",
+    "EndpointHandle::{accept, local_addr, public_key}",
     "ExportedRegion::revoke",
     "Listener::{as_fd, counters, gate_counters, is_spent, local_addr, no_shared_memory, public_key}",
-    "Connection::{peer_data, set_receive_pool}",
-    "ConnectionHandle::{message, peer_data, set_receive_pool}",
+    "Connection::{is_idle, peer_data, set_receive_pool}",
+    "ConnectionHandle::{message, peer_data, set_receive_pool, with}",
     "Completion::recycle",
     "EndpointHandle::incoming",
     // Its data has 64 bytes at most, by its type.
@@ -253,7 +253,7 @@ fn waits(tried: &mut Tried, pair: &mut Pair) {
     let ours = &mut pair.ours;
     let waker = ours.waker();
     let none = RequestId::from_u64(u64::MAX);
-    tried.on("Connection::{wait, announced, wait_arrived, set_timeout}");
+    tried.on("Connection::{wait, wait_for, announced, wait_arrived, set_timeout}");
     let receiving = ours.post_recv(region(8)).expect("posted");
     for time in ENDLESS {
         let waited = woken(by(waker.clone()), || ours.wait(Some(time)));
@@ -266,6 +266,10 @@ fn waits(tried: &mut Tried, pair: &mut Pair) {
             });
             waited.expect("connected");
         }
+        let waited = woken(by(waker.clone()), || ours.wait_for(receiving, Some(time)));
+        assert!(matches!(waited, Ok(Waited::Woken)), "{waited:?}");
+        let waited = ours.wait_for(none, Some(time));
+        assert!(matches!(waited, Ok(Waited::Got(None))), "{waited:?}");
         let waited = ours.wait_arrived(none, u64::MAX, Some(time));
         assert!(matches!(waited, Ok(Waited::Got(None))), "{waited:?}");
     }
@@ -588,7 +592,7 @@ fn requests(tried: &mut Tried, pair: &mut Pair) {
 fn identifiers(tried: &mut Tried, pair: &mut Pair) {
     tried.on("RequestId::from_u64");
     tried.on("Connection::{cancel, notify, arrived, read_arrived, share_arrived}");
-    tried.on("ConnectionHandle::{arrived, wait_arrived, share_arrived}");
+    tried.on("ConnectionHandle::{arrived, wait_arrived, share_arrived, cancel}");
     let ours = &mut pair.ours;
     let receiving = ours.post_recv(region(8)).expect("posted");
     for offset in HUGE {
@@ -604,6 +608,7 @@ fn identifiers(tried: &mut Tried, pair: &mut Pair) {
         assert_eq!(ours.read_arrived(id, u64::MAX, &mut [0; 8]), 0, "{number}");
         assert!(ours.share_arrived(id).is_none(), "{number}");
         assert_eq!(pair.theirs.arrived(id).wait().expect("connected"), None);
+        assert!(!pair.theirs.cancel(id).wait().expect("connected"));
         let arrived = pair.theirs.wait_arrived(id, u64::MAX).wait();
         assert_eq!(arrived.expect("connected"), None);
         assert!(
