@@ -171,12 +171,11 @@ int main(void)
     char address[ZL_ADDRESS_LENGTH] = {0};
     int tell_prefill, tell_decode, prefilled, decoded;
     zl_worker *worker;
-    zl_worker_thread *thread;
-    zl_endpoint_handle *endpoint;
-    zl_handle *prefiller;
+    zl_endpoint *endpoint;
+    zl_connection *prefiller;
     zl_region *region;
     zl_exported *exported;
-    uint32_t request;
+    zl_completion put;
 
     /* Before the worker's thread starts. */
     pid_t prefiller_process = begin(prefill, &tell_prefill);
@@ -186,31 +185,32 @@ int main(void)
     struct cache *cache = zl_region_data(region);
     check(zl_exported_new(region, 0, sizeof *cache, &exported), "export");
     check(zl_worker_new(&worker), "worker");
-    check(zl_worker_spawn(worker, &thread), "spawn");
-    check(zl_worker_thread_listen(thread, "127.0.0.1:0", NULL, &endpoint), "listen");
-    check(zl_endpoint_handle_export(endpoint, "cache", exported, ZL_RIGHT_READ | ZL_RIGHT_WRITE), "export");
-    check(zl_endpoint_handle_local_addr(endpoint, address, sizeof address), "address");
+    check(zl_worker_spawn(worker), "spawn");
+    check(zl_worker_listen(worker, "127.0.0.1:0", NULL, &endpoint), "listen");
+    check(zl_endpoint_export(endpoint, "cache", exported, ZL_RIGHT_READ | ZL_RIGHT_WRITE), "export");
+    check(zl_endpoint_local_addr(endpoint, address, sizeof address), "address");
 
     if (write(tell_prefill, address, sizeof address) != sizeof address)
         fail("pipe");
-    check(zl_endpoint_handle_accept(endpoint, PATIENCE_MS, &prefiller), "accept");
-    /* The worker serves decode's connection without zl_endpoint_handle_accept. */
+    check(zl_endpoint_accept(endpoint, PATIENCE_MS, &prefiller), "accept");
+    /* The worker serves decode's connection without zl_endpoint_accept. */
     if (write(tell_decode, address, sizeof address) != sizeof address)
         fail("pipe");
     for (int requests = 0; requests < REQUESTS; requests++) {
-        check(zl_handle_immediate(prefiller, PATIENCE_MS, &request), "notification");
-        if (request >= REQUESTS)
+        const zl_status told = zl_wait(prefiller, PATIENCE_MS, &put);
+        check(told, "notification");
+        if (told != ZL_OK || put.kind != ZL_KIND_IMMEDIATE || put.value >= REQUESTS)
             fail("there is no such request");
-        atomic_store_explicit(&cache->ready[request], 1, memory_order_release);
+        atomic_store_explicit(&cache->ready[put.value], 1, memory_order_release);
     }
     /* From here on this thread makes no call for its peers. */
     if (waitpid(prefiller_process, &prefilled, 0) < 0 || waitpid(decoder_process, &decoded, 0) < 0 ||
         prefilled != 0 || decoded != 0)
         fail("prefill or decode failed");
 
-    zl_handle_free(prefiller);
-    zl_endpoint_handle_free(endpoint);
-    check(zl_worker_stop(thread), "stop");
+    zl_connection_free(prefiller);
+    zl_endpoint_free(endpoint);
+    check(zl_worker_stop(worker), "stop");
     zl_exported_free(exported);
     zl_region_free(region);
     printf("%d requests of %d scattered blocks put and read, all right\n", REQUESTS, LAYERS);

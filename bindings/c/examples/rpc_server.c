@@ -58,10 +58,9 @@ static size_t next_events(zl_worker *worker, zl_event *events)
 }
 
 /* Answers a request and receives the client's next one. */
-static void answer(zl_worker *worker, const zl_event *event)
+static void answer(const zl_event *event)
 {
     const zl_work unsignalled = {.flags = ZL_WORK_UNSIGNALLED};
-    zl_connection *client;
     struct request request;
     uint64_t id;
 
@@ -69,17 +68,17 @@ static void answer(zl_worker *worker, const zl_event *event)
         fail("this is no request");
     memcpy(&request, event->completion.control, sizeof request);
     const struct reply reply = {request.number, request.a + request.b};
-    if (zl_worker_connection(worker, event->connection, &client) == ZL_ERROR_CLOSED)
+    const zl_status received = zl_post_message_recv(event->connection, NULL, 0, 0, NULL, &id);
+    if (received == ZL_ERROR_CLOSED)
         return; /* the client left before its answer */
-    check(zl_post_message_recv(client, NULL, 0, 0, NULL, &id), "receive");
-    check(zl_post_message(client, &reply, sizeof reply, NULL, 0, 0, &unsignalled, &id), "answer");
+    check(received, "receive");
+    check(zl_post_message(event->connection, &reply, sizeof reply, NULL, 0, 0, &unsignalled, &id), "answer");
 }
 
 /* Serves until `clients` have connected and left. */
 static uint64_t serve(zl_worker *worker, unsigned clients)
 {
     static zl_event events[EVENTS];
-    zl_connection *client;
     uint64_t answered = 0;
     uint64_t id;
 
@@ -89,13 +88,12 @@ static uint64_t serve(zl_worker *worker, unsigned clients)
             const zl_event *event = &events[n];
             switch (event->kind) {
             case ZL_EVENT_ACCEPTED:
-                check(zl_worker_connection(worker, event->connection, &client), "connection");
-                check(zl_post_message_recv(client, NULL, 0, 0, NULL, &id), "receive");
+                check(zl_post_message_recv(event->connection, NULL, 0, 0, NULL, &id), "receive");
                 break;
             case ZL_EVENT_COMPLETED:
                 /* The last receive of each client ends with its connection. */
                 if (event->completion.kind == ZL_KIND_MESSAGE_RECEIVED && event->completion.status == ZL_OK) {
-                    answer(worker, event);
+                    answer(event);
                     answered++;
                 }
                 break;
@@ -103,6 +101,7 @@ static uint64_t serve(zl_worker *worker, unsigned clients)
                 fail(zl_status_text(event->status));
                 break;
             case ZL_EVENT_CLOSED:
+                zl_connection_free(event->connection);
                 gone++;
                 break;
             }
@@ -112,20 +111,20 @@ static uint64_t serve(zl_worker *worker, unsigned clients)
 }
 
 struct client {
-    uint64_t id, requests;
+    zl_connection *server;
+    uint64_t requests;
 };
 
 /* Sends the next request; the context of the answer's completion identifies the client. */
-static void ask(zl_worker *worker, const struct client *clients, uint64_t index)
+static void ask(const struct client *clients, uint64_t index)
 {
     const zl_work how = {.context = index};
     const zl_work unsignalled = {.flags = ZL_WORK_UNSIGNALLED};
     const uint64_t number = clients[index].requests;
     const struct request request = {number, index, number * number};
-    zl_connection *server;
+    zl_connection *server = clients[index].server;
     uint64_t id;
 
-    check(zl_worker_connection(worker, clients[index].id, &server), "connection");
     check(zl_post_message_recv(server, NULL, 0, 0, &how, &id), "receive");
     check(zl_post_message(server, &request, sizeof request, NULL, 0, 0, &unsignalled, &id), "ask");
 }
@@ -145,8 +144,8 @@ static void ask_all(const char *address, unsigned count, uint64_t requests)
     while (closed < count) {
         for (; started < count && started - answered < CONNECTING; started++) {
             /* Requests posted before the connection is established wait. */
-            check(zl_worker_connect(worker, address, NULL, &clients[started].id), "connect");
-            ask(worker, clients, started);
+            check(zl_worker_connect(worker, address, NULL, &clients[started].server), "connect");
+            ask(clients, started);
         }
         size_t there = next_events(worker, events);
         for (size_t n = 0; n < there; n++) {
@@ -154,6 +153,7 @@ static void ask_all(const char *address, unsigned count, uint64_t requests)
             if (events[n].kind == ZL_EVENT_CLOSED) {
                 if (answered < count)
                     fail(zl_status_text(events[n].status));
+                zl_connection_free(events[n].connection);
                 closed++;
             }
             if (events[n].kind != ZL_EVENT_COMPLETED)
@@ -167,12 +167,12 @@ static void ask_all(const char *address, unsigned count, uint64_t requests)
             if (client->requests++ == 0) {
                 if (++answered == count)
                     for (unsigned index = 0; index < count; index++)
-                        requests > 1 ? ask(worker, clients, index)
-                                     : check(zl_worker_close(worker, clients[index].id), "close");
+                        requests > 1 ? ask(clients, index)
+                                     : check(zl_worker_close(worker, clients[index].server), "close");
             } else if (client->requests < requests) {
-                ask(worker, clients, completion->context);
+                ask(clients, completion->context);
             } else {
-                check(zl_worker_close(worker, client->id), "close");
+                check(zl_worker_close(worker, client->server), "close");
             }
         }
     }
@@ -202,7 +202,7 @@ int main(int count, char **arguments)
     const uint64_t requests = count > 2 ? strtoul(arguments[2], NULL, 10) : 100;
     char address[ZL_ADDRESS_LENGTH];
     zl_worker *worker;
-    uint64_t endpoint;
+    zl_endpoint *endpoint;
     int pipes[2], status;
 
     if (clients == 0 || requests == 0 || pipe(pipes) != 0)
@@ -220,10 +220,11 @@ int main(int count, char **arguments)
     check(zl_worker_new(&worker), "worker");
     check(zl_worker_listen(worker, "127.0.0.1:0", NULL, &endpoint), "listen");
     memset(address, 0, sizeof address);
-    check(zl_worker_local_addr(worker, endpoint, address, sizeof address), "address");
+    check(zl_endpoint_local_addr(endpoint, address, sizeof address), "address");
     if (write(pipes[1], address, sizeof address) != sizeof address)
         fail("pipe");
     const uint64_t answered = serve(worker, clients);
+    zl_endpoint_free(endpoint);
     zl_worker_free(worker);
     if (waitpid(child, &status, 0) != child || status != 0 || answered != clients * requests) {
         fprintf(stderr, "the clients failed, or %llu answers are wrong\n", (unsigned long long)answered);

@@ -92,7 +92,7 @@ enum zl_status
      */
     ZL_ERROR_ARGUMENT = -1,
     /**
-     * Another thread uses the handle, or its requests are not over (zl_handle_release).
+     * Another thread uses the handle, or its requests are not over (zl_release).
      */
     ZL_ERROR_BUSY = -2,
     /**
@@ -221,7 +221,9 @@ typedef struct zl_options zl_options;
 #define ZL_ADDRESS_LENGTH 64
 
 /**
- * A listening UDP port. A thread of it accepts up to 64 connections before the program does
+ * A listening port, of the program (zl_endpoint_bind) or of a worker (zl_worker_listen).
+ *
+ * A thread of the former accepts up to 64 connections before the program does
  * (ZL_OPTION_BACKLOG): zl_connect then returns, and what the peer asks waits until the program
  * accepts. After fork it belongs to the parent, and only the parent accepts. The
  * child may free its copy. A server of several processes binds an endpoint in each, on a port
@@ -230,11 +232,26 @@ typedef struct zl_options zl_options;
 typedef struct zl_endpoint zl_endpoint;
 
 /**
- * A connection. It makes progress only inside its functions, in the calling thread. A peer
- * that makes no calls for the idle timeout while this end waits for it counts as dead. A
- * zl_worker advances many connections, also in a thread of its own. After fork the connection
- * belongs to the parent: calls in the child fail with ZL_ERROR_CLOSED. The child may free its
- * copy, which does not disconnect the peer.
+ * A connection. It has one of three drivers:
+ *
+ * The program's calls (zl_connect, zl_endpoint_accept): it makes progress only inside its functions,
+ * in the calling thread. A peer that makes no calls for the idle timeout while this end waits for it
+ * counts as dead.
+ *
+ * A worker that the program calls (zl_worker_new): post; the worker reports what happens as events.
+ * Calls with the connection count as calls with the worker.
+ *
+ * A worker's thread (zl_worker_spawn, zl_worker_background): post, then wait. Any thread may use it,
+ * also several at once: "one at a time" in the comments is for the other two. Requests of one thread
+ * start in its order. They wait in order if there is no room; if the connection refuses one, its
+ * completion says so.
+ *
+ * Functions that wait for their own request (zl_send, zl_recv_into, zl_put, zl_get, zl_fetch_op,
+ * zl_open_region, zl_send_message, zl_recv_message) are for the first driver; with the others they
+ * return ZL_ERROR_ARGUMENT.
+ *
+ * After fork the connection belongs to the parent: calls in the child fail with ZL_ERROR_CLOSED.
+ * The child may free its copy, which does not disconnect the peer.
  */
 typedef struct zl_connection zl_connection;
 
@@ -259,9 +276,10 @@ zl_status zl_endpoint_local_addr(const struct zl_endpoint *endpoint, char *buffe
 
 /**
  * Waits `timeout_ms` milliseconds (negative: no limit) for the next connection; 0 takes one that
- * waits already; ZL_TIMEOUT if
- * none came. Another thread may use the connection. End it with zl_close or
- * zl_connection_free.
+ * waits already; ZL_TIMEOUT if none came. Another thread may use the connection. End it with
+ * zl_close or zl_connection_free. A worker's thread serves connections that were not accepted,
+ * too: they may use what the endpoint exports. ZL_ERROR_ARGUMENT for an endpoint of a worker that
+ * the program calls: ZL_EVENT_ACCEPTED has its connections.
  *
  * Threads: one at a time.
  */
@@ -290,7 +308,7 @@ zl_status zl_connect(const char *address,
 
 /**
  * Writes the peer's address to `buffer`, as "host:port" and a zero: at most ZL_ADDRESS_LENGTH
- * bytes.
+ * bytes. Of a worker's thread: the address at the time when the connection was made.
  *
  * Threads: one at a time.
  */
@@ -357,17 +375,18 @@ zl_status zl_finish(struct zl_connection *connection);
  * Waits until the peer has received all that was sent, then disconnects and frees the
  * connection, also on failure. Gives up after the idle timeout without progress. Requests in
  * flight end; the kernel may still read what they send, so free wrapped memory in its `release`
- * (zl_region_wrap). ZL_ERROR_ARGUMENT for null and for a connection of a worker: use
- * zl_worker_close.
+ * (zl_region_wrap). ZL_ERROR_ARGUMENT for null and for a connection of a worker that the program
+ * calls: use zl_worker_close.
  *
  * Threads: the last that uses it.
  */
 zl_status zl_close(struct zl_connection *connection);
 
 /**
- * Ends the connection at once, tells the peer if possible, and frees it. The kernel may still
- * read what its requests send: free wrapped memory in its `release` (zl_region_wrap). Null and
- * a connection of a worker do nothing.
+ * Frees the connection, and ends it: at once if the program drives it, and in the background, once
+ * posted sends are completed, if a worker does. A worker that the program calls reports no more
+ * events of it. Tells the peer if possible. The kernel may still read what its requests send: free
+ * wrapped memory in its `release` (zl_region_wrap). Null does nothing.
  *
  * Threads: the last that uses it.
  */
@@ -750,13 +769,29 @@ typedef struct zl_completion {
 /**
  * Waits `timeout_ms` milliseconds (negative: no limit) for a completion, or for one that wakes
  * (zl_honour_delivery), and returns the first completion there is. 0 polls, as zl_poll does.
- * ZL_TIMEOUT if none came, ZL_WOKEN after zl_wake, or if completions went to a queue.
+ * ZL_TIMEOUT if none came, ZL_WOKEN after zl_wake, or if completions went to a queue. Once the
+ * connection is over and all completions were taken, it fails with the reason, such as
+ * ZL_ERROR_PEER_DEAD.
  *
  * Threads: one at a time; zl_wake of another ends it.
  */
 zl_status zl_wait(struct zl_connection *connection,
                   int64_t timeout_ms,
                   struct zl_completion *completion);
+
+/**
+ * Waits `timeout_ms` milliseconds (negative: no limit) for request `id`, and returns its completion;
+ * others stay. ZL_TIMEOUT if it takes longer: it continues. ZL_WOKEN after zl_wake.
+ * ZL_ERROR_ARGUMENT if there is no such request, or its completion was taken; also for a
+ * zl_post_put_inline without a context on a connection that the program drives. ZL_ERROR_BUSY while
+ * another thread waits for it.
+ *
+ * Threads: one at a time; zl_wake of another ends it.
+ */
+zl_status zl_wait_for(struct zl_connection *connection,
+                      uint64_t id,
+                      int64_t timeout_ms,
+                      struct zl_completion *completion);
 
 /**
  * Makes progress without sleeping and returns a completion if there is one, otherwise
@@ -778,9 +813,10 @@ zl_status zl_poll_batch(struct zl_connection *connection,
                         size_t *count);
 
 /**
- * Ends another thread's zl_wait, zl_announced or zl_wait_arrived, or the next one if none is
- * in progress: it returns ZL_TIMEOUT. It ends no request: calls that wait for one continue. On
- * a connection of a worker it acts as zl_worker_wake.
+ * Ends another thread's zl_wait, or the next one if none is in progress: it returns ZL_WOKEN. So do
+ * zl_wait_for, zl_announced and zl_wait_arrived, except on a connection of a worker's thread. It
+ * ends no request: calls that wait for one continue. On a connection of a worker that the program
+ * calls it acts as zl_worker_wake.
  *
  * Threads: any, also while another uses the connection.
  */
@@ -788,7 +824,8 @@ zl_status zl_wake(const struct zl_connection *connection);
 
 /**
  * Sets whether the delivery that senders ask for counts: 1, or 0 as unless set. If not, every
- * completion ends a zl_wait and makes a queue's descriptor readable.
+ * completion ends a zl_wait and makes a queue's descriptor readable. ZL_ERROR_ARGUMENT for a
+ * connection of a worker's thread.
  *
  * Threads: one at a time.
  */
@@ -805,9 +842,9 @@ zl_status zl_notify(struct zl_connection *connection, uint64_t id);
 
 /**
  * Writes to `bytes` how many bytes at the start of the memory of receive or get `id` are
- * verified and in place. You may read them and pass them on before the request completes. The
- * number never shrinks; bytes after them are undefined. ZL_ERROR_ARGUMENT if no such request
- * is in progress.
+ * verified and in place; 0 while the request waits for room. You may read them and pass them on
+ * before the request completes. The number never shrinks; bytes after them are undefined.
+ * ZL_ERROR_ARGUMENT if no such request is in progress.
  *
  * Threads: one at a time.
  */
@@ -815,7 +852,7 @@ zl_status zl_arrived(const struct zl_connection *connection, uint64_t id, uint64
 
 /**
  * Waits `timeout_ms` milliseconds (negative: no limit) until more than `beyond` bytes of
- * request `id` have arrived, and writes how many to `bytes`. ZL_TIMEOUT if they did not, or if
+ * request `id` have arrived, and writes how many to `bytes`. ZL_TIMEOUT if they did not, ZL_WOKEN if
  * zl_wake was called; ZL_ERROR_ARGUMENT if the request is over: its completion has the result.
  *
  * Threads: one at a time; zl_wake of another ends it.
@@ -827,12 +864,13 @@ zl_status zl_wait_arrived(struct zl_connection *connection,
                           uint64_t *bytes);
 
 /**
- * Cancels a request. Its memory is in use until its completion, with ZL_ERROR_CANCELLED.
- * ZL_ERROR_ARGUMENT if it is already over.
+ * Cancels a request. Its memory is in use until its completion, with ZL_ERROR_CANCELLED, or with what
+ * came before. ZL_ERROR_ARGUMENT if it is already over.
  *
  * Threads: one at a time.
  */
-zl_status zl_cancel(struct zl_connection *connection, uint64_t id);
+zl_status zl_cancel(struct zl_connection *connection,
+                    uint64_t id);
 
 /**
  * Tells an event loop what to wait for: the connection's socket in `fd`, its events in
@@ -920,8 +958,9 @@ void zl_queue_free(struct zl_queue *queue);
 /* ================================================================================================
  * Remote memory
  * One end exports memory with rights; the other puts, gets, and changes words of 8 bytes
- * atomically. A worker's thread serves memory while its owner computes or sleeps: zl_worker_spawn,
- * then zl_endpoint_handle_export. Otherwise a put takes effect only during the owner's calls.
+ * atomically. A worker's thread serves memory while its owner computes or sleeps:
+ * zl_worker_background, zl_endpoint_export. Otherwise a put takes effect only during the owner's
+ * calls.
  */
 
 /**
@@ -1025,8 +1064,7 @@ zl_status zl_revoke(struct zl_connection *connection, const struct zl_key *key);
 
 /**
  * Ends all exports of `exported` to this connection's peer, under any key and name, including
- * those of zl_worker_export and zl_endpoint_handle_export. Other peers keep theirs.
- * ZL_ERROR_ARGUMENT if there is none.
+ * those of zl_endpoint_export. Other peers keep theirs. ZL_ERROR_ARGUMENT if there is none.
  *
  * Threads: one at a time.
  */
@@ -1526,25 +1564,34 @@ void zl_pool_free(struct zl_pool *pool);
 
 /**
  * Takes memory of `pool` for messages that no posted receive matches, from now on and for the
- * life of the connection. ZL_ERROR_ARGUMENT if it shares another pool.
+ * life of the connection. ZL_ERROR_ARGUMENT if it shares another pool. A worker's thread takes no
+ * message of a pool: ZL_ERROR_ARGUMENT here, and from zl_worker_spawn afterwards.
  *
  * Threads: one at a time.
  */
 zl_status zl_set_receive_pool(struct zl_connection *connection, const struct zl_pool *pool);
 
 /* ================================================================================================
- * Workers: many connections in one loop
- * A worker owns endpoints and connections, identifies them by numbers, and reports events. Call
- * zl_worker_wait, then zl_worker_events; or, in your own event loop, zl_worker_arm before you
- * sleep on zl_worker_fd and zl_worker_progress afterwards.
+ * Workers: many connections in one loop, or in a thread
+ * A worker owns endpoints and connections, and reports events. Call zl_worker_wait, then
+ * zl_worker_events; or, in your own event loop, zl_worker_arm before you sleep on zl_worker_fd and
+ * zl_worker_progress afterwards. Or give it a thread, which serves peers while the program does
+ * something else: any thread may then use its endpoints and connections, by the same functions,
+ * and wait for a request (zl_wait_for), for the next one of a connection (zl_wait), or for any of
+ * many connections (zl_set).
  */
 
 /**
- * Owns endpoints and connections and advances all of them, with one descriptor and one timer.
- * They make progress in zl_worker_progress and zl_worker_wait, or, after zl_worker_spawn, in a
- * thread of its own. After fork the worker and all that it owns belong to the parent: calls in
- * the child fail with ZL_ERROR_CLOSED. The child may free its copies, which does not
- * disconnect peers.
+ * Owns endpoints and connections and advances all of them, with one descriptor and one timer: in
+ * zl_worker_progress and zl_worker_wait, or, after zl_worker_spawn, in a thread of its own, which
+ * answers keep-alives and serves exported memory whatever the program does. Free its endpoints and
+ * connections too, before or after it.
+ *
+ * Any thread may use a worker that has a thread, at any time: "one at a time" in the comments is
+ * for one that the program calls.
+ *
+ * After fork the worker and all that it owns belong to the parent: calls in the child fail with
+ * ZL_ERROR_CLOSED. The child may free its copies, which does not disconnect peers.
  */
 typedef struct zl_worker zl_worker;
 
@@ -1565,39 +1612,28 @@ zl_status zl_worker_set_spin(struct zl_worker *worker, uint32_t spin_us);
 
 /**
  * Listens on `address`, "host:port" (port 0: any free port), with `options`, or the defaults
- * if null. `endpoint` gets the endpoint's number. The worker owns accepted connections and
- * reports each as ZL_EVENT_ACCEPTED.
+ * if null. The worker owns accepted connections. If the program calls it, it reports each as
+ * ZL_EVENT_ACCEPTED; if it has a thread, take them with zl_endpoint_accept. Free the endpoint with
+ * zl_endpoint_free.
  *
  * Threads: one at a time.
  */
 zl_status zl_worker_listen(struct zl_worker *worker,
                            const char *address,
                            const struct zl_options *options,
-                           uint64_t *endpoint);
+                           struct zl_endpoint **endpoint);
 
 /**
- * Writes the address that `endpoint` listens on to `buffer`, as "host:port" and a zero: at
- * most ZL_ADDRESS_LENGTH bytes. ZL_ERROR_CLOSED if the worker has no such endpoint.
+ * Lets every client of a worker's endpoint that connects from now on use the memory by `name`,
+ * with `rights`, ZL_RIGHT_... flags joined by |. Registered once, for any number of peers;
+ * zl_exported_revoke ends it for all. ZL_ERROR_ARGUMENT for an endpoint of zl_endpoint_bind.
  *
  * Threads: one at a time.
  */
-zl_status zl_worker_local_addr(struct zl_worker *worker,
-                               uint64_t endpoint,
-                               char *buffer,
-                               size_t capacity);
-
-/**
- * Lets every client of `endpoint` that connects from now on use the memory by `name`, with
- * `rights`, ZL_RIGHT_... flags joined by |. Registered once, for any number of peers;
- * zl_exported_revoke ends it for all.
- *
- * Threads: one at a time.
- */
-zl_status zl_worker_export(struct zl_worker *worker,
-                           uint64_t endpoint,
-                           const char *name,
-                           const struct zl_exported *exported,
-                           uint32_t rights);
+zl_status zl_endpoint_export(const struct zl_endpoint *endpoint,
+                             const char *name,
+                             const struct zl_exported *exported,
+                             uint32_t rights);
 
 /**
  * Lets every peer of the worker use memory with `rights`, ZL_RIGHT_... flags joined by |, under
@@ -1624,69 +1660,49 @@ zl_status zl_worker_revoke_number(struct zl_worker *worker, uint32_t number);
 /**
  * Takes memory of `pool` for messages that no posted receive matches, on all present connections
  * and on all that the worker accepts, makes or adopts later. A connection that shares another
- * pool keeps that. ZL_ERROR_ARGUMENT if the worker shares another pool.
+ * pool keeps that. ZL_ERROR_ARGUMENT if the worker shares another pool. For a worker's thread, see
+ * zl_set_receive_pool.
  *
  * Threads: one at a time.
  */
 zl_status zl_worker_share_receives(struct zl_worker *worker, const struct zl_pool *pool);
 
 /**
- * Stops listening. Accepted connections stay open. ZL_ERROR_CLOSED if it was already closed.
- *
- * Threads: one at a time.
- */
-zl_status zl_worker_close_endpoint(struct zl_worker *worker, uint64_t endpoint);
-
-/**
- * Begins to connect to `address`, "host:port", with `options`, or the defaults if null, and
- * returns at once, after it looked up the host name, whose addresses are tried in order.
- * `connection` gets the connection's number. ZL_EVENT_CONNECTED or ZL_EVENT_CLOSED reports the
- * result; requests posted before that wait, and stay with the address tried then.
+ * Connects to `address`, "host:port", with `options`, or the defaults if null; host names are looked
+ * up in the call, and their addresses tried in order. If the program calls the worker, this returns
+ * at once, and ZL_EVENT_CONNECTED or ZL_EVENT_CLOSED reports the result; requests posted before that
+ * wait, and stay with the address tried then. If the worker has a thread, this returns when the
+ * connection is made or the connect timeout is over, with errors as for zl_connect. Free the
+ * connection with zl_connection_free.
  *
  * Threads: one at a time.
  */
 zl_status zl_worker_connect(struct zl_worker *worker,
                             const char *address,
                             const struct zl_options *options,
-                            uint64_t *connection);
-
-/**
- * Takes over a connection, of an endpoint or released by another worker; `id` gets its number.
- * Frees the connection's handle, also on failure, unless it is null or a worker's.
- *
- * Threads: one at a time; the last that uses the connection's handle.
- */
-zl_status zl_worker_adopt(struct zl_worker *worker, struct zl_connection *connection, uint64_t *id);
-
-/**
- * Takes a connection out of the worker, so that the program can drive it or give it to another
- * worker. Its handles from zl_worker_connection become invalid; its events that were not taken
- * stay here. ZL_ERROR_CLOSED if it is not a connection of this worker, or is not connected.
- * End the connection with zl_close or zl_connection_free.
- *
- * Threads: one at a time.
- */
-zl_status zl_worker_release(struct zl_worker *worker,
-                            uint64_t id,
                             struct zl_connection **connection);
 
 /**
- * Returns a handle of connection `id`, for functions that post, cancel, export or query.
- * Requests start with the next zl_worker_progress. Functions that wait for a request, zl_poll,
- * zl_wait and zl_close refuse the handle with ZL_ERROR_ARGUMENT: the worker reports its
- * completions as events. ZL_ERROR_CLOSED if the worker has no such connection.
+ * Gives a connection that the program drives, or that was released by another worker, to this one.
+ * Frees its handle, also on failure, unless it is null or a worker's; `adopted` gets another.
  *
- * The worker owns the handle and returns the same one each time. It is valid until the
- * zl_worker_events call after the one that reported ZL_EVENT_CLOSED, and until
- * zl_worker_release, zl_worker_spawn or zl_worker_free. Once the connection is over, functions
- * return ZL_ERROR_CLOSED.
- *
- * Threads: one at a time. Using the handle counts as using the worker: ZL_ERROR_BUSY while
- * another thread does.
+ * Threads: one at a time; the last that uses the connection's handle.
  */
-zl_status zl_worker_connection(struct zl_worker *worker,
-                               uint64_t id,
-                               struct zl_connection **connection);
+zl_status zl_worker_adopt(struct zl_worker *worker,
+                          struct zl_connection *connection,
+                          struct zl_connection **adopted);
+
+/**
+ * Takes a connection out of its worker, so that the program can drive it or give it to another
+ * worker, for example from an accepting worker to others that answer on the same port. Its old
+ * handle is then unusable; free it. From a worker's thread: ZL_ERROR_BUSY, and nothing changes, if
+ * requests are not over, or received numbers were not taken. From a worker that the program calls:
+ * events that were not taken stay there; ZL_ERROR_CLOSED if it is not connected.
+ * ZL_ERROR_ARGUMENT if no worker has it.
+ *
+ * Threads: one at a time.
+ */
+zl_status zl_release(const struct zl_connection *connection, struct zl_connection **released);
 
 /**
  * Writes the number of connections that are not over to `count`.
@@ -1696,12 +1712,13 @@ zl_status zl_worker_connection(struct zl_worker *worker,
 zl_status zl_worker_connections(struct zl_worker *worker, size_t *count);
 
 /**
- * Begins to close a connection: completes posted sends, as zl_close does, then tells the peer.
- * ZL_EVENT_CLOSED follows. ZL_ERROR_CLOSED if it is already over.
+ * Begins to close a connection of a worker that the program calls: completes posted sends, as
+ * zl_close does, then tells the peer. ZL_EVENT_CLOSED follows; then free it. ZL_ERROR_CLOSED if it
+ * is already over.
  *
  * Threads: one at a time.
  */
-zl_status zl_worker_close(struct zl_worker *worker, uint64_t connection);
+zl_status zl_worker_close(struct zl_worker *worker, struct zl_connection *connection);
 
 /**
  * Makes progress until there is an event (ZL_OK), zl_worker_wake was called (ZL_WOKEN), or
@@ -1720,7 +1737,7 @@ enum zl_event_kind
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
     /**
-     * `endpoint` accepted `connection`.
+     * `endpoint` accepted `connection`, which is the program's from now on.
      */
     ZL_EVENT_ACCEPTED = 1,
     /**
@@ -1742,14 +1759,13 @@ enum zl_event_kind
     ZL_EVENT_ANNOUNCED = 5,
     /**
      * `connection` is over, or could not be made, with `status`. Its last event: all its
-     * requests have completed.
+     * requests have completed. Free it with zl_connection_free.
      */
     ZL_EVENT_CLOSED = 6,
     /**
      * A client asks `endpoint` for `connection`, instead of ZL_EVENT_ACCEPTED, if the endpoint has
-     * ZL_OPTION_ASKS. zl_peer_data, zl_peer_key and zl_peer_addr of its handle
-     * (zl_worker_connection) show who asks; zl_worker_accept_request or
-     * zl_worker_refuse_request answers.
+     * ZL_OPTION_ASKS. zl_peer_data, zl_peer_key and zl_peer_addr show who asks;
+     * zl_worker_accept_request or zl_worker_refuse_request answers. It is the program's, too.
      */
     ZL_EVENT_REQUESTED = 7,
     /**
@@ -1778,13 +1794,13 @@ typedef struct zl_event {
      */
     zl_status status;
     /**
-     * The endpoint's number, from zl_worker_listen; 0 if none.
+     * The endpoint, from zl_worker_listen; null if none, or if it was freed.
      */
-    uint64_t endpoint;
+    struct zl_endpoint *endpoint;
     /**
-     * The connection's number; 0 if none.
+     * The connection; null if none.
      */
-    uint64_t connection;
+    struct zl_connection *connection;
     /**
      * ZL_EVENT_ANNOUNCED: bytes.
      */
@@ -1794,15 +1810,15 @@ typedef struct zl_event {
      */
     uint64_t reserved;
     /**
-     * ZL_EVENT_COMPLETED: the completion, with the connection's number as its tag.
+     * ZL_EVENT_COMPLETED: the completion.
      */
     struct zl_completion completion;
 } zl_event;
 
 /**
  * Takes up to `capacity` events, at least 1, without making progress. `count` gets their
- * number; ZL_TIMEOUT if there were none. Invalidates handles of connections whose end the
- * previous call reported (zl_worker_connection).
+ * number; ZL_TIMEOUT if there were none. Connections that the worker accepted are yours, with their
+ * first event: free each with zl_connection_free, at the latest after ZL_EVENT_CLOSED.
  *
  * Threads: one at a time.
  */
@@ -1838,8 +1854,8 @@ zl_status zl_worker_progress(struct zl_worker *worker);
 zl_status zl_worker_arm(struct zl_worker *worker);
 
 /**
- * Returns the descriptor to watch for POLLIN after zl_worker_arm; -1 if `worker` is null. Do
- * not read it.
+ * Returns the descriptor to watch for POLLIN after zl_worker_arm; -1 if `worker` is null or has a
+ * thread. Do not read it.
  *
  * Threads: any.
  */
@@ -1855,540 +1871,64 @@ int zl_worker_fd(const struct zl_worker *worker);
 zl_status zl_worker_next_timeout(struct zl_worker *worker, int64_t *timeout_ms);
 
 /**
- * Ends all connections and endpoints of the worker at once, tells the peers if possible, and
- * frees it. The kernel may still read what requests send: free wrapped memory in its `release`
- * (zl_region_wrap). Null does nothing.
+ * Runs the worker in a thread of its own until it is stopped. Its endpoints and connections continue,
+ * without events, and any thread may use their handles from then on. ZL_ERROR_BUSY, and nothing
+ * changes, if events were not taken, a connection is not made yet, or requests are not over. End the
+ * thread with zl_worker_stop or zl_worker_free. If the system refuses a thread, the worker has
+ * ended.
+ *
+ * Threads: one at a time, also for all that the worker owns.
+ */
+zl_status zl_worker_spawn(struct zl_worker *worker);
+
+/**
+ * Returns the worker that all libraries of this process share, which has a thread. It starts
+ * with the first call and lives until the process ends, which tells no peer: close
+ * connections first. A child of fork gets a worker of its own with its first call. Free the
+ * handle with zl_worker_free, which does not end the thread.
+ *
+ * Threads: any.
+ */
+zl_status zl_worker_background(struct zl_worker **worker);
+
+/**
+ * Makes the worker's thread call `closed` with `context` once, when the connection is over,
+ * whichever end closed it, even if its handle is freed by then; soon if it is over already.
+ * `reason` says why, such as ZL_ERROR_PEER_DEAD; ZL_ERROR_CLOSED if the worker ended or the
+ * connection was released. The function must neither block, because all connections of the
+ * worker would wait, nor unwind. It is never called in a child of fork. An idle connection over a
+ * network notices a dead peer only with ZL_OPTION_KEEP_ALIVE. ZL_ERROR_ARGUMENT unless a worker's
+ * thread drives the connection: zl_wait and ZL_EVENT_CLOSED tell the end of others.
+ *
+ * Threads: any.
+ */
+zl_status zl_on_closed(const struct zl_connection *connection,
+                       void (*closed)(zl_status reason, void *context),
+                       void *context);
+
+/**
+ * Closes all connections and endpoints of a worker that has a thread, waits until posted sends are
+ * completed, as zl_close does, and frees the worker, also on failure. Fails if a system error ended
+ * the thread earlier. ZL_ERROR_ARGUMENT, and frees nothing, for null, for a worker that the program
+ * calls, and for zl_worker_background's, which continues.
+ *
+ * Threads: the last that uses it.
+ */
+zl_status zl_worker_stop(struct zl_worker *worker);
+
+/**
+ * Ends all connections and endpoints of the worker at once, and its thread, tells the peers if
+ * possible, and frees the worker; zl_worker_background's continues. Calls on handles of what it
+ * owned then return ZL_ERROR_CLOSED; free them all the same. The kernel may still read what requests
+ * send: free wrapped memory in its `release` (zl_region_wrap). Null does nothing.
  *
  * Threads: the last that uses it.
  */
 void zl_worker_free(struct zl_worker *worker);
 
-/* ================================================================================================
- * Workers in a thread of their own
- * The thread serves peers while the program does something else: it serves exported memory and
- * answers keep-alives. Any thread may use the handles; wait for a request with its zl_pending, or
- * for any of many with a zl_set.
- */
-
 /**
- * A worker that runs in a thread of its own. It answers keep-alives and serves exported memory
- * whatever the program does.
- */
-typedef struct zl_worker_thread zl_worker_thread;
-
-/**
- * An endpoint of a worker's thread.
- */
-typedef struct zl_endpoint_handle zl_endpoint_handle;
-
-/**
- * A connection of a worker's thread. Any thread posts requests; those of one thread start in
- * its order, and wait in order if there is no room. Each request has a zl_pending.
- */
-typedef struct zl_handle zl_handle;
-
-/**
- * A request of a zl_handle, to wait for.
- */
-typedef struct zl_pending zl_pending;
-
-/**
- * Runs `worker` in a thread of its own until it is stopped. Frees the worker's handle, also on
- * failure, unless it is null. Its endpoints and connections continue, without events: make
- * handles before, by zl_worker_endpoint_handle and zl_worker_connection_handle. Memory that
- * endpoints export is served in any case. End the thread with zl_worker_stop or
- * zl_worker_thread_free.
- *
- * Threads: the last that uses `worker`.
- */
-zl_status zl_worker_spawn(struct zl_worker *worker, struct zl_worker_thread **thread);
-
-/**
- * Returns a handle of the worker that all libraries of this process share. Its thread starts
- * with the first call and lives until the process ends, which tells no peer: close
- * connections first. A child of fork gets a worker of its own with its first call. Free the
- * handle with zl_worker_thread_free, which does not end the thread.
- *
- * Threads: any.
- */
-zl_status zl_worker_background(struct zl_worker_thread **thread);
-
-/**
- * Makes a handle of a worker's endpoint, for any thread, also after zl_worker_spawn: it gets
- * the connections accepted from now on, and those whose events were not taken. The endpoint
- * has no more events. ZL_ERROR_CLOSED if the worker has no such endpoint, or it has a handle
- * already. Free it with zl_endpoint_handle_free.
- *
- * Threads: one at a time.
- */
-zl_status zl_worker_endpoint_handle(struct zl_worker *worker,
-                                    uint64_t id,
-                                    struct zl_endpoint_handle **endpoint);
-
-/**
- * Makes a handle of a worker's connection, for any thread, also after zl_worker_spawn. It gets
- * what posted receives bring, also those whose events were not taken, and immediates. The
- * connection has no more events, and its handles from zl_worker_connection become invalid with
- * the next zl_worker_events. ZL_ERROR_CLOSED if the worker has no such connection, or it is
- * not connected yet, or has a handle already. End the connection with zl_handle_close or
- * zl_handle_free.
- *
- * Threads: one at a time.
- */
-zl_status zl_worker_connection_handle(struct zl_worker *worker,
-                                      uint64_t id,
-                                      struct zl_handle **connection);
-
-/**
- * Closes all connections and endpoints, waits until posted sends are completed, as zl_close
- * does, and frees the thread's handle, also on failure. Fails if a system error ended the
- * thread earlier. ZL_ERROR_ARGUMENT for null, and for zl_worker_background's, which continues.
- *
- * Threads: the last that uses it.
- */
-zl_status zl_worker_stop(struct zl_worker_thread *thread);
-
-/**
- * Ends the thread and all that it owns at once, tells the peers if possible, and frees it;
- * zl_worker_background's continues. Null does nothing. Requests on remaining handles are refused; free those handles all the
- * same.
- *
- * Threads: the last that uses it.
- */
-void zl_worker_thread_free(struct zl_worker_thread *thread);
-
-/**
- * Listens on `address`, "host:port" (port 0: any free port), with `options`, or the defaults
- * if null. Free the endpoint with zl_endpoint_handle_free.
- *
- * Threads: any.
- */
-zl_status zl_worker_thread_listen(const struct zl_worker_thread *thread,
-                                  const char *address,
-                                  const struct zl_options *options,
-                                  struct zl_endpoint_handle **endpoint);
-
-/**
- * Connects to `address`, "host:port", with `options`, or the defaults if null; returns when it
- * is connected or the connect timeout is over. Errors as for zl_connect. End the connection
- * with zl_handle_close or zl_handle_free.
- *
- * Threads: any.
- */
-zl_status zl_worker_thread_connect(const struct zl_worker_thread *thread,
-                                   const char *address,
-                                   const struct zl_options *options,
-                                   struct zl_handle **connection);
-
-/**
- * Gives a connection to the worker's thread. Frees its own handle, also on failure, unless it
- * is null or a worker's.
- *
- * Threads: any; the last that uses the connection's own handle.
- */
-zl_status zl_worker_thread_adopt(const struct zl_worker_thread *thread,
-                                 struct zl_connection *connection,
-                                 struct zl_handle **adopted);
-
-/**
- * Lets every peer of the worker use memory under `number`: see zl_worker_export_numbered.
- *
- * Threads: any.
- */
-zl_status zl_worker_thread_export_numbered(const struct zl_worker_thread *thread,
-                                           uint32_t number,
-                                           const struct zl_exported *exported,
-                                           uint32_t rights);
-
-/**
- * Ends zl_worker_thread_export_numbered: see zl_worker_revoke_number.
- *
- * Threads: any.
- */
-zl_status zl_worker_thread_revoke_number(const struct zl_worker_thread *thread, uint32_t number);
-
-/**
- * Writes the address listened on to `buffer`, as "host:port" and a zero: at most
- * ZL_ADDRESS_LENGTH bytes.
- *
- * Threads: any.
- */
-zl_status zl_endpoint_handle_local_addr(const struct zl_endpoint_handle *endpoint,
-                                        char *buffer,
-                                        size_t capacity);
-
-/**
- * Lets every client that connects from now on use the memory by `name`, with `rights`,
- * ZL_RIGHT_... flags joined by |. Registered once, for any number of peers, and served while
- * the program does something else; zl_exported_revoke ends it for all.
- *
- * Threads: any.
- */
-zl_status zl_endpoint_handle_export(const struct zl_endpoint_handle *endpoint,
-                                    const char *name,
-                                    const struct zl_exported *exported,
-                                    uint32_t rights);
-
-/**
- * Waits `timeout_ms` milliseconds (negative: no limit) for the next connection; ZL_TIMEOUT if
- * none came. Connections that are not accepted by this call are served too: they may use what
- * the endpoint exports. End the connection with zl_handle_close or zl_handle_free.
- *
- * Threads: any.
- */
-zl_status zl_endpoint_handle_accept(const struct zl_endpoint_handle *endpoint,
-                                    int64_t timeout_ms,
-                                    struct zl_handle **connection);
-
-/**
- * Stops listening and frees the handle. Null does nothing. Connections from
- * zl_endpoint_handle_accept stay open.
- *
- * Threads: the last that uses it.
- */
-void zl_endpoint_handle_free(struct zl_endpoint_handle *endpoint);
-
-/**
- * Sends `len` bytes of `region` from `offset` as one Transfer. `how` may be null; the request
- * is always signalled. `pending` gets the request, as in the functions below: wait for it with
- * zl_pending_wait and free it with zl_pending_free.
- *
- * Threads: any.
- */
-zl_status zl_handle_send(const struct zl_handle *connection,
-                         const struct zl_region *region,
-                         size_t offset,
-                         size_t len,
-                         const struct zl_work *how,
-                         struct zl_pending **pending);
-
-/**
- * Sends `count` parts of regions, one after another, as one Transfer: see
- * zl_post_send_vectored. `how` may be null; the request is always signalled.
- *
- * Threads: any.
- */
-zl_status zl_handle_send_vectored(const struct zl_handle *connection,
-                                  const struct zl_part *parts,
-                                  size_t count,
-                                  const struct zl_work *how,
-                                  struct zl_pending **pending);
-
-/**
- * Receives the next Transfer into `len` bytes of `region` from `offset`.
- *
- * Threads: any.
- */
-zl_status zl_handle_recv(const struct zl_handle *connection,
-                         const struct zl_region *region,
-                         size_t offset,
-                         size_t len,
-                         struct zl_pending **pending);
-
-/**
- * Sends a message: `control_len` bytes of control, at most ZL_CONTROL_LENGTH, which are copied
- * before the call returns, and `len` bytes of `region` from `offset`, none if `region` is
- * null.
- *
- * Threads: any.
- */
-zl_status zl_handle_send_message(const struct zl_handle *connection,
-                                 const void *control,
-                                 size_t control_len,
-                                 const struct zl_region *region,
-                                 size_t offset,
-                                 size_t len,
-                                 struct zl_pending **pending);
-
-/**
- * Sends a message whose payload is `count` parts of regions: see zl_post_message_vectored.
- *
- * Threads: any.
- */
-zl_status zl_handle_send_message_vectored(const struct zl_handle *connection,
-                                          const void *control,
-                                          size_t control_len,
-                                          const struct zl_part *parts,
-                                          size_t count,
-                                          struct zl_pending **pending);
-
-/**
- * Receives the next message, with its payload into `len` bytes of `region` from `offset`; null
- * if no payload is expected. The completion has the control.
- *
- * Threads: any.
- */
-zl_status zl_handle_recv_message(const struct zl_handle *connection,
-                                 const struct zl_region *region,
-                                 size_t offset,
-                                 size_t len,
-                                 struct zl_pending **pending);
-
-/**
- * Puts `len` bytes of `region` from `region_offset` into the peer's memory at `offset`: see
- * zl_post_put. `how` may be null; the request is always signalled.
- *
- * Threads: any.
- */
-zl_status zl_handle_put(const struct zl_handle *connection,
-                        const struct zl_key *to,
-                        uint64_t offset,
-                        const struct zl_region *region,
-                        size_t region_offset,
-                        size_t len,
-                        const struct zl_work *how,
-                        struct zl_pending **pending);
-
-/**
- * Gets `len` bytes of the peer's memory at `offset` into `region` from `region_offset`: see
- * zl_post_get. `how` may be null; the request is always signalled.
- *
- * Threads: any.
- */
-zl_status zl_handle_get(const struct zl_handle *connection,
-                        const struct zl_key *from,
-                        uint64_t offset,
-                        const struct zl_region *region,
-                        size_t region_offset,
-                        size_t len,
-                        const struct zl_work *how,
-                        struct zl_pending **pending);
-
-/**
- * Puts pieces: see zl_post_put_vectored. `how` may be null; the request is always
- * signalled.
- *
- * Threads: any.
- */
-zl_status zl_handle_put_vectored(const struct zl_handle *connection,
-                                 const struct zl_key *to,
-                                 const struct zl_piece *pieces,
-                                 size_t count,
-                                 const struct zl_work *how,
-                                 struct zl_pending **pending);
-
-/**
- * Gets pieces: see zl_post_get_vectored. `how` may be null; the request is always
- * signalled.
- *
- * Threads: any.
- */
-zl_status zl_handle_get_vectored(const struct zl_handle *connection,
-                                 const struct zl_key *from,
-                                 const struct zl_piece *pieces,
-                                 size_t count,
-                                 const struct zl_work *how,
-                                 struct zl_pending **pending);
-
-/**
- * Does a zl_fetch_op. The `value` of the completion is the word's previous value.
- *
- * Threads: any.
- */
-zl_status zl_handle_fetch_op(const struct zl_handle *connection,
-                             const struct zl_key *on,
-                             uint64_t offset,
-                             uint32_t op,
-                             uint64_t operand,
-                             uint64_t expected,
-                             struct zl_pending **pending);
-
-/**
- * Asks for the peer's memory by name: see zl_post_open_region. The completion has the key in
- * `region`.
- *
- * Threads: any.
- */
-zl_status zl_handle_open_region(const struct zl_handle *connection,
-                                const char *name,
-                                uint32_t rights,
-                                struct zl_pending **pending);
-
-/**
- * Exports memory to the peer: see zl_export.
- *
- * Threads: any.
- */
-zl_status zl_handle_export(const struct zl_handle *connection,
-                           const struct zl_exported *exported,
-                           uint32_t rights,
-                           struct zl_key *key);
-
-/**
- * Exports memory to the peer by `name`: see zl_export_named.
- *
- * Threads: any.
- */
-zl_status zl_handle_export_named(const struct zl_handle *connection,
-                                 const char *name,
-                                 const struct zl_exported *exported,
-                                 uint32_t rights,
-                                 struct zl_key *key);
-
-/**
- * Exports memory to the peer under `number`: see zl_export_numbered.
- *
- * Threads: any.
- */
-zl_status zl_handle_export_numbered(const struct zl_handle *connection,
-                                    uint32_t number,
-                                    const struct zl_exported *exported,
-                                    uint32_t rights,
-                                    struct zl_key *key);
-
-/**
- * Ends an export to the peer, at once: see zl_revoke.
- *
- * Threads: any.
- */
-zl_status zl_handle_revoke(const struct zl_handle *connection, const struct zl_key *key);
-
-/**
- * Ends all exports of `exported` to this peer: see zl_revoke_region.
- *
- * Threads: any.
- */
-zl_status zl_handle_revoke_region(const struct zl_handle *connection,
-                                  const struct zl_exported *exported);
-
-/**
- * Waits `timeout_ms` milliseconds (negative: no limit) for the next number of the peer's puts
- * (ZL_WORK_IMMEDIATE, zl_put_with_immediate); ZL_TIMEOUT if none came. Numbers that came
- * before the end of the connection can be taken after it.
- *
- * Threads: any.
- */
-zl_status zl_handle_immediate(const struct zl_handle *connection,
-                              int64_t timeout_ms,
-                              uint32_t *immediate);
-
-/**
- * Waits `timeout_ms` milliseconds (negative: no limit) until the peer announces a Transfer
- * that no receive matches, and writes its length: see zl_announced. ZL_TIMEOUT if none was
- * announced.
- *
- * Threads: any.
- */
-zl_status zl_handle_announced(const struct zl_handle *connection,
-                              int64_t timeout_ms,
-                              uint64_t *len);
-
-/**
- * Writes to `bytes` how many bytes at the start of the request's memory are verified and in
- * place, as zl_arrived does; 0 while the request waits for room. ZL_ERROR_ARGUMENT if it is
- * over, receives nothing, or belongs to another connection.
- *
- * Threads: any, also while another waits for the request.
- */
-zl_status zl_handle_arrived(const struct zl_handle *connection,
-                            const struct zl_pending *pending,
-                            uint64_t *bytes);
-
-/**
- * Waits `timeout_ms` milliseconds (negative: no limit) until more than `beyond` bytes of the
- * request have arrived, and writes how many to `bytes`. ZL_TIMEOUT if they did not;
- * ZL_ERROR_ARGUMENT if the request is over: its completion has the result.
- *
- * Threads: any, also while another waits for the request.
- */
-zl_status zl_handle_wait_arrived(const struct zl_handle *connection,
-                                 const struct zl_pending *pending,
-                                 uint64_t beyond,
-                                 int64_t timeout_ms,
-                                 uint64_t *bytes);
-
-/**
- * Writes the peer's address at the time when the connection was made to `buffer`: see
- * zl_peer_addr.
- *
- * Threads: any.
- */
-zl_status zl_handle_peer_addr(const struct zl_handle *connection, char *buffer, size_t capacity);
-
-/**
- * Waits `timeout_ms` milliseconds (negative: no limit) until the connection is over, whichever
- * end closed it; `reason` then gets why, such as ZL_ERROR_PEER_DEAD or ZL_ERROR_CLOSED. ZL_TIMEOUT
- * while it lives. An idle connection over a network notices a dead peer only with
- * ZL_OPTION_KEEP_ALIVE.
- *
- * Threads: any.
- */
-zl_status zl_handle_closed(const struct zl_handle *connection,
-                           int64_t timeout_ms,
-                           zl_status *reason);
-
-/**
- * Makes the worker's thread call `closed` with `context` once, when the connection is over,
- * whichever end closed it, even if its handle is freed by then; soon if it is over already.
- * `reason` says why, as in zl_handle_closed; ZL_ERROR_CLOSED if the worker ended or the
- * connection was released. The function must neither block, because all connections of the
- * worker would wait, nor unwind. It is never called in a child of fork.
- *
- * Threads: any.
- */
-zl_status zl_handle_on_closed(const struct zl_handle *connection,
-                              void (*closed)(zl_status reason, void *context),
-                              void *context);
-
-/**
- * Finishes sending after all requests made before: see zl_finish.
- *
- * Threads: any.
- */
-zl_status zl_handle_finish(const struct zl_handle *connection);
-
-/**
- * Takes the connection out of the worker, so that the program can drive it or give it to
- * another worker, for example from an accepting worker to others that answer on the same port.
- * The handle is then unusable; free it. ZL_ERROR_BUSY, and nothing changes, if requests are
- * not over, or received data or numbers were not taken.
- *
- * Threads: any.
- */
-zl_status zl_handle_release(const struct zl_handle *connection, struct zl_connection **released);
-
-/**
- * Waits until posted sends are completed, disconnects, and frees the handle, also on failure.
- * Gives up after the idle timeout without progress; fails if something was not sent.
- * ZL_ERROR_ARGUMENT for null.
- *
- * Threads: the last that uses it.
- */
-zl_status zl_handle_close(struct zl_handle *connection);
-
-/**
- * Frees the handle. The connection closes in the background once posted sends are completed.
- * Null does nothing.
- *
- * Threads: the last that uses it.
- */
-void zl_handle_free(struct zl_handle *connection);
-
-/**
- * Waits `timeout_ms` milliseconds (negative: no limit) for the request and writes its
- * completion, whose id and tag have no meaning here. After ZL_TIMEOUT the request continues.
- * After any other result it is over: free it. The result of the request itself is the `status`
- * of the completion; this function fails if the worker or the connection refused the request
- * or has ended.
- *
- * Threads: one at a time.
- */
-zl_status zl_pending_wait(struct zl_pending *pending,
-                          int64_t timeout_ms,
-                          struct zl_completion *completion);
-
-/**
- * Frees it. Null does nothing. A request that is not over is cancelled in the background, and
- * uses its memory until then: free wrapped memory in its `release` (zl_region_wrap). A Transfer
- * or message that has come by then goes to the next receive.
- *
- * Threads: the last that uses it.
- */
-void zl_pending_free(struct zl_pending *pending);
-
-/**
- * A set of pending requests of any connections and workers: it has the token of each request
- * whose result is there. After fork it belongs to the parent.
+ * A set of requests on connections of workers' threads, of any of them: it has the token of each
+ * request that is over. After fork it belongs to the parent.
  */
 typedef struct zl_set zl_set;
 
@@ -2400,14 +1940,17 @@ typedef struct zl_set zl_set;
 zl_status zl_set_new(struct zl_set **set);
 
 /**
- * Makes `set` have `token`, a number of your choice, once the result of `pending` is there;
- * zl_pending_wait then returns it without waiting. A request is in one set: adding it again
- * replaces its token. After zl_pending_free the token does not come, but one that came stays.
- * ZL_ERROR_ARGUMENT if the result was returned already.
+ * Makes `set` have `token`, a number of your choice, once request `id` is over: zl_wait_for then
+ * returns its completion without waiting, and zl_wait does not. A request is in one set: adding it
+ * again replaces its token. ZL_ERROR_ARGUMENT if there is no such request, if its completion was
+ * taken, for ZL_WORK_UNSIGNALLED, and unless a worker's thread drives the connection.
  *
- * Threads: any for `set`; one at a time for `pending`.
+ * Threads: any.
  */
-zl_status zl_set_add(const struct zl_set *set, struct zl_pending *pending, uint64_t token);
+zl_status zl_set_add(const struct zl_set *set,
+                     const struct zl_connection *connection,
+                     uint64_t id,
+                     uint64_t token);
 
 /**
  * Adds `token` now, without a request: ends another thread's zl_set_wait.
@@ -2826,13 +2369,6 @@ zl_status zl_peer_key(const struct zl_connection *connection, char *buffer, size
  */
 zl_status zl_endpoint_public_key(const struct zl_endpoint *endpoint, char *buffer, size_t capacity);
 
-/**
- * Writes the key that the peer proved it owns to `buffer`: see zl_peer_key.
- *
- * Threads: any.
- */
-zl_status zl_handle_peer_key(const struct zl_handle *connection, char *buffer, size_t capacity);
-
 /* ================================================================================================
  * Private data, and requests for connections
  * Up to 64 bytes of the program travel with the request for a connection and with its answer. With
@@ -2929,14 +2465,14 @@ zl_status zl_incoming_accept(struct zl_incoming *incoming,
 void zl_incoming_refuse(struct zl_incoming *incoming);
 
 /**
- * Accepts the request of ZL_EVENT_REQUESTED for `connection`. The answer has `length` bytes at
+ * Accepts the request of ZL_EVENT_REQUESTED. The answer has `length` bytes at
  * `data`, or, if `data` is null, the endpoint's of zl_options_set_private_data. ZL_ERROR_CLOSED
  * if there is no such request: it was decided, or the client gave up.
  *
  * Threads: one at a time.
  */
 zl_status zl_worker_accept_request(struct zl_worker *worker,
-                                   uint64_t connection,
+                                   struct zl_connection *connection,
                                    const uint8_t *data,
                                    size_t length);
 
@@ -2946,7 +2482,7 @@ zl_status zl_worker_accept_request(struct zl_worker *worker,
  *
  * Threads: one at a time.
  */
-zl_status zl_worker_refuse_request(struct zl_worker *worker, uint64_t connection);
+zl_status zl_worker_refuse_request(struct zl_worker *worker, struct zl_connection *connection);
 
 /* ================================================================================================
  * Counters
@@ -3037,23 +2573,6 @@ zl_status zl_account_json(const struct zl_connection *connection,
                           char *buffer,
                           size_t capacity,
                           size_t *length);
-
-/**
- * Writes the connection's counters so far to `account`: see zl_account_read.
- *
- * Threads: any.
- */
-zl_status zl_handle_account(const struct zl_handle *connection, struct zl_account *account);
-
-/**
- * Writes all of the connection's counters to `buffer` as one line of JSON: see zl_account_json.
- *
- * Threads: any.
- */
-zl_status zl_handle_account_json(const struct zl_handle *connection,
-                                 char *buffer,
-                                 size_t capacity,
-                                 size_t *length);
 
 /* ================================================================================================
  * Paths

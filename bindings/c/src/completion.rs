@@ -1,13 +1,14 @@
 //! Defines the completion of a request.
 
-use crate::exported::{ZL_KEY_LENGTH, zl_key};
+use crate::delivery::zl_delivery;
+use crate::key::{ZL_KEY_LENGTH, zl_key};
 use crate::status::{of_transfer, zl_status};
-use crate::work::zl_delivery;
-use zerolane::request::Output;
+use zerolane::request::{Immediate, Output};
 use zerolane::{Completion, Delivery};
 
 /// The kind of a completed request.
 #[repr(u32)]
+#[derive(Clone, Copy)]
 pub enum zl_kind {
     /// zl_post_send.
     ZL_KIND_SEND = 0,
@@ -83,6 +84,17 @@ impl zl_completion {
         region: NO_KEY,
         control: [0; ZL_CONTROL_LENGTH],
     };
+
+    /// The completion of a put of the peer's.
+    pub(crate) fn immediate(it: &Immediate) -> zl_completion {
+        zl_completion {
+            kind: zl_kind::ZL_KIND_IMMEDIATE as u32,
+            length: it.length as u64,
+            value: u64::from(it.number),
+            region: zl_key::from(it.region),
+            ..zl_completion::NONE
+        }
+    }
 
     pub(crate) fn new(tag: u64, completion: Completion) -> zl_completion {
         let (status, length) = match completion.result {

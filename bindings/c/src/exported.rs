@@ -1,17 +1,18 @@
 //! Exports memory that peers may read and write.
 
-use crate::connection::{drive, with, zl_connection};
+use crate::connection::{drive, post, zl_connection};
 use crate::fetch::{AnyFetchOp, fetch_op};
+use crate::key::{self, zl_key};
 use crate::pointer::{Output, free, give, handle, text};
 use crate::region::zl_region;
 use crate::status::{Failure, guard, zl_status};
-use crate::work::{work, zl_work};
+use crate::work::{OPEN, zl_work};
 use std::ffi::{c_char, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use zerolane::request::OpenRegion;
-use zerolane::{Error, ExportedRegion, Process, Region, RegionKey, RegionNumber, Rights};
+use zerolane::{Error, ExportedRegion, Process, Region, Rights};
 
 /// Memory that peers may read and write while this program uses it. Use C11's stdatomic.h for
 /// 8-byte words that both change, zl_exported_fetch_op for 4-byte words. After fork it belongs to the parent, and only the parent can
@@ -26,41 +27,12 @@ pub struct zl_exported {
     process: Process,
 }
 
-/// Bytes of a zl_key.
-pub const ZL_KEY_LENGTH: usize = 24;
-
-/// Names exported memory on one connection. Plain bytes: pass them to the peer by any means.
-#[repr(C)]
-pub struct zl_key {
-    /// Opaque.
-    pub bytes: [u8; ZL_KEY_LENGTH],
-}
-
-impl From<RegionKey> for zl_key {
-    fn from(key: RegionKey) -> zl_key {
-        zl_key {
-            bytes: key.to_bytes(),
-        }
-    }
-}
-
-impl zl_key {
-    pub(crate) fn read(&self) -> Result<RegionKey, Failure> {
-        RegionKey::from_bytes(self.bytes).ok_or_else(|| Failure::argument("not a key"))
-    }
-}
-
 /// The peer may read: zl_get.
 pub const ZL_RIGHT_READ: u32 = 1;
 /// The peer may write: zl_put.
 pub const ZL_RIGHT_WRITE: u32 = 2;
 /// The peer may use zl_fetch_op.
 pub const ZL_RIGHT_ATOMIC: u32 = 4;
-
-pub(crate) fn number(number: u32) -> Result<RegionNumber, Failure> {
-    RegionNumber::new(number)
-        .ok_or_else(|| Failure::argument(format!("number {number}: a region's is below 2^24")))
-}
 
 /// The status of a revocation of a number.
 pub(crate) fn revoked(was_exported: bool) -> Result<zl_status, Failure> {
@@ -276,15 +248,20 @@ pub unsafe extern "C" fn zl_export(
     rights: u32,
     key: *mut zl_key,
 ) -> zl_status {
-    // SAFETY: C's promises about handles and outputs.
-    unsafe {
-        with(connection, |connection| {
-            let output = Output::new(key, "key")?;
-            let region = handle(exported, "exported")?.region()?;
-            output.set(connection.export(&region, self::rights(rights)?)?.into());
-            Ok(zl_status::ZL_OK)
-        })
-    }
+    guard(|| {
+        // SAFETY: C's promises about handles and outputs.
+        let (connection, region, output) = unsafe {
+            (
+                handle(connection, "connection")?,
+                handle(exported, "exported")?.region()?,
+                Output::new(key, "key")?,
+            )
+        };
+        let rights = self::rights(rights)?;
+        let key = connection.ask(move |it| it.export(&region, rights))?;
+        output.set(key.into());
+        Ok(zl_status::ZL_OK)
+    })
 }
 
 /// Like zl_export; the peer can also ask for the memory by `name`, 1 to 32 bytes of UTF-8.
@@ -299,16 +276,21 @@ pub unsafe extern "C" fn zl_export_named(
     rights: u32,
     key: *mut zl_key,
 ) -> zl_status {
-    // SAFETY: C's promises about handles, texts and outputs.
-    unsafe {
-        with(connection, |connection| {
-            let output = Output::new(key, "key")?;
-            let (name, region) = (text(name, "name")?, handle(exported, "exported")?.region()?);
-            let key = connection.export_named(name, &region, self::rights(rights)?)?;
-            output.set(key.into());
-            Ok(zl_status::ZL_OK)
-        })
-    }
+    guard(|| {
+        // SAFETY: C's promises about handles, texts and outputs.
+        let (connection, name, region, output) = unsafe {
+            (
+                handle(connection, "connection")?,
+                text(name, "name")?.to_owned(),
+                handle(exported, "exported")?.region()?,
+                Output::new(key, "key")?,
+            )
+        };
+        let rights = self::rights(rights)?;
+        let key = connection.ask(move |it| it.export_named(&name, &region, rights))?;
+        output.set(key.into());
+        Ok(zl_status::ZL_OK)
+    })
 }
 
 /// Like zl_export, under `number`, below 2^24, of the program's own: the peer makes the key with
@@ -325,18 +307,22 @@ pub unsafe extern "C" fn zl_export_numbered(
     rights: u32,
     key: *mut zl_key,
 ) -> zl_status {
-    // SAFETY: C's promises about handles and outputs.
-    unsafe {
-        with(connection, |connection| {
-            let region = handle(exported, "exported")?.region()?;
-            let (number, rights) = (self::number(number)?, self::rights(rights)?);
-            let made = connection.export_numbered(number, &region, rights)?;
-            if !key.is_null() {
-                Output::new(key, "key")?.set(made.into());
-            }
-            Ok(zl_status::ZL_OK)
-        })
-    }
+    guard(|| {
+        // SAFETY: C's promises about handles.
+        let (connection, region) = unsafe {
+            (
+                handle(connection, "connection")?,
+                handle(exported, "exported")?.region()?,
+            )
+        };
+        let (number, rights) = (key::number(number)?, self::rights(rights)?);
+        let made = connection.ask(move |it| it.export_numbered(number, &region, rights))?;
+        if !key.is_null() {
+            // SAFETY: C's promise about outputs.
+            unsafe { Output::new(key, "key") }?.set(made.into());
+        }
+        Ok(zl_status::ZL_OK)
+    })
 }
 
 /// Ends an export to this connection's peer, at once. ZL_ERROR_ARGUMENT if `key` names no
@@ -348,20 +334,23 @@ pub unsafe extern "C" fn zl_revoke(
     connection: *mut zl_connection,
     key: *const zl_key,
 ) -> zl_status {
-    // SAFETY: C's promises about handles and memory.
-    unsafe {
-        with(connection, |connection| {
-            if !connection.revoke(&handle(key, "key")?.read()?) {
-                return Err(Failure::argument("the key names nothing exported here"));
-            }
-            Ok(zl_status::ZL_OK)
-        })
-    }
+    guard(|| {
+        // SAFETY: C's promises about handles and memory.
+        let (connection, key) = unsafe {
+            (
+                handle(connection, "connection")?,
+                handle(key, "key")?.read()?,
+            )
+        };
+        match connection.ask(move |it| Ok(it.revoke(&key)))? {
+            true => Ok(zl_status::ZL_OK),
+            false => Err(Failure::argument("the key names nothing exported here")),
+        }
+    })
 }
 
 /// Ends all exports of `exported` to this connection's peer, under any key and name, including
-/// those of zl_worker_export and zl_endpoint_handle_export. Other peers keep theirs.
-/// ZL_ERROR_ARGUMENT if there is none.
+/// those of zl_endpoint_export. Other peers keep theirs. ZL_ERROR_ARGUMENT if there is none.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -369,16 +358,19 @@ pub unsafe extern "C" fn zl_revoke_region(
     connection: *mut zl_connection,
     exported: *const zl_exported,
 ) -> zl_status {
-    // SAFETY: C's promises about handles.
-    unsafe {
-        with(connection, |connection| {
-            let region = handle(exported, "exported")?.region()?;
-            if !connection.revoke_region(&region) {
-                return Err(Failure::argument("nothing of it is exported here"));
-            }
-            Ok(zl_status::ZL_OK)
-        })
-    }
+    guard(|| {
+        // SAFETY: C's promises about handles.
+        let (connection, region) = unsafe {
+            (
+                handle(connection, "connection")?,
+                handle(exported, "exported")?.region()?,
+            )
+        };
+        match connection.ask(move |it| Ok(it.revoke_region(&region)))? {
+            true => Ok(zl_status::ZL_OK),
+            false => Err(Failure::argument("nothing of it is exported here")),
+        }
+    })
 }
 
 /// Asks the peer for the key of the memory that it exports as `name`, with `rights`.
@@ -417,69 +409,9 @@ pub unsafe extern "C" fn zl_post_open_region(
 ) -> zl_status {
     // SAFETY: C's promises about handles, texts and outputs.
     unsafe {
-        with(connection, |connection| {
-            let output = Output::new(id, "id")?;
+        post(connection, id, (how, &OPEN), |how| {
             let (name, rights) = (text(name, "name")?, self::rights(rights)?);
-            let open = OpenRegion::new(name, rights).context(work(how, 0)?.context);
-            output.set(connection.post(open)?.to_u64());
-            Ok(zl_status::ZL_OK)
+            Ok(OpenRegion::new(name.to_owned(), rights).context(how.context))
         })
     }
-}
-
-/// Returns the length in bytes of the memory that `key` names; 0 if `key` is null or invalid.
-///
-/// Threads: any.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_key_length(key: *const zl_key) -> u64 {
-    // SAFETY: C's promise about memory.
-    let key = unsafe { handle(key, "key") }.and_then(zl_key::read);
-    key.map_or(0, |key| key.len())
-}
-
-/// Makes the key of the memory that the peer exports under `number`, below 2^24, from byte `offset`
-/// on, which is offset 0 of the key. The peer is not asked: it refuses a request that it does not
-/// permit (ZL_ERROR_UNKNOWN, ZL_ERROR_OUT_OF_BOUNDS, ZL_ERROR_DENIED). Its zl_key_length is
-/// 2^64 - 1 less `offset`.
-///
-/// Threads: any.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_key_numbered(number: u32, offset: u64, key: *mut zl_key) -> zl_status {
-    guard(|| {
-        // SAFETY: C's promise about outputs.
-        let output = unsafe { Output::new(key, "key") }?;
-        output.set(RegionKey::numbered(self::number(number)?, offset).into());
-        Ok(zl_status::ZL_OK)
-    })
-}
-
-/// Writes `key` to `value` as 8 bytes: its number times 2^40 plus its offset. ZL_ERROR_ARGUMENT
-/// unless it is the key of numbered memory with an offset below 2^40. Length and rights are not part
-/// of it.
-///
-/// Threads: any.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_key_to_u64(key: *const zl_key, value: *mut u64) -> zl_status {
-    guard(|| {
-        // SAFETY: C's promises about memory and outputs.
-        let (key, output) = unsafe { (handle(key, "key")?.read()?, Output::new(value, "value")?) };
-        let made = key.to_u64().ok_or_else(|| {
-            Failure::argument("not the key of numbered memory, or its offset is 2^40 or more")
-        })?;
-        output.set(made);
-        Ok(zl_status::ZL_OK)
-    })
-}
-
-/// Makes the key that zl_key_to_u64 wrote as `value`, as zl_key_numbered does. Every value is a key.
-///
-/// Threads: any.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_key_from_u64(value: u64, key: *mut zl_key) -> zl_status {
-    guard(|| {
-        // SAFETY: C's promise about outputs.
-        let output = unsafe { Output::new(key, "key") }?;
-        output.set(RegionKey::from_u64(value).into());
-        Ok(zl_status::ZL_OK)
-    })
 }

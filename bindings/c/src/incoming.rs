@@ -1,18 +1,18 @@
 //! Shows requests for connections to a program that accepts or refuses them, and private data.
 
 use crate::address;
-use crate::connection::{with, zl_connection};
+use crate::connection::zl_connection;
 use crate::endpoint::zl_endpoint;
 use crate::options::{self, zl_options};
 use crate::owned::Owned;
 use crate::pointer::{Output, bytes, bytes_mut, give, handle, timeout};
 use crate::security;
+use crate::shared::over;
 use crate::status::{Failure, guard, zl_status};
-use crate::worker::{self, no_connection, zl_worker};
+use crate::worker::{with_connection, zl_worker};
 use std::ffi::c_char;
 use zerolane::Incoming;
 use zerolane::options::{MAX_PRIVATE_DATA, PrivateData};
-use zerolane::worker::ConnectionId;
 
 /// Most bytes of private data.
 pub const ZL_PRIVATE_DATA_LENGTH: usize = 64;
@@ -109,13 +109,15 @@ pub unsafe extern "C" fn zl_peer_data(
     capacity: usize,
     length: *mut usize,
 ) -> zl_status {
-    // SAFETY: C's promises about handles, memory and outputs.
-    unsafe {
-        with(connection, |connection| {
+    guard(|| {
+        // SAFETY: C's promises about handles, memory and outputs.
+        unsafe {
+            let connection = handle(connection, "connection")?;
             let length = Output::new(length, "length")?;
-            write(connection.peer_data(), buffer, capacity, length)
-        })
-    }
+            let data = connection.ask(|it| Ok(it.peer_data().to_vec()))?;
+            write(&data, buffer, capacity, length)
+        }
+    })
 }
 
 /// Waits `timeout_ms` milliseconds (negative: no limit) for the next request for a connection, if
@@ -137,8 +139,7 @@ pub unsafe extern "C" fn zl_endpoint_incoming(
                 Output::new(incoming, "incoming")?,
             )
         };
-        let mut endpoint = endpoint.0.enter()?;
-        let Some(incoming) = endpoint.incoming(timeout(timeout_ms))? else {
+        let Some(incoming) = endpoint.here()?.enter()?.incoming(timeout(timeout_ms))? else {
             return Ok(zl_status::ZL_TIMEOUT);
         };
         output.set(give(zl_incoming(Owned::new(incoming))));
@@ -242,7 +243,7 @@ pub unsafe extern "C" fn zl_incoming_refuse(incoming: *mut zl_incoming) {
     });
 }
 
-/// Accepts the request of ZL_EVENT_REQUESTED for `connection`. The answer has `length` bytes at
+/// Accepts the request of ZL_EVENT_REQUESTED. The answer has `length` bytes at
 /// `data`, or, if `data` is null, the endpoint's of zl_options_set_private_data. ZL_ERROR_CLOSED
 /// if there is no such request: it was decided, or the client gave up.
 ///
@@ -250,15 +251,17 @@ pub unsafe extern "C" fn zl_incoming_refuse(incoming: *mut zl_incoming) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zl_worker_accept_request(
     worker: *mut zl_worker,
-    connection: u64,
+    connection: *mut zl_connection,
     data: *const u8,
     length: usize,
 ) -> zl_status {
     // SAFETY: C's promises about handles and memory.
     unsafe {
-        worker::with(worker, |worker| {
+        with_connection(worker, connection, |worker, placed| {
             let data = private(data, length)?;
-            decided(worker.accept_request(ConnectionId::from_u64(connection), data))
+            let status = decided(worker.accept_request(placed.id(), data))?;
+            placed.set_established();
+            Ok(status)
         })
     }
 }
@@ -270,12 +273,12 @@ pub unsafe extern "C" fn zl_worker_accept_request(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zl_worker_refuse_request(
     worker: *mut zl_worker,
-    connection: u64,
+    connection: *mut zl_connection,
 ) -> zl_status {
     // SAFETY: C's promise about handles.
     unsafe {
-        worker::with(worker, |worker| {
-            decided(worker.refuse_request(ConnectionId::from_u64(connection)))
+        with_connection(worker, connection, |worker, placed| {
+            decided(worker.refuse_request(placed.id()))
         })
     }
 }
@@ -283,6 +286,6 @@ pub unsafe extern "C" fn zl_worker_refuse_request(
 fn decided(found: bool) -> Result<zl_status, Failure> {
     match found {
         true => Ok(zl_status::ZL_OK),
-        false => Err(no_connection()),
+        false => Err(over()),
     }
 }

@@ -1,11 +1,11 @@
 //! Sends and receives messages: up to 128 bytes of control, with or without payload.
 
 use crate::completion::ZL_CONTROL_LENGTH;
-use crate::connection::{drive, with, zl_connection};
+use crate::connection::{drive, post, zl_connection};
 use crate::pointer::{Output, bytes, bytes_mut, handle};
 use crate::region::{gathered, zl_part, zl_region};
 use crate::status::{Failure, zl_status};
-use crate::work::{ZL_WORK_FENCE, ZL_WORK_UNSIGNALLED, work, zl_work};
+use crate::work::{MESSAGE, MESSAGE_RECEIVE, zl_work};
 use std::ffi::c_void;
 use zerolane::Region;
 use zerolane::memory::Memory;
@@ -15,7 +15,7 @@ use zerolane::request::{MessageInline, ReceiveMessage};
 ///
 /// # Safety
 /// As for [`handle`].
-pub(crate) unsafe fn payload(
+unsafe fn payload(
     region: *const zl_region,
     offset: usize,
     len: usize,
@@ -104,14 +104,10 @@ pub unsafe extern "C" fn zl_post_message(
 ) -> zl_status {
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
-        with(connection, |connection| {
-            let output = Output::new(id, "id")?;
+        post(connection, id, (how, &MESSAGE), |how| {
             let control = bytes(control.cast(), control_len, "control")?;
             let payload = payload(region, offset, len)?.map(|it| Memory::from(it.share()));
-            let how = work(how, ZL_WORK_UNSIGNALLED | ZL_WORK_FENCE)?;
-            let id = connection.post(how.message(control, payload))?;
-            output.set(id.to_u64());
-            Ok(zl_status::ZL_OK)
+            Ok(how.message(control, payload))
         })
     }
 }
@@ -133,15 +129,12 @@ pub unsafe extern "C" fn zl_post_message_inline(
 ) -> zl_status {
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
-        with(connection, |connection| {
-            let output = Output::new(id, "id")?;
+        post(connection, id, (how, &MESSAGE), |how| {
             let control = bytes(control.cast(), control_len, "control")?;
             let payload = bytes(payload.cast(), len, "payload")?;
-            let how = work(how, ZL_WORK_UNSIGNALLED | ZL_WORK_FENCE)?;
-            let message = MessageInline::new(control, payload).context(how.context);
-            let message = message.signalled(how.signalled).fence(how.fence);
-            output.set(connection.post(message)?.to_u64());
-            Ok(zl_status::ZL_OK)
+            let message = MessageInline::new(control.to_vec(), payload.to_vec());
+            let message = message.context(how.context).signalled(how.signalled);
+            Ok(message.fence(how.fence))
         })
     }
 }
@@ -163,14 +156,9 @@ pub unsafe extern "C" fn zl_post_message_vectored(
 ) -> zl_status {
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
-        with(connection, |connection| {
-            let output = Output::new(id, "id")?;
+        post(connection, id, (how, &MESSAGE), |how| {
             let control = bytes(control.cast(), control_len, "control")?;
-            let payload = Some(gathered(parts, count)?);
-            let how = work(how, ZL_WORK_UNSIGNALLED | ZL_WORK_FENCE)?;
-            let id = connection.post(how.message(control, payload))?;
-            output.set(id.to_u64());
-            Ok(zl_status::ZL_OK)
+            Ok(how.message(control, Some(gathered(parts, count)?)))
         })
     }
 }
@@ -191,13 +179,9 @@ pub unsafe extern "C" fn zl_post_message_recv(
 ) -> zl_status {
     // SAFETY: C's promises about handles and outputs.
     unsafe {
-        with(connection, |connection| {
-            let output = Output::new(id, "id")?;
-            let payload = payload(region, offset, len)?;
-            let receive = ReceiveMessage::new().payload(payload);
-            let id = connection.post(receive.context(work(how, 0)?.context))?;
-            output.set(id.to_u64());
-            Ok(zl_status::ZL_OK)
+        post(connection, id, (how, &MESSAGE_RECEIVE), |how| {
+            let receive = ReceiveMessage::new().payload(payload(region, offset, len)?);
+            Ok(receive.context(how.context))
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Adds, removes and lists the paths of a connection.
 
-use crate::connection::{with, zl_connection};
+use crate::connection::zl_connection;
 use crate::options::{change, zl_options};
 use crate::pointer::{Outputs, handle, text};
 use crate::status::{Failure, guard, zl_status};
@@ -113,17 +113,16 @@ pub unsafe extern "C" fn zl_add_path(
     connection: *const zl_connection,
     path: *const c_char,
 ) -> zl_status {
-    // SAFETY: C's promises about handles and texts.
-    unsafe {
-        with(connection, |connection| {
-            match connection.add_path(addresses(path)?) {
-                true => Ok(zl_status::ZL_OK),
-                false => Err(Failure::argument(
-                    "this connection has one path: for several, use UDP or raw Ethernet, and set ZL_OPTION_PATHS",
-                )),
-            }
-        })
-    }
+    guard(|| {
+        // SAFETY: C's promises about handles and texts.
+        let (connection, path) = unsafe { (handle(connection, "connection")?, addresses(path)?) };
+        match connection.ask(move |it| Ok(it.add_path(path)))? {
+            true => Ok(zl_status::ZL_OK),
+            false => Err(Failure::argument(
+                "this connection has one path: for several, use UDP or raw Ethernet, and set ZL_OPTION_PATHS",
+            )),
+        }
+    })
 }
 
 /// Stops using path `index`. Its payload in flight is sent over other paths. ZL_ERROR_ARGUMENT
@@ -132,16 +131,18 @@ pub unsafe extern "C" fn zl_add_path(
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zl_remove_path(connection: *const zl_connection, index: u32) -> zl_status {
-    // SAFETY: C's promises about handles.
-    unsafe {
-        with(connection, |connection| match index {
-            0 => Err(Failure::argument("the first path cannot be removed")),
-            _ => {
-                connection.remove_path(index as usize);
-                Ok(zl_status::ZL_OK)
-            }
-        })
-    }
+    guard(|| {
+        // SAFETY: C's promise about handles.
+        let connection = unsafe { handle(connection, "connection") }?;
+        if index == 0 {
+            return Err(Failure::argument("the first path cannot be removed"));
+        }
+        connection.ask(move |it| {
+            it.remove_path(index as usize);
+            Ok(())
+        })?;
+        Ok(zl_status::ZL_OK)
+    })
 }
 
 /// Writes up to `capacity` of the connection's paths, at most 8 in all, and their number to
@@ -155,13 +156,17 @@ pub unsafe extern "C" fn zl_paths_read(
     capacity: usize,
     count: *mut usize,
 ) -> zl_status {
-    // SAFETY: C's promises about handles and outputs.
-    unsafe {
-        with(connection, |connection| {
-            let outputs = Outputs::new(paths, capacity, "paths", count)?;
-            Ok(outputs.set(connection.paths().into_iter().filter_map(zl_path::of)))
-        })
-    }
+    guard(|| {
+        // SAFETY: C's promises about handles and outputs.
+        let (connection, outputs) = unsafe {
+            (
+                handle(connection, "connection")?,
+                Outputs::new(paths, capacity, "paths", count)?,
+            )
+        };
+        let paths = connection.ask(|it| Ok(it.paths()))?;
+        Ok(outputs.set(paths.into_iter().filter_map(zl_path::of)))
+    })
 }
 
 /// # Safety

@@ -1,6 +1,6 @@
 //! Shares memory for messages among connections.
 
-use crate::connection::{self, zl_connection};
+use crate::connection::{Driver, zl_connection};
 use crate::pointer::{Output, free, give, handle};
 use crate::region::zl_region;
 use crate::status::{Failure, guard, zl_status};
@@ -151,7 +151,8 @@ pub unsafe extern "C" fn zl_pool_free(pool: *mut zl_pool) {
 }
 
 /// Takes memory of `pool` for messages that no posted receive matches, from now on and for the
-/// life of the connection. ZL_ERROR_ARGUMENT if it shares another pool.
+/// life of the connection. ZL_ERROR_ARGUMENT if it shares another pool. A worker's thread takes no
+/// message of a pool: ZL_ERROR_ARGUMENT here, and from zl_worker_spawn afterwards.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -159,18 +160,31 @@ pub unsafe extern "C" fn zl_set_receive_pool(
     connection: *mut zl_connection,
     pool: *const zl_pool,
 ) -> zl_status {
-    // SAFETY: C's promises about handles.
-    unsafe {
-        connection::with(connection, |connection| {
-            connection.set_receive_pool(&handle(pool, "pool")?.0)?;
-            Ok(zl_status::ZL_OK)
-        })
-    }
+    guard(|| {
+        // SAFETY: C's promises about handles.
+        let (connection, pool) = unsafe {
+            (
+                handle(connection, "connection")?,
+                handle(pool, "pool")?.0.clone(),
+            )
+        };
+        if let Driver::ByThread(_) = connection.driver() {
+            return Err(Failure::argument(
+                "a worker's thread takes no message of a pool: post receives",
+            ));
+        }
+        connection.ask(move |it| it.set_receive_pool(&pool))?;
+        if let Driver::ByWorker(placed) = connection.driver() {
+            placed.shared().note_pool();
+        }
+        Ok(zl_status::ZL_OK)
+    })
 }
 
 /// Takes memory of `pool` for messages that no posted receive matches, on all present connections
 /// and on all that the worker accepts, makes or adopts later. A connection that shares another
-/// pool keeps that. ZL_ERROR_ARGUMENT if the worker shares another pool.
+/// pool keeps that. ZL_ERROR_ARGUMENT if the worker shares another pool. For a worker's thread, see
+/// zl_set_receive_pool.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -180,8 +194,9 @@ pub unsafe extern "C" fn zl_worker_share_receives(
 ) -> zl_status {
     // SAFETY: C's promises about handles.
     unsafe {
-        worker::with(worker, |worker| {
+        worker::with(worker, |shared, worker| {
             worker.share_receives(&handle(pool, "pool")?.0)?;
+            shared.note_pool();
             Ok(zl_status::ZL_OK)
         })
     }

@@ -1,16 +1,16 @@
 //! Reads and writes the peer's memory: put, get, fetch-op.
 
-use crate::connection::{drive, with, zl_connection};
-use crate::exported::zl_key;
+use crate::connection::{drive, post, zl_connection};
 use crate::fetch::{AnyFetchOp, fetch_op};
+use crate::key::zl_key;
 use crate::pointer::{Output, bytes, bytes_mut, handle, slice};
 use crate::region::zl_region;
 use crate::status::{Failure, zl_status};
-use crate::work::{GET, How, PUT, work, zl_work};
+use crate::work::{FETCH, GET, PUT, zl_work};
 use std::ffi::c_void;
+use zerolane::Region;
 use zerolane::memory::Memory;
 use zerolane::request::{Get, GetPieces, Put, PutInline, PutPieces};
-use zerolane::{Connection, Region, RegionKey, RequestId};
 
 /// Writes `len` bytes at `data` to the peer's memory at `offset`; returns when they are placed
 /// and visible there. ZL_ERROR_OUT_OF_BOUNDS, ZL_ERROR_DENIED, ZL_ERROR_REVOKED or
@@ -114,28 +114,6 @@ pub unsafe extern "C" fn zl_fetch_op(
     }
 }
 
-/// Posts a request on the peer's memory.
-///
-/// # Safety
-/// As for the C functions that call it.
-unsafe fn post(
-    connection: *mut zl_connection,
-    key: *const zl_key,
-    (how, meant): (*const zl_work, u32),
-    id: *mut u64,
-    post: impl FnOnce(&mut Connection, RegionKey, How) -> Result<RequestId, Failure>,
-) -> zl_status {
-    // SAFETY: the caller's promises.
-    unsafe {
-        with(connection, |connection| {
-            let output = Output::new(id, "id")?;
-            let key = handle(key, "key")?.read()?;
-            output.set(post(connection, key, work(how, meant)?)?.to_u64());
-            Ok(zl_status::ZL_OK)
-        })
-    }
-}
-
 /// Posts a put of `len` bytes of `region` from `region_offset` to the peer's memory at
 /// `offset`. It completes when they are placed and visible there. `how` may be null. `id` gets
 /// the request's number.
@@ -154,11 +132,12 @@ pub unsafe extern "C" fn zl_post_put(
 ) -> zl_status {
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
-        post(connection, to, (how, PUT), id, |connection, to, how| {
+        post(connection, id, (how, &PUT), |how| {
+            let to = handle(to, "to")?.read()?;
             let part = handle(region, "region")?.part(region_offset, len)?.share();
             let put = Put::new(&to, offset, part).context(how.context);
             let put = put.signalled(how.signalled).fence(how.fence);
-            Ok(connection.post(put.immediate(how.immediate))?)
+            Ok(put.immediate(how.immediate))
         })
     }
 }
@@ -182,11 +161,12 @@ pub unsafe extern "C" fn zl_post_put_inline(
 ) -> zl_status {
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
-        post(connection, to, (how, PUT), id, |connection, to, how| {
+        post(connection, id, (how, &PUT), |how| {
+            let to = handle(to, "to")?.read()?;
             let data = bytes(data.cast(), len, "data")?;
-            let put = PutInline::new(&to, offset, data).context(how.context);
+            let put = PutInline::new(&to, offset, data.to_vec()).context(how.context);
             let put = put.signalled(how.signalled).fence(how.fence);
-            Ok(connection.post(put.immediate(how.immediate))?)
+            Ok(put.immediate(how.immediate))
         })
     }
 }
@@ -208,10 +188,11 @@ pub unsafe extern "C" fn zl_post_get(
 ) -> zl_status {
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
-        post(connection, from, (how, GET), id, |connection, from, how| {
+        post(connection, id, (how, &GET), |how| {
+            let from = handle(from, "from")?.read()?;
             let part = handle(region, "region")?.part(region_offset, len)?;
             let get = Get::new(&from, offset, part).context(how.context);
-            Ok(connection.post(get.signalled(how.signalled).fence(how.fence))?)
+            Ok(get.signalled(how.signalled).fence(how.fence))
         })
     }
 }
@@ -233,7 +214,7 @@ pub struct zl_piece {
 ///
 /// # Safety
 /// As for [`slice`], and as for [`handle`] for each region.
-pub(crate) unsafe fn pieces<M>(
+unsafe fn pieces<M>(
     pieces: *const zl_piece,
     count: usize,
     of: fn(Region) -> M,
@@ -266,11 +247,12 @@ pub unsafe extern "C" fn zl_post_put_vectored(
 ) -> zl_status {
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
-        post(connection, to, (how, PUT), id, |connection, to, how| {
+        post(connection, id, (how, &PUT), |how| {
+            let to = handle(to, "to")?.read()?;
             let pieces = self::pieces(pieces, count, |part| Memory::from(part.share()))?;
             let put = PutPieces::new(&to, pieces).context(how.context);
             let put = put.signalled(how.signalled).fence(how.fence);
-            Ok(connection.post(put.immediate(how.immediate))?)
+            Ok(put.immediate(how.immediate))
         })
     }
 }
@@ -290,10 +272,11 @@ pub unsafe extern "C" fn zl_post_get_vectored(
 ) -> zl_status {
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
-        post(connection, from, (how, GET), id, |connection, from, how| {
+        post(connection, id, (how, &GET), |how| {
+            let from = handle(from, "from")?.read()?;
             let pieces = self::pieces(pieces, count, |part| part)?;
             let get = GetPieces::new(&from, pieces).context(how.context);
-            Ok(connection.post(get.signalled(how.signalled).fence(how.fence))?)
+            Ok(get.signalled(how.signalled).fence(how.fence))
         })
     }
 }
@@ -315,10 +298,11 @@ pub unsafe extern "C" fn zl_post_fetch_op(
 ) -> zl_status {
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
-        post(connection, on, (how, GET), id, |connection, on, how| {
+        post(connection, id, (how, &FETCH), |how| {
+            let on = handle(on, "on")?.read()?;
             let op = fetch_op(op, operand, expected)?;
             let fetch = op.on(&on, offset).context(how.context);
-            Ok(connection.post(fetch.signalled(how.signalled).fence(how.fence))?)
+            Ok(fetch.signalled(how.signalled).fence(how.fence))
         })
     }
 }

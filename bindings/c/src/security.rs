@@ -1,8 +1,7 @@
 //! Sets the identity of this end and the keys that it trusts.
 
 use crate::address;
-use crate::connection::{with, zl_connection};
-use crate::endpoint::zl_endpoint;
+use crate::connection::{Driver, zl_connection};
 use crate::options::{change, zl_options};
 use crate::pointer::{handle, text};
 use crate::status::{Failure, guard, zl_status};
@@ -80,29 +79,14 @@ pub unsafe extern "C" fn zl_peer_key(
     buffer: *mut c_char,
     capacity: usize,
 ) -> zl_status {
-    // SAFETY: C's promises about handles and memory.
-    unsafe {
-        with(connection, |connection| {
-            write(connection.peer_key(), buffer, capacity)?;
-            Ok(zl_status::ZL_OK)
-        })
-    }
-}
-
-/// Writes the key by which clients know this end to `buffer`, as text and a zero: at most
-/// ZL_PUBLIC_KEY_LENGTH bytes. The text is empty if connections are plain.
-///
-/// Threads: one at a time.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_endpoint_public_key(
-    endpoint: *const zl_endpoint,
-    buffer: *mut c_char,
-    capacity: usize,
-) -> zl_status {
     guard(|| {
         // SAFETY: C's promise about handles.
-        let endpoint = unsafe { handle(endpoint, "endpoint") }?;
-        let key = endpoint.0.enter()?.public_key();
+        let connection = unsafe { handle(connection, "connection") }?;
+        let key = match connection.driver() {
+            // Also when the connection is over.
+            Driver::ByThread(connection) => connection.handle.peer_key(),
+            _ => connection.ask(|it| Ok(it.peer_key()))?,
+        };
         // SAFETY: C's promise about memory.
         unsafe { write(key, buffer, capacity) }?;
         Ok(zl_status::ZL_OK)

@@ -1,14 +1,14 @@
 //! Tells which of any set of pending requests are over, by one descriptor.
 
-use crate::pending::zl_pending;
+use crate::connection::{Driver, zl_connection};
 use crate::pointer::{Output, Outputs, free, give, handle, timeout};
-use crate::status::{guard, zl_status};
+use crate::status::{Failure, guard, zl_status};
 use std::ffi::c_int;
 use std::os::fd::{AsFd, AsRawFd};
 use zerolane::worker::PendingSet;
 
-/// A set of pending requests of any connections and workers: it has the token of each request
-/// whose result is there. After fork it belongs to the parent.
+/// A set of requests on connections of workers' threads, of any of them: it has the token of each
+/// request that is over. After fork it belongs to the parent.
 pub struct zl_set(PendingSet);
 
 /// Makes a set without requests. Free it with zl_set_free.
@@ -24,22 +24,30 @@ pub unsafe extern "C" fn zl_set_new(set: *mut *mut zl_set) -> zl_status {
     })
 }
 
-/// Makes `set` have `token`, a number of your choice, once the result of `pending` is there;
-/// zl_pending_wait then returns it without waiting. A request is in one set: adding it again
-/// replaces its token. After zl_pending_free the token does not come, but one that came stays.
-/// ZL_ERROR_ARGUMENT if the result was returned already.
+/// Makes `set` have `token`, a number of your choice, once request `id` is over: zl_wait_for then
+/// returns its completion without waiting, and zl_wait does not. A request is in one set: adding it
+/// again replaces its token. ZL_ERROR_ARGUMENT if there is no such request, if its completion was
+/// taken, for ZL_WORK_UNSIGNALLED, and unless a worker's thread drives the connection.
 ///
-/// Threads: any for `set`; one at a time for `pending`.
+/// Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zl_set_add(
     set: *const zl_set,
-    pending: *mut zl_pending,
+    connection: *const zl_connection,
+    id: u64,
     token: u64,
 ) -> zl_status {
     guard(|| {
         // SAFETY: C's promises about handles.
-        let (set, pending) = unsafe { (handle(set, "set")?, handle(pending, "pending")?) };
-        pending.add_to(&set.0, token)?;
+        let (set, connection) = unsafe { (handle(set, "set")?, handle(connection, "connection")?) };
+        match connection.driver() {
+            Driver::ByThread(connection) => connection.requests.add_to(&set.0, id, token)?,
+            Driver::Here(_) | Driver::ByWorker(_) => {
+                return Err(Failure::argument(
+                    "no worker's thread drives this connection",
+                ));
+            }
+        }
         Ok(zl_status::ZL_OK)
     })
 }

@@ -25,7 +25,7 @@ pub enum zl_status {
     ZL_WOKEN = 3,
     /// A null pointer, a value out of range, or a text that is not UTF-8.
     ZL_ERROR_ARGUMENT = -1,
-    /// Another thread uses the handle, or its requests are not over (zl_handle_release).
+    /// Another thread uses the handle, or its requests are not over (zl_release).
     ZL_ERROR_BUSY = -2,
     /// The operating system refused.
     ZL_ERROR_SYSTEM = -3,
@@ -145,7 +145,7 @@ impl zl_status {
 }
 
 /// The reason why a call failed, for C.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Failure {
     status: zl_status,
     text: String,

@@ -1,13 +1,16 @@
 //! Sends and receives Transfers, and takes completions of a connection.
 
 use crate::completion::zl_completion;
-use crate::connection::{drive, with, zl_connection};
+use crate::connection::{Driver, by_worker, drive, post, zl_connection};
 use crate::pointer::{Output, Outputs, bytes, bytes_mut, handle, timeout};
 use crate::region::{gathered, zl_part, zl_region};
-use crate::status::{Failure, zl_status};
-use crate::work::{SEND, ZL_WORK_UNSIGNALLED, work, zl_work};
+use crate::requests::{ByThread, no_request, waited};
+use crate::status::{Failure, guard, zl_status};
+use crate::work::{RECEIVE, SEND, zl_work};
 use std::ffi::c_void;
+use std::time::Duration;
 use zerolane::request::Receive;
+use zerolane::worker::Pending;
 use zerolane::{Completion, Connection, RequestId, Waited};
 
 /// Sends `len` bytes at `data` as one Transfer; returns when the peer has received all of it.
@@ -65,15 +68,12 @@ pub unsafe extern "C" fn zl_announced(
 ) -> zl_status {
     // SAFETY: C's promises about handles and outputs.
     unsafe {
-        drive(connection, |connection| {
-            let output = Output::new(len, "len")?;
-            match connection.announced(timeout(timeout_ms))? {
-                Waited::Got(length) => output.set(length),
-                Waited::TimedOut => return Ok(zl_status::ZL_TIMEOUT),
-                Waited::Woken => return Ok(zl_status::ZL_WOKEN),
-            }
-            Ok(zl_status::ZL_OK)
-        })
+        wait(
+            connection,
+            (len, "len"),
+            |it| it.announced(timeout(timeout_ms)),
+            |it| answered(it.handle.announced(), timeout(timeout_ms)),
+        )
     }
 }
 
@@ -94,13 +94,9 @@ pub unsafe extern "C" fn zl_post_send(
 ) -> zl_status {
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
-        with(connection, |connection| {
-            let output = Output::new(id, "id")?;
+        post(connection, id, (how, &SEND), |how| {
             let part = handle(region, "region")?.part(offset, len)?.share();
-            let how = work(how, SEND)?;
-            let id = connection.post(how.transfer(part))?;
-            output.set(id.to_u64());
-            Ok(zl_status::ZL_OK)
+            Ok(how.transfer(part))
         })
     }
 }
@@ -120,13 +116,8 @@ pub unsafe extern "C" fn zl_post_send_vectored(
 ) -> zl_status {
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
-        with(connection, |connection| {
-            let output = Output::new(id, "id")?;
-            let parts = gathered(parts, count)?;
-            let how = work(how, SEND)?;
-            let id = connection.post(how.transfer(parts))?;
-            output.set(id.to_u64());
-            Ok(zl_status::ZL_OK)
+        post(connection, id, (how, &SEND), |how| {
+            Ok(how.transfer(gathered(parts, count)?))
         })
     }
 }
@@ -148,14 +139,10 @@ pub unsafe extern "C" fn zl_post_recv(
 ) -> zl_status {
     // SAFETY: C's promises about handles, memory and outputs.
     unsafe {
-        with(connection, |connection| {
-            let output = Output::new(id, "id")?;
+        post(connection, id, (how, &RECEIVE), |how| {
             let part = handle(region, "region")?.part(offset, len)?;
-            let how = work(how, ZL_WORK_UNSIGNALLED)?;
             let receive = Receive::new(part).context(how.context);
-            let id = connection.post(receive.signalled(how.signalled))?;
-            output.set(id.to_u64());
-            Ok(zl_status::ZL_OK)
+            Ok(receive.signalled(how.signalled))
         })
     }
 }
@@ -171,9 +158,12 @@ pub unsafe extern "C" fn zl_poll(
 ) -> zl_status {
     // SAFETY: C's promises about handles and outputs.
     unsafe {
-        take(connection, completion, |connection| {
-            Ok(connection.poll()?.map_or(Waited::TimedOut, Waited::Got))
-        })
+        wait(
+            connection,
+            (completion, "completion"),
+            |it| Ok(completed(it.poll()?.map_or(Waited::TimedOut, Waited::Got))),
+            ByThread::poll,
+        )
     }
 }
 
@@ -188,20 +178,40 @@ pub unsafe extern "C" fn zl_poll_batch(
     capacity: usize,
     count: *mut usize,
 ) -> zl_status {
-    // SAFETY: C's promises about handles and outputs.
-    unsafe {
-        drive(connection, |connection| {
-            let outputs = Outputs::new(completions, capacity, "completions", count)?;
-            let mut taken = Vec::new();
-            connection.poll_batch(&mut taken, capacity)?;
-            Ok(outputs.set(taken.into_iter().map(|it| zl_completion::new(0, it))))
-        })
-    }
+    guard(|| {
+        // SAFETY: C's promises about handles and outputs.
+        let (connection, outputs) = unsafe {
+            (
+                handle(connection, "connection")?,
+                Outputs::new(completions, capacity, "completions", count)?,
+            )
+        };
+        match connection.driver() {
+            Driver::Here(connection) => {
+                let mut taken = Vec::new();
+                connection.enter()?.poll_batch(&mut taken, capacity)?;
+                Ok(outputs.set(taken.into_iter().map(|it| zl_completion::new(0, it))))
+            }
+            Driver::ByThread(connection) => {
+                let mut next = Some(connection.poll()?);
+                let taken = std::iter::from_fn(|| {
+                    let completion = next.take()?.got();
+                    // The end of the connection is told by the next call.
+                    next = connection.poll().ok();
+                    completion
+                });
+                Ok(outputs.set(taken))
+            }
+            Driver::ByWorker(_) => Err(by_worker()),
+        }
+    })
 }
 
 /// Waits `timeout_ms` milliseconds (negative: no limit) for a completion, or for one that wakes
 /// (zl_honour_delivery), and returns the first completion there is. 0 polls, as zl_poll does.
-/// ZL_TIMEOUT if none came, ZL_WOKEN after zl_wake, or if completions went to a queue.
+/// ZL_TIMEOUT if none came, ZL_WOKEN after zl_wake, or if completions went to a queue. Once the
+/// connection is over and all completions were taken, it fails with the reason, such as
+/// ZL_ERROR_PEER_DEAD.
 ///
 /// Threads: one at a time; zl_wake of another ends it.
 #[unsafe(no_mangle)]
@@ -212,33 +222,111 @@ pub unsafe extern "C" fn zl_wait(
 ) -> zl_status {
     // SAFETY: C's promises about handles and outputs.
     unsafe {
-        take(connection, completion, |connection| {
-            connection.wait(timeout(timeout_ms))
-        })
+        wait(
+            connection,
+            (completion, "completion"),
+            |it| Ok(completed(it.wait(timeout(timeout_ms))?)),
+            |it| it.wait(timeout(timeout_ms)),
+        )
     }
 }
 
-unsafe fn take(
+/// Waits `timeout_ms` milliseconds (negative: no limit) for request `id`, and returns its completion;
+/// others stay. ZL_TIMEOUT if it takes longer: it continues. ZL_WOKEN after zl_wake.
+/// ZL_ERROR_ARGUMENT if there is no such request, or its completion was taken; also for a
+/// zl_post_put_inline without a context on a connection that the program drives. ZL_ERROR_BUSY while
+/// another thread waits for it.
+///
+/// Threads: one at a time; zl_wake of another ends it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_wait_for(
     connection: *mut zl_connection,
+    id: u64,
+    timeout_ms: i64,
     completion: *mut zl_completion,
-    take: impl FnOnce(&mut Connection) -> zerolane::Result<Waited<Completion>>,
 ) -> zl_status {
-    // SAFETY: the caller's promises.
-    unsafe {
-        drive(connection, |connection| {
-            let output = Output::new(completion, "completion")?;
-            match take(connection)? {
-                Waited::Got(completion) => output.set(zl_completion::new(0, completion)),
-                Waited::TimedOut => return Ok(zl_status::ZL_TIMEOUT),
-                Waited::Woken => return Ok(zl_status::ZL_WOKEN),
+    guard(|| {
+        // SAFETY: C's promises about handles and outputs.
+        let (connection, output) = unsafe {
+            (
+                handle(connection, "connection")?,
+                Output::new(completion, "completion")?,
+            )
+        };
+        let limit = timeout(timeout_ms);
+        let waited = match connection.driver() {
+            Driver::Here(it) => match it.enter()?.wait_for(RequestId::from_u64(id), limit)? {
+                Waited::Got(Some(it)) => Waited::Got(zl_completion::new(0, it)),
+                Waited::Got(None) => return Err(no_request(id)),
+                Waited::TimedOut => Waited::TimedOut,
+                Waited::Woken => Waited::Woken,
+            },
+            Driver::ByThread(it) => {
+                let completion = it.requests.wait_for(id, limit)?;
+                completion.map_or(Waited::TimedOut, Waited::Got)
             }
-            Ok(zl_status::ZL_OK)
-        })
+            Driver::ByWorker(_) => return Err(by_worker()),
+        };
+        Ok(told(waited, output))
+    })
+}
+
+/// Waits for a worker's answer.
+fn answered<T>(pending: Pending<T>, limit: Option<Duration>) -> Result<Waited<T>, Failure> {
+    match waited(pending, limit) {
+        Ok(answer) => Ok(Waited::Got(answer?)),
+        Err(_) => Ok(Waited::TimedOut),
     }
+}
+
+/// Writes what a wait got, and returns how it ended.
+fn told<T>(waited: Waited<T>, output: Output<T>) -> zl_status {
+    match waited {
+        Waited::Got(value) => output.set(value),
+        Waited::TimedOut => return zl_status::ZL_TIMEOUT,
+        Waited::Woken => return zl_status::ZL_WOKEN,
+    }
+    zl_status::ZL_OK
+}
+
+fn completed(waited: Waited<Completion>) -> Waited<zl_completion> {
+    match waited {
+        Waited::Got(completion) => Waited::Got(zl_completion::new(0, completion)),
+        Waited::TimedOut => Waited::TimedOut,
+        Waited::Woken => Waited::Woken,
+    }
+}
+
+/// Waits by the program's call, or for a worker's thread, and writes what came to `output`, C's parameter `name`.
+///
+/// # Safety
+/// As for [`handle`] and [`Output::new`].
+unsafe fn wait<T>(
+    connection: *const zl_connection,
+    (output, name): (*mut T, &str),
+    here: impl FnOnce(&mut Connection) -> zerolane::Result<Waited<T>>,
+    by_thread: impl FnOnce(&ByThread) -> Result<Waited<T>, Failure>,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: the caller's promises.
+        let (connection, output) = unsafe {
+            (
+                handle(connection, "connection")?,
+                Output::new(output, name)?,
+            )
+        };
+        let waited = match connection.driver() {
+            Driver::Here(connection) => here(&mut *connection.enter()?)?,
+            Driver::ByThread(connection) => by_thread(connection)?,
+            Driver::ByWorker(_) => return Err(by_worker()),
+        };
+        Ok(told(waited, output))
+    })
 }
 
 /// Sets whether the delivery that senders ask for counts: 1, or 0 as unless set. If not, every
-/// completion ends a zl_wait and makes a queue's descriptor readable.
+/// completion ends a zl_wait and makes a queue's descriptor readable. ZL_ERROR_ARGUMENT for a
+/// connection of a worker's thread.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -246,18 +334,25 @@ pub unsafe extern "C" fn zl_honour_delivery(
     connection: *mut zl_connection,
     honours: u32,
 ) -> zl_status {
-    // SAFETY: C's promise about handles.
-    unsafe {
-        with(connection, |connection| {
-            let honours = match honours {
-                0 => false,
-                1 => true,
-                _ => return Err(Failure::argument("honours must be 0 or 1")),
-            };
-            connection.honour_delivery(honours);
-            Ok(zl_status::ZL_OK)
-        })
-    }
+    guard(|| {
+        // SAFETY: C's promise about handles.
+        let connection = unsafe { handle(connection, "connection") }?;
+        let honours = match honours {
+            0 => false,
+            1 => true,
+            _ => return Err(Failure::argument("honours must be 0 or 1")),
+        };
+        if let Driver::ByThread(_) = connection.driver() {
+            return Err(Failure::argument(
+                "a worker's thread reports each completion at once",
+            ));
+        }
+        connection.ask(move |it| {
+            it.honour_delivery(honours);
+            Ok(())
+        })?;
+        Ok(zl_status::ZL_OK)
+    })
 }
 
 /// Makes the completion of request `id` end a zl_wait, whatever delivery its sender chose, also
@@ -267,17 +362,19 @@ pub unsafe extern "C" fn zl_honour_delivery(
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zl_notify(connection: *mut zl_connection, id: u64) -> zl_status {
-    // SAFETY: C's promise about handles.
-    unsafe {
-        with(connection, |connection| {
-            if !connection.notify(RequestId::from_u64(id)) {
-                return Err(Failure::argument(format!(
-                    "no request {id} is in flight or waiting to be taken"
-                )));
-            }
-            Ok(zl_status::ZL_OK)
-        })
-    }
+    guard(|| {
+        // SAFETY: C's promise about handles.
+        let connection = unsafe { handle(connection, "connection") }?;
+        let is_there = match connection.driver() {
+            // Each completion ends a wait.
+            Driver::ByThread(connection) => connection.requests.has(id)?,
+            _ => connection.ask(move |it| Ok(it.notify(RequestId::from_u64(id))))?,
+        };
+        match is_there {
+            true => Ok(zl_status::ZL_OK),
+            false => Err(no_request(id)),
+        }
+    })
 }
 
 /// Finishes sending. Requests posted before are delivered; later sends and messages return
@@ -289,19 +386,22 @@ pub unsafe extern "C" fn zl_notify(connection: *mut zl_connection, id: u64) -> z
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zl_finish(connection: *mut zl_connection) -> zl_status {
-    // SAFETY: C's promise about handles.
-    unsafe {
-        with(connection, |connection| {
-            connection.finish()?;
-            Ok(zl_status::ZL_OK)
-        })
-    }
+    guard(|| {
+        // SAFETY: C's promise about handles.
+        let connection = unsafe { handle(connection, "connection") }?;
+        match connection.driver() {
+            // Behind requests that wait for room.
+            Driver::ByThread(connection) => connection.handle.finish().wait()?,
+            _ => connection.ask(Connection::finish)?,
+        }
+        Ok(zl_status::ZL_OK)
+    })
 }
 
 /// Writes to `bytes` how many bytes at the start of the memory of receive or get `id` are
-/// verified and in place. You may read them and pass them on before the request completes. The
-/// number never shrinks; bytes after them are undefined. ZL_ERROR_ARGUMENT if no such request
-/// is in progress.
+/// verified and in place; 0 while the request waits for room. You may read them and pass them on
+/// before the request completes. The number never shrinks; bytes after them are undefined.
+/// ZL_ERROR_ARGUMENT if no such request is in progress.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -310,22 +410,26 @@ pub unsafe extern "C" fn zl_arrived(
     id: u64,
     bytes: *mut u64,
 ) -> zl_status {
-    // SAFETY: C's promises about handles and outputs.
-    unsafe {
-        with(connection, |connection| {
-            let output = Output::new(bytes, "bytes")?;
-            output.set(
-                connection
-                    .arrived(RequestId::from_u64(id))
-                    .ok_or_else(|| not_in_progress(id))?,
-            );
-            Ok(zl_status::ZL_OK)
-        })
-    }
+    guard(|| {
+        // SAFETY: C's promises about handles and outputs.
+        let (connection, output) = unsafe {
+            (
+                handle(connection, "connection")?,
+                Output::new(bytes, "bytes")?,
+            )
+        };
+        let request = RequestId::from_u64(id);
+        let arrived = match connection.driver() {
+            Driver::ByThread(connection) => connection.handle.arrived(request).wait()?,
+            _ => connection.ask(move |it| Ok(it.arrived(request)))?,
+        };
+        output.set(arrived.ok_or_else(|| not_in_progress(id))?);
+        Ok(zl_status::ZL_OK)
+    })
 }
 
 /// Waits `timeout_ms` milliseconds (negative: no limit) until more than `beyond` bytes of
-/// request `id` have arrived, and writes how many to `bytes`. ZL_TIMEOUT if they did not, or if
+/// request `id` have arrived, and writes how many to `bytes`. ZL_TIMEOUT if they did not, ZL_WOKEN if
 /// zl_wake was called; ZL_ERROR_ARGUMENT if the request is over: its completion has the result.
 ///
 /// Threads: one at a time; zl_wake of another ends it.
@@ -337,39 +441,50 @@ pub unsafe extern "C" fn zl_wait_arrived(
     timeout_ms: i64,
     bytes: *mut u64,
 ) -> zl_status {
-    // SAFETY: C's promises about handles and outputs.
-    unsafe {
-        drive(connection, |connection| {
-            let output = Output::new(bytes, "bytes")?;
-            let request = RequestId::from_u64(id);
-            match connection.wait_arrived(request, beyond, timeout(timeout_ms))? {
-                Waited::Got(Some(arrived)) => output.set(arrived),
-                Waited::Got(None) => return Err(not_in_progress(id)),
-                Waited::TimedOut => return Ok(zl_status::ZL_TIMEOUT),
-                Waited::Woken => return Ok(zl_status::ZL_WOKEN),
-            }
-            Ok(zl_status::ZL_OK)
-        })
-    }
+    guard(|| {
+        // SAFETY: C's promises about handles and outputs.
+        let (connection, output) = unsafe {
+            (
+                handle(connection, "connection")?,
+                Output::new(bytes, "bytes")?,
+            )
+        };
+        let (request, limit) = (RequestId::from_u64(id), timeout(timeout_ms));
+        let waited = match connection.driver() {
+            Driver::Here(it) => it.enter()?.wait_arrived(request, beyond, limit)?,
+            Driver::ByThread(it) => answered(it.handle.wait_arrived(request, beyond), limit)?,
+            Driver::ByWorker(_) => return Err(by_worker()),
+        };
+        match waited {
+            Waited::Got(arrived) => output.set(arrived.ok_or_else(|| not_in_progress(id))?),
+            Waited::TimedOut => return Ok(zl_status::ZL_TIMEOUT),
+            Waited::Woken => return Ok(zl_status::ZL_WOKEN),
+        }
+        Ok(zl_status::ZL_OK)
+    })
 }
 
 fn not_in_progress(id: u64) -> Failure {
     Failure::argument(format!("nothing is being received by request {id}"))
 }
 
-/// Cancels a request. Its memory is in use until its completion, with ZL_ERROR_CANCELLED.
-/// ZL_ERROR_ARGUMENT if it is already over.
+/// Cancels a request. Its memory is in use until its completion, with ZL_ERROR_CANCELLED, or with what
+/// came before. ZL_ERROR_ARGUMENT if it is already over.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zl_cancel(connection: *mut zl_connection, id: u64) -> zl_status {
-    // SAFETY: C's promise about handles.
-    unsafe {
-        with(connection, |connection| {
-            if !connection.cancel(RequestId::from_u64(id)) {
-                return Err(Failure::argument(format!("no request {id} is in flight")));
-            }
-            Ok(zl_status::ZL_OK)
-        })
-    }
+    guard(|| {
+        // SAFETY: C's promise about handles.
+        let connection = unsafe { handle(connection, "connection") }?;
+        let request = RequestId::from_u64(id);
+        let was_there = match connection.driver() {
+            Driver::ByThread(connection) => connection.handle.cancel(request).wait()?,
+            _ => connection.ask(move |it| Ok(it.cancel(request)))?,
+        };
+        match was_there {
+            true => Ok(zl_status::ZL_OK),
+            false => Err(Failure::argument(format!("no request {id} is in flight"))),
+        }
+    })
 }

@@ -1,7 +1,8 @@
 //! Defines the options of a request.
 
+use crate::completion::zl_kind;
+use crate::delivery::delivery;
 use crate::status::Failure;
-use std::borrow::Cow;
 use zerolane::Delivery;
 use zerolane::memory::Memory;
 use zerolane::request::{Message, Transfer};
@@ -30,50 +31,41 @@ pub struct zl_work {
     pub context: u64,
 }
 
-/// How the sender wants the arrival of a Transfer delivered; it counts for a receiver that chose
-/// so (zl_honour_delivery). In all modes completions come in order, and a call that waits for one
-/// particular request (zl_recv_into) returns at its end. Four events wake in all modes: a
-/// failure, the end of the connection, a Transfer that matches no posted receive, and one of no
-/// bytes.
-#[repr(u32)]
-pub enum zl_delivery {
-    /// Delivered, and wakes a waiting receiver.
-    ZL_DELIVERY_INTERRUPT = 0,
-    /// Delivered to a receiver that polls: zl_poll, zl_queue_poll, or a wait with a timeout of
-    /// 0. A waiting receiver gets it with the next completion that wakes.
-    ZL_DELIVERY_POLLED = 1,
-    /// No event and no wake-up. The completion is held back until the connection's next
-    /// completion that is not silent, or until the receiver asks for it with zl_notify.
-    ZL_DELIVERY_SILENT = 2,
+/// The kind of a request, and the options that have a meaning for it.
+pub(crate) struct Kind {
+    pub(crate) kind: zl_kind,
+    flags: u32,
+    has_delivery: bool,
 }
 
-impl From<Delivery> for zl_delivery {
-    fn from(delivery: Delivery) -> zl_delivery {
-        match delivery {
-            Delivery::Silent => zl_delivery::ZL_DELIVERY_SILENT,
-            Delivery::Polled => zl_delivery::ZL_DELIVERY_POLLED,
-            Delivery::Interrupt => zl_delivery::ZL_DELIVERY_INTERRUPT,
+impl Kind {
+    const fn new(kind: zl_kind, flags: u32) -> Kind {
+        Kind {
+            kind,
+            flags,
+            has_delivery: false,
         }
     }
 }
 
-/// Converts C's number to a delivery mode.
-fn delivery(number: u32) -> Result<Delivery, Failure> {
-    let all = [Delivery::Interrupt, Delivery::Polled, Delivery::Silent];
-    let meant = all
-        .into_iter()
-        .find(|&it| zl_delivery::from(it) as u32 == number);
-    meant.ok_or_else(|| Failure::argument(format!("{number} is not a value of enum zl_delivery")))
-}
-
-/// The options of a send: see [`work`].
-pub(crate) const SEND: u32 = ZL_WORK_UNSIGNALLED | DELIVERY;
-/// The options of a put.
-pub(crate) const PUT: u32 = ZL_WORK_UNSIGNALLED | ZL_WORK_FENCE | ZL_WORK_IMMEDIATE;
-/// The options of a get, and of an atomic operation.
-pub(crate) const GET: u32 = ZL_WORK_UNSIGNALLED | ZL_WORK_FENCE;
-/// Marks a request that has a delivery; no flag of C's.
-pub(crate) const DELIVERY: u32 = 1 << 31;
+pub(crate) const SEND: Kind = Kind {
+    has_delivery: true,
+    ..Kind::new(zl_kind::ZL_KIND_SEND, ZL_WORK_UNSIGNALLED)
+};
+pub(crate) const RECEIVE: Kind = Kind::new(zl_kind::ZL_KIND_RECEIVE, ZL_WORK_UNSIGNALLED);
+pub(crate) const MESSAGE: Kind = Kind::new(
+    zl_kind::ZL_KIND_MESSAGE,
+    ZL_WORK_UNSIGNALLED | ZL_WORK_FENCE,
+);
+pub(crate) const MESSAGE_RECEIVE: Kind = Kind::new(zl_kind::ZL_KIND_MESSAGE_RECEIVED, 0);
+pub(crate) const PUT: Kind = Kind::new(
+    zl_kind::ZL_KIND_PUT,
+    ZL_WORK_UNSIGNALLED | ZL_WORK_FENCE | ZL_WORK_IMMEDIATE,
+);
+pub(crate) const GET: Kind = Kind::new(zl_kind::ZL_KIND_GET, ZL_WORK_UNSIGNALLED | ZL_WORK_FENCE);
+pub(crate) const FETCH: Kind =
+    Kind::new(zl_kind::ZL_KIND_FETCH, ZL_WORK_UNSIGNALLED | ZL_WORK_FENCE);
+pub(crate) const OPEN: Kind = Kind::new(zl_kind::ZL_KIND_OPEN, 0);
 
 /// The options of a request.
 pub(crate) struct How {
@@ -90,32 +82,24 @@ impl How {
         transfer.signalled(self.signalled).delivery(self.delivery)
     }
 
-    pub(crate) fn message<'a>(&self, control: &'a [u8], payload: Option<Memory>) -> Message<'a> {
-        let message = message(control, payload).context(self.context);
-        message.signalled(self.signalled).fence(self.fence)
-    }
-}
-
-/// A message with or without payload.
-pub(crate) fn message<'a>(
-    control: impl Into<Cow<'a, [u8]>>,
-    payload: Option<Memory>,
-) -> Message<'a> {
-    let message = Message::new(control);
-    match payload {
-        Some(payload) => message.payload(payload),
-        None => message,
+    pub(crate) fn message(&self, control: &[u8], payload: Option<Memory>) -> Message<'static> {
+        let message = Message::new(control.to_vec()).context(self.context);
+        let message = message.signalled(self.signalled).fence(self.fence);
+        match payload {
+            Some(payload) => message.payload(payload),
+            None => message,
+        }
     }
 }
 
 /// Converts C's options of a request; the defaults if null.
 ///
 /// # Errors
-/// `work` has an option that is not `meant`: it has no meaning for the request.
+/// `work` has an option that has no meaning for the request.
 ///
 /// # Safety
 /// `work` is null, or points to a zl_work.
-pub(crate) unsafe fn work(work: *const zl_work, meant: u32) -> Result<How, Failure> {
+pub(crate) unsafe fn work(work: *const zl_work, kind: &Kind) -> Result<How, Failure> {
     // SAFETY: the caller's promise.
     let Some(work) = (unsafe { work.as_ref() }) else {
         return Ok(How {
@@ -131,13 +115,13 @@ pub(crate) unsafe fn work(work: *const zl_work, meant: u32) -> Result<How, Failu
         let unknown = format!("unknown flags {:#x}", work.flags);
         return Err(Failure::argument(unknown));
     }
-    if work.flags & !meant != 0 {
-        let flags = work.flags & !meant;
+    if work.flags & !kind.flags != 0 {
+        let flags = work.flags & !kind.flags;
         let useless = format!("flags {flags:#x} of zl_work have no meaning for this request");
         return Err(Failure::argument(useless));
     }
     let delivery = delivery(work.delivery)?;
-    if meant & DELIVERY == 0 && delivery != Delivery::Interrupt {
+    if !kind.has_delivery && delivery != Delivery::Interrupt {
         return Err(Failure::argument(
             "only a send of a Transfer has a delivery",
         ));

@@ -1,103 +1,98 @@
-//! Advances many connections in one loop, which the program calls.
+//! Advances many connections in one loop, which the program calls, or in a thread.
 
-use crate::address::{self, resolve};
-use crate::connection::{take, zl_connection};
+use crate::address::resolve;
+use crate::connection::{Driver, take, zl_connection};
+use crate::endpoint::zl_endpoint;
 use crate::event::zl_event;
 use crate::exported::{self, rights, zl_exported};
+use crate::key;
 use crate::options::{self, zl_options};
-use crate::owned::Owned;
 use crate::pointer::{Output, Outputs, free, give, handle, milliseconds, text, timeout};
+use crate::shared::{PlacedConnection, Shared, over};
 use crate::status::{Failure, guard, zl_status};
-use std::collections::HashMap;
 use std::ffi::{c_char, c_int};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use zerolane::worker::{ConnectionId, EndpointId, Event, Worker};
-use zerolane::{Waited, Waker};
+use zerolane::Waited;
+use zerolane::worker::{self, Worker, WorkerHandle, WorkerThread};
 
-/// Owns endpoints and connections and advances all of them, with one descriptor and one timer.
-/// They make progress in zl_worker_progress and zl_worker_wait, or, after zl_worker_spawn, in a
-/// thread of its own. After fork the worker and all that it owns belong to the parent: calls in
-/// the child fail with ZL_ERROR_CLOSED. The child may free its copies, which does not
-/// disconnect peers.
+/// Owns endpoints and connections and advances all of them, with one descriptor and one timer: in
+/// zl_worker_progress and zl_worker_wait, or, after zl_worker_spawn, in a thread of its own, which
+/// answers keep-alives and serves exported memory whatever the program does. Free its endpoints and
+/// connections too, before or after it.
+///
+/// Any thread may use a worker that has a thread, at any time: "one at a time" in the comments is
+/// for one that the program calls.
+///
+/// After fork the worker and all that it owns belong to the parent: calls in the child fail with
+/// ZL_ERROR_CLOSED. The child may free its copies, which does not disconnect peers.
 pub struct zl_worker {
-    worker: Arc<Owned<Worker>>,
-    /// Outside the lock, which a waiting thread holds.
-    waker: Waker,
+    shared: Arc<Shared>,
+    /// -1 for one that always had a thread.
     descriptor: RawFd,
-    lent: Mutex<Lent>,
+    thread: OnceLock<Thread>,
 }
 
-/// Handles from zl_worker_connection.
-#[derive(Default)]
-struct Lent {
-    live: HashMap<ConnectionId, Arc<zl_connection>>,
-    /// Handles of connections whose end the last events reported. The program may still use them.
-    over: Vec<Arc<zl_connection>>,
-}
-
-impl Lent {
-    fn end(&mut self, id: ConnectionId) {
-        self.over.extend(self.live.remove(&id));
-    }
+struct Thread {
+    handle: WorkerHandle,
+    /// `None`: the process's worker, which no handle ends.
+    own: Option<WorkerThread>,
 }
 
 impl zl_worker {
-    fn lent(&self) -> MutexGuard<'_, Lent> {
-        // No code under the lock leaves it inconsistent.
-        self.lent.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes back the handle of a connection that the program drives in another way now.
-    pub(crate) fn no_longer_lent(&self, id: ConnectionId) {
-        self.lent().end(id);
-    }
-
-    /// Takes the worker out of its handle, and frees the handle.
-    ///
-    /// # Safety
-    /// `worker` is null, or from [`give`] and not used afterwards.
-    pub(crate) unsafe fn take(worker: *mut zl_worker) -> Result<Worker, Failure> {
-        if worker.is_null() {
-            return Err(Failure::null("worker"));
+    /// # Errors
+    /// It has a thread.
+    fn called(&self) -> Result<&Arc<Shared>, Failure> {
+        match self.thread.get() {
+            None => Ok(&self.shared),
+            Some(_) => Err(Failure::argument("the worker runs in a thread of its own")),
         }
-        // SAFETY: the caller's promise.
-        let zl_worker { worker, lent, .. } = *unsafe { Box::from_raw(worker) };
-        drop(lent);
-        // Only lent handles had other references.
-        let held = || Failure::new(zl_status::ZL_ERROR_INTERNAL, "a handle of it is in use");
-        Arc::into_inner(worker).ok_or_else(held)?.into_inner()
     }
 }
 
-/// Runs `body` on a worker.
+impl Drop for zl_worker {
+    fn drop(&mut self) {
+        self.shared.end();
+    }
+}
+
+/// Runs `body` on a worker that the program calls.
 ///
 /// # Safety
 /// As for [`handle`].
 pub(crate) unsafe fn with(
     worker: *const zl_worker,
-    body: impl FnOnce(&mut Worker) -> Result<zl_status, Failure>,
+    body: impl FnOnce(&Arc<Shared>, &mut Worker) -> Result<zl_status, Failure>,
 ) -> zl_status {
     guard(|| {
         // SAFETY: the caller's promise.
-        let worker = unsafe { handle(worker, "worker") }?;
-        body(&mut *worker.worker.enter()?)
+        let shared = unsafe { handle(worker, "worker") }?.called()?;
+        shared.enter(|worker| body(shared, worker))
     })
 }
 
-pub(crate) fn no_connection() -> Failure {
-    Failure::new(
-        zl_status::ZL_ERROR_CLOSED,
-        "the worker does not have this connection (any longer)",
-    )
-}
-
-pub(crate) fn no_endpoint() -> Failure {
-    Failure::new(
-        zl_status::ZL_ERROR_CLOSED,
-        "the worker does not have this endpoint (any longer)",
-    )
+/// Runs `body` on a worker that the program calls, and one of its connections.
+///
+/// # Safety
+/// As for [`handle`].
+pub(crate) unsafe fn with_connection(
+    worker: *const zl_worker,
+    connection: *const zl_connection,
+    body: impl FnOnce(&mut Worker, &PlacedConnection) -> Result<zl_status, Failure>,
+) -> zl_status {
+    // SAFETY: the caller's promise.
+    unsafe {
+        with(worker, |shared, worker| {
+            let Driver::ByWorker(placed) = handle(connection, "connection")?.driver() else {
+                return Err(Failure::argument("not a connection of this worker"));
+            };
+            if !Arc::ptr_eq(shared, placed.shared()) {
+                return Err(Failure::argument("a connection of another worker"));
+            }
+            body(worker, placed)
+        })
+    }
 }
 
 /// Makes a worker that owns nothing. Free it with zl_worker_free.
@@ -109,11 +104,11 @@ pub unsafe extern "C" fn zl_worker_new(worker: *mut *mut zl_worker) -> zl_status
         // SAFETY: C's promise about outputs.
         let output = unsafe { Output::new(worker, "worker") }?;
         let worker = Worker::new()?;
+        let (waker, descriptor) = (worker.waker(), worker.as_fd().as_raw_fd());
         output.set(give(zl_worker {
-            waker: worker.waker(),
-            descriptor: worker.as_fd().as_raw_fd(),
-            worker: Arc::new(Owned::new(worker)),
-            lent: Mutex::default(),
+            shared: Shared::new(Some(worker), waker),
+            descriptor,
+            thread: OnceLock::new(),
         }));
         Ok(zl_status::ZL_OK)
     })
@@ -127,7 +122,7 @@ pub unsafe extern "C" fn zl_worker_new(worker: *mut *mut zl_worker) -> zl_status
 pub unsafe extern "C" fn zl_worker_set_spin(worker: *mut zl_worker, spin_us: u32) -> zl_status {
     // SAFETY: C's promise about handles.
     unsafe {
-        with(worker, |worker| {
+        with(worker, |_, worker| {
             worker.set_spin(Duration::from_micros(u64::from(spin_us)));
             Ok(zl_status::ZL_OK)
         })
@@ -135,8 +130,9 @@ pub unsafe extern "C" fn zl_worker_set_spin(worker: *mut zl_worker, spin_us: u32
 }
 
 /// Listens on `address`, "host:port" (port 0: any free port), with `options`, or the defaults
-/// if null. `endpoint` gets the endpoint's number. The worker owns accepted connections and
-/// reports each as ZL_EVENT_ACCEPTED.
+/// if null. The worker owns accepted connections. If the program calls it, it reports each as
+/// ZL_EVENT_ACCEPTED; if it has a thread, take them with zl_endpoint_accept. Free the endpoint with
+/// zl_endpoint_free.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -144,67 +140,33 @@ pub unsafe extern "C" fn zl_worker_listen(
     worker: *mut zl_worker,
     address: *const c_char,
     options: *const zl_options,
-    endpoint: *mut u64,
+    endpoint: *mut *mut zl_endpoint,
 ) -> zl_status {
-    // SAFETY: C's promises about handles, texts and outputs.
-    unsafe {
-        with(worker, |worker| {
-            let (address, options) = (text(address, "address")?, options::read(options)?);
-            let output = Output::new(endpoint, "endpoint")?;
-            output.set(
-                worker
-                    .listen(resolve(address, options.lane.choice)?, options)?
-                    .to_u64(),
-            );
-            Ok(zl_status::ZL_OK)
-        })
-    }
-}
-
-/// Writes the address that `endpoint` listens on to `buffer`, as "host:port" and a zero: at
-/// most ZL_ADDRESS_LENGTH bytes. ZL_ERROR_CLOSED if the worker has no such endpoint.
-///
-/// Threads: one at a time.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_worker_local_addr(
-    worker: *mut zl_worker,
-    endpoint: u64,
-    buffer: *mut c_char,
-    capacity: usize,
-) -> zl_status {
-    // SAFETY: C's promises about handles and memory.
-    unsafe {
-        with(worker, |worker| {
-            let endpoint = worker.endpoint(EndpointId::from_u64(endpoint));
-            let local = endpoint.ok_or_else(no_endpoint)?.local_addr();
-            address::write(local, buffer, capacity)?;
-            Ok(zl_status::ZL_OK)
-        })
-    }
-}
-
-/// Lets every client of `endpoint` that connects from now on use the memory by `name`, with
-/// `rights`, ZL_RIGHT_... flags joined by |. Registered once, for any number of peers;
-/// zl_exported_revoke ends it for all.
-///
-/// Threads: one at a time.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_worker_export(
-    worker: *mut zl_worker,
-    endpoint: u64,
-    name: *const c_char,
-    exported: *const zl_exported,
-    rights: u32,
-) -> zl_status {
-    // SAFETY: C's promises about handles and texts.
-    unsafe {
-        with(worker, |worker| {
-            let (name, region) = (text(name, "name")?, handle(exported, "exported")?.region()?);
-            let endpoint = EndpointId::from_u64(endpoint);
-            worker.export(endpoint, name, &region, self::rights(rights)?)?;
-            Ok(zl_status::ZL_OK)
-        })
-    }
+    guard(|| {
+        // SAFETY: C's promises about handles, texts and outputs.
+        let (worker, address, options, output) = unsafe {
+            (
+                handle(worker, "worker")?,
+                text(address, "address")?,
+                options::read(options)?,
+                Output::new(endpoint, "endpoint")?,
+            )
+        };
+        let on = resolve(address, options.lane.choice)?;
+        output.set(match worker.thread.get() {
+            Some(thread) => {
+                let endpoint = thread.handle.listen(on, options).wait()?;
+                give(zl_endpoint::of_thread(endpoint))
+            }
+            None => {
+                let endpoint = worker
+                    .shared
+                    .enter(|worker| Ok(worker.listen(on, options)?))?;
+                zl_endpoint::lend(&worker.shared, endpoint)
+            }
+        });
+        Ok(zl_status::ZL_OK)
+    })
 }
 
 /// Lets every peer of the worker use memory with `rights`, ZL_RIGHT_... flags joined by |, under
@@ -221,15 +183,26 @@ pub unsafe extern "C" fn zl_worker_export_numbered(
     exported: *const zl_exported,
     rights: u32,
 ) -> zl_status {
-    // SAFETY: C's promises about handles.
-    unsafe {
-        with(worker, |worker| {
-            let region = handle(exported, "exported")?.region()?;
-            let (number, rights) = (exported::number(number)?, self::rights(rights)?);
-            worker.export_numbered(number, &region, rights)?;
-            Ok(zl_status::ZL_OK)
-        })
-    }
+    guard(|| {
+        // SAFETY: C's promises about handles.
+        let (worker, region) = unsafe {
+            (
+                handle(worker, "worker")?,
+                handle(exported, "exported")?.region()?,
+            )
+        };
+        let (number, rights) = (key::number(number)?, self::rights(rights)?);
+        match worker.thread.get() {
+            Some(thread) => {
+                let exporting = thread.handle.export_numbered(number, &region, rights);
+                exporting.wait()?;
+            }
+            None => worker
+                .shared
+                .enter(|worker| Ok(worker.export_numbered(number, &region, rights)?))?,
+        }
+        Ok(zl_status::ZL_OK)
+    })
 }
 
 /// Ends zl_worker_export_numbered on all connections of the worker, at once. ZL_ERROR_ARGUMENT if
@@ -238,37 +211,26 @@ pub unsafe extern "C" fn zl_worker_export_numbered(
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zl_worker_revoke_number(worker: *mut zl_worker, number: u32) -> zl_status {
-    // SAFETY: C's promise about handles.
-    unsafe {
-        with(worker, |worker| {
-            exported::revoked(worker.revoke_number(exported::number(number)?))
-        })
-    }
+    guard(|| {
+        // SAFETY: C's promise about handles.
+        let worker = unsafe { handle(worker, "worker") }?;
+        let number = key::number(number)?;
+        let was_exported = match worker.thread.get() {
+            Some(thread) => thread.handle.revoke_number(number).wait()?,
+            None => worker
+                .shared
+                .enter(|worker| Ok(worker.revoke_number(number)))?,
+        };
+        exported::revoked(was_exported)
+    })
 }
 
-/// Stops listening. Accepted connections stay open. ZL_ERROR_CLOSED if it was already closed.
-///
-/// Threads: one at a time.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_worker_close_endpoint(
-    worker: *mut zl_worker,
-    endpoint: u64,
-) -> zl_status {
-    // SAFETY: C's promise about handles.
-    unsafe {
-        with(worker, |worker| {
-            match worker.close_endpoint(EndpointId::from_u64(endpoint)) {
-                true => Ok(zl_status::ZL_OK),
-                false => Err(no_endpoint()),
-            }
-        })
-    }
-}
-
-/// Begins to connect to `address`, "host:port", with `options`, or the defaults if null, and
-/// returns at once, after it looked up the host name, whose addresses are tried in order.
-/// `connection` gets the connection's number. ZL_EVENT_CONNECTED or ZL_EVENT_CLOSED reports the
-/// result; requests posted before that wait, and stay with the address tried then.
+/// Connects to `address`, "host:port", with `options`, or the defaults if null; host names are looked
+/// up in the call, and their addresses tried in order. If the program calls the worker, this returns
+/// at once, and ZL_EVENT_CONNECTED or ZL_EVENT_CLOSED reports the result; requests posted before that
+/// wait, and stay with the address tried then. If the worker has a thread, this returns when the
+/// connection is made or the connect timeout is over, with errors as for zl_connect. Free the
+/// connection with zl_connection_free.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -276,118 +238,88 @@ pub unsafe extern "C" fn zl_worker_connect(
     worker: *mut zl_worker,
     address: *const c_char,
     options: *const zl_options,
-    connection: *mut u64,
+    connection: *mut *mut zl_connection,
 ) -> zl_status {
-    // SAFETY: C's promises about handles, texts and outputs.
-    unsafe {
-        with(worker, |worker| {
-            let (address, options) = (text(address, "address")?, options::read(options)?);
-            let output = Output::new(connection, "connection")?;
-            output.set(
-                worker
-                    .connect(resolve(address, options.lane.choice)?, &options)?
-                    .to_u64(),
-            );
-            Ok(zl_status::ZL_OK)
-        })
-    }
+    guard(|| {
+        // SAFETY: C's promises about handles, texts and outputs.
+        let (worker, address, options, output) = unsafe {
+            (
+                handle(worker, "worker")?,
+                text(address, "address")?,
+                options::read(options)?,
+                Output::new(connection, "connection")?,
+            )
+        };
+        let to = resolve(address, options.lane.choice)?;
+        output.set(match worker.thread.get() {
+            Some(thread) => {
+                let connection = thread.handle.connect(to, &options).wait()?;
+                give(zl_connection::of_thread(connection))
+            }
+            None => worker.shared.enter(|it| {
+                Ok(zl_connection::lend(
+                    &worker.shared,
+                    it.connect(to, &options)?,
+                    false,
+                ))
+            })?,
+        });
+        Ok(zl_status::ZL_OK)
+    })
 }
 
-/// Takes over a connection, of an endpoint or released by another worker; `id` gets its number.
-/// Frees the connection's handle, also on failure, unless it is null or a worker's.
+/// Gives a connection that the program drives, or that was released by another worker, to this one.
+/// Frees its handle, also on failure, unless it is null or a worker's; `adopted` gets another.
 ///
 /// Threads: one at a time; the last that uses the connection's handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zl_worker_adopt(
     worker: *mut zl_worker,
     connection: *mut zl_connection,
-    id: *mut u64,
+    adopted: *mut *mut zl_connection,
 ) -> zl_status {
-    // SAFETY: C's promises about handles and outputs.
-    unsafe {
-        with(worker, |worker| {
-            let output = Output::new(id, "id")?;
-            output.set(worker.adopt(take(connection)?)?.to_u64());
-            Ok(zl_status::ZL_OK)
-        })
-    }
+    guard(|| {
+        // SAFETY: C's promises about handles and outputs.
+        let (worker, output, connection) = unsafe {
+            (
+                handle(worker, "worker")?,
+                Output::new(adopted, "adopted")?,
+                take(connection)?,
+            )
+        };
+        output.set(match worker.thread.get() {
+            Some(thread) => {
+                let adopted = thread.handle.adopt(connection).wait()?;
+                give(zl_connection::of_thread(adopted))
+            }
+            None => worker.shared.enter(|it| {
+                Ok(zl_connection::lend(
+                    &worker.shared,
+                    it.adopt(connection)?,
+                    true,
+                ))
+            })?,
+        });
+        Ok(zl_status::ZL_OK)
+    })
 }
 
-/// Takes a connection out of the worker, so that the program can drive it or give it to another
-/// worker. Its handles from zl_worker_connection become invalid; its events that were not taken
-/// stay here. ZL_ERROR_CLOSED if it is not a connection of this worker, or is not connected.
-/// End the connection with zl_close or zl_connection_free.
+/// Begins to close a connection of a worker that the program calls: completes posted sends, as
+/// zl_close does, then tells the peer. ZL_EVENT_CLOSED follows; then free it. ZL_ERROR_CLOSED if it
+/// is already over.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_worker_release(
+pub unsafe extern "C" fn zl_worker_close(
     worker: *mut zl_worker,
-    id: u64,
-    connection: *mut *mut zl_connection,
+    connection: *mut zl_connection,
 ) -> zl_status {
-    let owner = worker;
-    // SAFETY: C's promises about handles and outputs.
+    // SAFETY: C's promises about handles.
     unsafe {
-        with(worker, |worker| {
-            let output = Output::new(connection, "connection")?;
-            let id = ConnectionId::from_u64(id);
-            let released = worker.release(id).ok_or_else(no_connection)?;
-            handle(owner, "worker")?.no_longer_lent(id);
-            output.set(give(zl_connection::new(released)));
-            Ok(zl_status::ZL_OK)
-        })
-    }
-}
-
-/// Returns a handle of connection `id`, for functions that post, cancel, export or query.
-/// Requests start with the next zl_worker_progress. Functions that wait for a request, zl_poll,
-/// zl_wait and zl_close refuse the handle with ZL_ERROR_ARGUMENT: the worker reports its
-/// completions as events. ZL_ERROR_CLOSED if the worker has no such connection.
-///
-/// The worker owns the handle and returns the same one each time. It is valid until the
-/// zl_worker_events call after the one that reported ZL_EVENT_CLOSED, and until
-/// zl_worker_release, zl_worker_spawn or zl_worker_free. Once the connection is over, functions
-/// return ZL_ERROR_CLOSED.
-///
-/// Threads: one at a time. Using the handle counts as using the worker: ZL_ERROR_BUSY while
-/// another thread does.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_worker_connection(
-    worker: *mut zl_worker,
-    id: u64,
-    connection: *mut *mut zl_connection,
-) -> zl_status {
-    let owner = worker;
-    // SAFETY: C's promises about handles and outputs.
-    unsafe {
-        with(worker, |worker| {
-            let output = Output::new(connection, "connection")?;
-            let id = ConnectionId::from_u64(id);
-            worker.connection(id).ok_or_else(no_connection)?;
-            let owner = handle(owner, "worker")?;
-            let mut lent = owner.lent();
-            let lent = lent.live.entry(id).or_insert_with(|| {
-                let waker = owner.waker.clone();
-                Arc::new(zl_connection::of_worker(&owner.worker, id, waker))
-            });
-            output.set(Arc::as_ptr(lent).cast_mut());
-            Ok(zl_status::ZL_OK)
-        })
-    }
-}
-
-/// Begins to close a connection: completes posted sends, as zl_close does, then tells the peer.
-/// ZL_EVENT_CLOSED follows. ZL_ERROR_CLOSED if it is already over.
-///
-/// Threads: one at a time.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_worker_close(worker: *mut zl_worker, connection: u64) -> zl_status {
-    // SAFETY: C's promise about handles.
-    unsafe {
-        with(worker, |worker| {
-            match worker.close(ConnectionId::from_u64(connection)) {
+        with_connection(worker, connection, |worker, placed| {
+            match worker.close(placed.id()) {
                 true => Ok(zl_status::ZL_OK),
-                false => Err(no_connection()),
+                false => Err(over()),
             }
         })
     }
@@ -403,7 +335,7 @@ pub unsafe extern "C" fn zl_worker_connections(
 ) -> zl_status {
     // SAFETY: C's promises about handles and outputs.
     unsafe {
-        with(worker, |worker| {
+        with(worker, |_, worker| {
             Output::new(count, "count")?.set(worker.connections());
             Ok(zl_status::ZL_OK)
         })
@@ -418,7 +350,7 @@ pub unsafe extern "C" fn zl_worker_connections(
 pub unsafe extern "C" fn zl_worker_progress(worker: *mut zl_worker) -> zl_status {
     // SAFETY: C's promise about handles.
     unsafe {
-        with(worker, |worker| match worker.progress()? {
+        with(worker, |_, worker| match worker.progress()? {
             true => Ok(zl_status::ZL_READY),
             false => Ok(zl_status::ZL_OK),
         })
@@ -433,17 +365,19 @@ pub unsafe extern "C" fn zl_worker_progress(worker: *mut zl_worker) -> zl_status
 pub unsafe extern "C" fn zl_worker_wait(worker: *mut zl_worker, timeout_ms: i64) -> zl_status {
     // SAFETY: C's promise about handles.
     unsafe {
-        with(worker, |worker| match worker.wait(timeout(timeout_ms))? {
-            Waited::Got(()) => Ok(zl_status::ZL_OK),
-            Waited::TimedOut => Ok(zl_status::ZL_TIMEOUT),
-            Waited::Woken => Ok(zl_status::ZL_WOKEN),
+        with(worker, |_, worker| {
+            match worker.wait(timeout(timeout_ms))? {
+                Waited::Got(()) => Ok(zl_status::ZL_OK),
+                Waited::TimedOut => Ok(zl_status::ZL_TIMEOUT),
+                Waited::Woken => Ok(zl_status::ZL_WOKEN),
+            }
         })
     }
 }
 
 /// Takes up to `capacity` events, at least 1, without making progress. `count` gets their
-/// number; ZL_TIMEOUT if there were none. Invalidates handles of connections whose end the
-/// previous call reported (zl_worker_connection).
+/// number; ZL_TIMEOUT if there were none. Connections that the worker accepted are yours, with their
+/// first event: free each with zl_connection_free, at the latest after ZL_EVENT_CLOSED.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -453,21 +387,11 @@ pub unsafe extern "C" fn zl_worker_events(
     capacity: usize,
     count: *mut usize,
 ) -> zl_status {
-    let owner = worker;
     // SAFETY: C's promises about handles and outputs.
     unsafe {
-        with(worker, |worker| {
+        with(worker, |shared, worker| {
             let outputs = Outputs::new(events, capacity, "events", count)?;
-            let mut lent = handle(owner, "worker")?.lent();
-            lent.over.clear();
-            let taken = std::iter::from_fn(|| {
-                let event = worker.next_event()?;
-                if let Event::Closed { connection, .. } = &event {
-                    lent.end(*connection);
-                }
-                Some(event.into())
-            });
-            Ok(outputs.set(taken))
+            Ok(outputs.set(std::iter::from_fn(|| zl_event::next(shared, worker))))
         })
     }
 }
@@ -482,21 +406,23 @@ pub unsafe extern "C" fn zl_worker_events(
 pub unsafe extern "C" fn zl_worker_arm(worker: *mut zl_worker) -> zl_status {
     // SAFETY: C's promise about handles.
     unsafe {
-        with(worker, |worker| match worker.arm()? {
+        with(worker, |_, worker| match worker.arm()? {
             true => Ok(zl_status::ZL_OK),
             false => Ok(zl_status::ZL_READY),
         })
     }
 }
 
-/// Returns the descriptor to watch for POLLIN after zl_worker_arm; -1 if `worker` is null. Do
-/// not read it.
+/// Returns the descriptor to watch for POLLIN after zl_worker_arm; -1 if `worker` is null or has a
+/// thread. Do not read it.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zl_worker_fd(worker: *const zl_worker) -> c_int {
     // SAFETY: C's promise about handles.
-    unsafe { handle(worker, "worker") }.map_or(-1, |worker| worker.descriptor)
+    let worker = unsafe { handle(worker, "worker") };
+    let called = worker.ok().filter(|it| it.thread.get().is_none());
+    called.map_or(-1, |worker| worker.descriptor)
 }
 
 /// Writes to `timeout_ms` for how many milliseconds zl_worker_progress has nothing to do unless
@@ -511,7 +437,7 @@ pub unsafe extern "C" fn zl_worker_next_timeout(
 ) -> zl_status {
     // SAFETY: C's promises about handles and outputs.
     unsafe {
-        with(worker, |worker| {
+        with(worker, |_, worker| {
             Output::new(timeout_ms, "timeout_ms")?.set(milliseconds(worker.next_timeout()));
             Ok(zl_status::ZL_OK)
         })
@@ -526,16 +452,90 @@ pub unsafe extern "C" fn zl_worker_next_timeout(
 pub unsafe extern "C" fn zl_worker_wake(worker: *const zl_worker) -> zl_status {
     guard(|| {
         // SAFETY: C's promise about handles.
-        let worker = unsafe { handle(worker, "worker") }?;
-        worker.worker.check_process()?;
-        worker.waker.wake();
+        unsafe { handle(worker, "worker") }?.called()?.wake()?;
         Ok(zl_status::ZL_OK)
     })
 }
 
-/// Ends all connections and endpoints of the worker at once, tells the peers if possible, and
-/// frees it. The kernel may still read what requests send: free wrapped memory in its `release`
-/// (zl_region_wrap). Null does nothing.
+/// Runs the worker in a thread of its own until it is stopped. Its endpoints and connections continue,
+/// without events, and any thread may use their handles from then on. ZL_ERROR_BUSY, and nothing
+/// changes, if events were not taken, a connection is not made yet, or requests are not over. End the
+/// thread with zl_worker_stop or zl_worker_free. If the system refuses a thread, the worker has
+/// ended.
+///
+/// Threads: one at a time, also for all that the worker owns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_worker_spawn(worker: *mut zl_worker) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promise about handles.
+        let worker = unsafe { handle(worker, "worker") }?;
+        let own = worker.called()?.take_for_thread()?.spawn()?;
+        // No other thread is in a call.
+        let _ = worker.thread.set(Thread {
+            handle: (*own).clone(),
+            own: Some(own),
+        });
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Returns the worker that all libraries of this process share, which has a thread. It starts
+/// with the first call and lives until the process ends, which tells no peer: close
+/// connections first. A child of fork gets a worker of its own with its first call. Free the
+/// handle with zl_worker_free, which does not end the thread.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_worker_background(worker: *mut *mut zl_worker) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promise about outputs.
+        let output = unsafe { Output::new(worker, "worker") }?;
+        let handle = worker::background()?;
+        output.set(give(zl_worker {
+            shared: Shared::new(None, handle.waker()),
+            descriptor: -1,
+            thread: OnceLock::from(Thread { handle, own: None }),
+        }));
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Closes all connections and endpoints of a worker that has a thread, waits until posted sends are
+/// completed, as zl_close does, and frees the worker, also on failure. Fails if a system error ended
+/// the thread earlier. ZL_ERROR_ARGUMENT, and frees nothing, for null, for a worker that the program
+/// calls, and for zl_worker_background's, which continues.
+///
+/// Threads: the last that uses it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_worker_stop(worker: *mut zl_worker) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promise about handles.
+        match unsafe { handle(worker, "worker") }?.thread.get() {
+            Some(Thread { own: Some(_), .. }) => {}
+            Some(_) => {
+                return Err(Failure::argument(
+                    "the process's worker serves other libraries too: close connections instead",
+                ));
+            }
+            None => {
+                return Err(Failure::argument(
+                    "the worker has no thread: close its connections, and free it",
+                ));
+            }
+        }
+        // SAFETY: from give, and C's promise that it is not used afterwards.
+        let mut worker = unsafe { Box::from_raw(worker) };
+        if let Some(Thread { own: Some(own), .. }) = worker.thread.take() {
+            own.stop()?;
+        }
+        Ok(zl_status::ZL_OK)
+    })
+}
+
+/// Ends all connections and endpoints of the worker at once, and its thread, tells the peers if
+/// possible, and frees the worker; zl_worker_background's continues. Calls on handles of what it
+/// owned then return ZL_ERROR_CLOSED; free them all the same. The kernel may still read what requests
+/// send: free wrapped memory in its `release` (zl_region_wrap). Null does nothing.
 ///
 /// Threads: the last that uses it.
 #[unsafe(no_mangle)]

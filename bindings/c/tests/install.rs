@@ -382,7 +382,7 @@ fn extremes_are_tried(installed: &Installed) {
 /// Each function has a page, under its own name.
 fn manual_is_installed(installed: &Installed) {
     let header = std::fs::read_to_string(installed.path("include/zerolane.h")).expect("the header");
-    for function in ["zl_connect", "zl_send", "zl_worker_events", "zl_handle_put"] {
+    for function in ["zl_connect", "zl_send", "zl_worker_events", "zl_wait_for"] {
         assert!(header.contains(&format!("{function}(")), "{function}");
         let page = installed.path(&format!("share/man/man3/{function}.3"));
         let text = std::fs::read_to_string(&page).expect("a page");

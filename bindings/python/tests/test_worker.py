@@ -738,13 +738,15 @@ def test_spawn__is_the_end_of_the_worker_that_was() -> None:
 
 def test_spawn__signals_are_for_the_threads_of_the_program() -> None:
     program = """
-import os, signal, zerolane
+import os, signal, time, zerolane
 handled = []
 signal.signal(signal.SIGUSR1, lambda number, frame: handled.append(number))
 with zerolane.Worker().spawn(), zerolane.Endpoint("127.0.0.1:0"):
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
-    for _ in range(100):
+    for _ in range(20):
         os.kill(os.getpid(), signal.SIGUSR1)
+        # In which another thread would take it.
+        time.sleep(0.001)
         # A thread that takes it leaves none to wait for.
         assert signal.sigtimedwait([signal.SIGUSR1], 10) is not None
     assert handled == []

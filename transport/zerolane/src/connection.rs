@@ -318,6 +318,70 @@ impl Connection {
         }
     }
 
+    /// Waits for request `id` and takes its completion; others stay. A [`Waker`] ends it. `Got(None)`: there is no such
+    /// request, or its completion was taken.
+    ///
+    /// ```
+    /// use zerolane::{Connection, Endpoint, Options, Region};
+    /// let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
+    /// let address = endpoint.local_addr();
+    /// let client = std::thread::spawn(move || -> zerolane::Result<()> {
+    ///     let mut connection = Connection::connect(address, &Options::default())?;
+    ///     connection.send(b"one")?;
+    ///     connection.send(b"two")?;
+    ///     connection.close()
+    /// });
+    /// let mut connection = endpoint.accept(None)?.expect("no timeout");
+    /// let first = connection.post_recv(Region::anonymous(8)?)?;
+    /// let second = connection.post_recv(Region::anonymous(8)?)?;
+    /// let two = connection.wait_for(second, None)?.got().flatten().expect("in flight");
+    /// assert_eq!(two.id, second);
+    /// assert_eq!(connection.wait(None)?.got().expect("no timeout").id, first);
+    /// # client.join().unwrap()?;
+    /// # Ok::<(), zerolane::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The connection ended, and the completion is not there.
+    pub fn wait_for(
+        &mut self,
+        id: RequestId,
+        timeout: Option<Duration>,
+    ) -> Result<Waited<Option<Completion>>> {
+        self.check_process()?;
+        let Some(own) = self.poster.number_of(id) else {
+            return Ok(Waited::Got(None));
+        };
+        // A deadline that overflows the clock counts as no limit.
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            let of_pieces = self.vectored.has(own);
+            let awaited = match of_pieces {
+                true => self.vectored.outstanding(own),
+                false => vec![own],
+            };
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            let has_room =
+                |it: &Driver<AnyLane>| awaited.is_empty() && it.room_for_operations() > 0;
+            let waited = self.driver.wait(left, OnWake::Return, |it| {
+                awaited.iter().any(|&id| it.is_over(id)) || has_room(it)
+            })?;
+            let in_vain = !has_room(&self.driver);
+            let mut over = awaited;
+            over.retain(|&id| self.driver.is_over(id));
+            if over.is_empty() && in_vain {
+                return self.end().map_or(Ok(waited.in_vain()), Err);
+            }
+            if !of_pieces {
+                let taken = self.driver.take_completion(own);
+                return Ok(Waited::Got(taken.map(|it| self.completed(it))));
+            }
+            if let Some(whole) = self.vectored.take(&mut self.driver, &over) {
+                return Ok(Waited::Got(Some(self.completed(whole))));
+            }
+        }
+    }
+
     /// Waits for completions and for room in `queue`, and moves them there. Returns how the wait ended; `None` if it
     /// continues, because none of them wakes.
     fn wait_to_hand_over(
@@ -387,11 +451,15 @@ impl Connection {
             let whole = self.vectored.absorb(completion);
             self.vectored.post_unposted(&mut self.driver);
             if let Some(whole) = whole {
-                let pool = whole.pooled.then(|| self.driver.receive_pool()).flatten();
-                return Some(Completion::new(whole, self.poster, pool.cloned()));
+                return Some(self.completed(whole));
             }
         }
         None
+    }
+
+    fn completed(&self, whole: zerolane_lane::Completion) -> Completion {
+        let pool = whole.pooled.then(|| self.driver.receive_pool()).flatten();
+        Completion::new(whole, self.poster, pool.cloned())
     }
 
     /// Sets how many completions the program took but has not processed yet, such as immediates kept for a later
@@ -560,6 +628,11 @@ impl Connection {
     /// Whether posted sends or puts are in progress.
     pub(crate) fn is_sending(&self) -> bool {
         self.driver.is_sending() || self.vectored.has_puts()
+    }
+
+    /// Whether no request is in flight, apart from inline ones, and no completion waits to be taken.
+    pub fn is_idle(&self) -> bool {
+        self.driver.is_idle() && self.vectored.waiting() == 0
     }
 
     /// How long closing waits without progress of posted sends.

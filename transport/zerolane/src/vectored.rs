@@ -142,7 +142,7 @@ impl Vectored {
     }
 
     /// The outstanding pieces of `request`, the last first.
-    fn outstanding(&self, request: TransferId) -> Vec<TransferId> {
+    pub(crate) fn outstanding(&self, request: TransferId) -> Vec<TransferId> {
         let pieces = self.pieces.iter().filter(|(_, it)| it.0 == request);
         let mut pieces: Vec<_> = pieces.map(|(&id, it)| (it.1, id)).collect();
         pieces.sort_unstable_by(|a, b| b.cmp(a));
@@ -170,6 +170,22 @@ impl Vectored {
             }
             None => Err((PostError::NoPieces, Vec::new())),
         }
+    }
+
+    /// Takes the completions of pieces that are over. Returns that of their request after the last one.
+    pub(crate) fn take(
+        &mut self,
+        driver: &mut Driver<AnyLane>,
+        over: &[TransferId],
+    ) -> Option<Completion> {
+        let mut whole = None;
+        for &piece in over {
+            if let Some(completion) = driver.take_completion(piece) {
+                whole = whole.or(self.absorb(completion));
+            }
+        }
+        self.post_unposted(driver);
+        whole
     }
 
     /// Posts pieces that wait, while there is room. Their completions make more: a request has no more pieces

@@ -528,7 +528,7 @@ fn requests(tried: &mut Tried, pair: &mut Pair) {
         );
     }
     for len in [257, 1 << 20] {
-        assert!(!pair.ends(PutInline::new(&key, 0, &vec![0; len])), "{len}");
+        assert!(!pair.ends(PutInline::new(&key, 0, vec![0; len])), "{len}");
     }
     assert!(pair.ends(PutInline::new(&key, LEN as u64, &[])));
     assert!(pair.ends(Put::new(&key, LEN as u64, Region::empty()).context(u64::MAX)));

@@ -424,10 +424,10 @@ fn post__signalled_or_not_inline_or_owned() {
 fn post(options: &Options) {
     let (mut connection, owner, key) = pair(100_000, Rights::ALL, options);
     let first = connection
-        .post(PutInline::new(&key, 0, &content(1, 64)))
+        .post(PutInline::new(&key, 0, content(1, 64)))
         .unwrap();
     connection
-        .post(PutInline::new(&key, 64, &content(2, 64)).signalled(false))
+        .post(PutInline::new(&key, 64, content(2, 64)).signalled(false))
         .unwrap();
     connection
         .post(Put::new(&key, 128, region(&content(3, 500))).signalled(false))

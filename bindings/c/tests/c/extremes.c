@@ -81,38 +81,36 @@ static bool waited(struct later *later)
 
 /* A connection that this program drives, whose other end a worker's thread drives; and the end's memory. */
 struct ends {
-    zl_worker_thread *thread;
-    zl_endpoint_handle *endpoint;
+    zl_worker *thread;
+    zl_endpoint *endpoint;
     char address[ZL_ADDRESS_LENGTH];
     zl_connection *ours;
-    zl_handle *theirs;
+    zl_connection *theirs;
     zl_region *local, *memory;
     zl_exported *exported;
     /* Of the peer's memory. */
     zl_key key;
     /* What a thread posted. */
-    zl_pending *pending;
+    uint64_t pending;
 };
 
 static void connect_ends(struct ends *it)
 {
-    zl_worker *worker;
-
-    EXPECT(zl_worker_new(&worker) == ZL_OK && zl_worker_spawn(worker, &it->thread) == ZL_OK);
-    EXPECT(zl_worker_thread_listen(it->thread, "127.0.0.1:0", NULL, &it->endpoint) == ZL_OK);
-    EXPECT(zl_endpoint_handle_local_addr(it->endpoint, it->address, sizeof it->address) == ZL_OK);
+    EXPECT(zl_worker_new(&it->thread) == ZL_OK && zl_worker_spawn(it->thread) == ZL_OK);
+    EXPECT(zl_worker_listen(it->thread, "127.0.0.1:0", NULL, &it->endpoint) == ZL_OK);
+    EXPECT(zl_endpoint_local_addr(it->endpoint, it->address, sizeof it->address) == ZL_OK);
     EXPECT(zl_connect(it->address, NULL, &it->ours) == ZL_OK);
-    EXPECT(zl_endpoint_handle_accept(it->endpoint, 20000, &it->theirs) == ZL_OK);
+    EXPECT(zl_endpoint_accept(it->endpoint, 20000, &it->theirs) == ZL_OK);
     EXPECT(zl_region_new(LENGTH, &it->local) == ZL_OK && zl_region_new(LENGTH, &it->memory) == ZL_OK);
     EXPECT(zl_exported_new(it->memory, 0, LENGTH, &it->exported) == ZL_OK);
-    EXPECT(zl_handle_export(it->theirs, it->exported, ALL, &it->key) == ZL_OK);
+    EXPECT(zl_export(it->theirs, it->exported, ALL, &it->key) == ZL_OK);
 }
 
 static void end(struct ends *it)
 {
     zl_connection_free(it->ours);
-    zl_handle_free(it->theirs);
-    zl_endpoint_handle_free(it->endpoint);
+    zl_connection_free(it->theirs);
+    zl_endpoint_free(it->endpoint);
     EXPECT(zl_worker_stop(it->thread) == ZL_OK);
     zl_exported_free(it->exported);
     zl_region_free(it->local);
@@ -121,17 +119,16 @@ static void end(struct ends *it)
 
 /* The end of a request of the worker's thread. This program makes progress meanwhile: a lost acknowledgment is sent
    again by its calls alone. */
-static zl_completion over(zl_pending *pending, zl_connection *ours)
+static zl_completion over(zl_connection *theirs, uint64_t pending, zl_connection *ours)
 {
     zl_completion completion, other;
     zl_status status = ZL_TIMEOUT;
 
     for (int tries = 0; tries < 20000 && status == ZL_TIMEOUT; tries++) {
         EXPECT(zl_poll(ours, &other) == ZL_TIMEOUT);
-        status = zl_pending_wait(pending, 1, &completion);
+        status = zl_wait_for(theirs, pending, 1, &completion);
     }
     EXPECT(status == ZL_OK);
-    zl_pending_free(pending);
     return completion;
 }
 
@@ -241,9 +238,11 @@ static void texts(const struct ends *it)
     REFUSES_ROOM(zl_peer_addr, it->ours);
     REFUSES_ROOM(zl_local_addr, it->ours);
     REFUSES_ROOM(zl_peer_key, it->ours);
-    REFUSES_ROOM(zl_handle_peer_addr, it->theirs);
-    REFUSES_ROOM(zl_handle_peer_key, it->theirs);
-    REFUSES_ROOM(zl_endpoint_handle_local_addr, it->endpoint);
+    REFUSES_ROOM(zl_peer_addr, it->theirs);
+    REFUSES_ROOM(zl_local_addr, it->theirs);
+    REFUSES_ROOM(zl_peer_key, it->theirs);
+    REFUSES_ROOM(zl_endpoint_local_addr, it->endpoint);
+    REFUSES_ROOM(zl_endpoint_public_key, it->endpoint);
 }
 
 /* Calls that another thread ends. */
@@ -291,7 +290,7 @@ static void accepts(struct ends *it)
     struct later later;
     zl_endpoint *endpoint;
     zl_connection *connection;
-    zl_handle *handle;
+    zl_connection *handle;
     char address[ZL_ADDRESS_LENGTH];
     struct client one = {.address = address}, two = {.address = it->address};
 
@@ -303,12 +302,12 @@ static void accepts(struct ends *it)
         zl_connection_free(one.connection);
         zl_connection_free(connection);
         start(&later, connect_client, &two);
-        EXPECT(ON(zl_endpoint_handle_accept)(it->endpoint, FOREVER[n], &handle) == ZL_OK && waited(&later));
+        EXPECT(ON(zl_endpoint_accept)(it->endpoint, FOREVER[n], &handle) == ZL_OK && waited(&later));
         zl_connection_free(two.connection);
-        zl_handle_free(handle);
+        zl_connection_free(handle);
     }
     EXPECT(zl_endpoint_accept(endpoint, 0, &connection) == ZL_TIMEOUT);
-    EXPECT(zl_endpoint_handle_accept(it->endpoint, 0, &handle) == ZL_TIMEOUT);
+    EXPECT(zl_endpoint_accept(it->endpoint, 0, &handle) == ZL_TIMEOUT);
     zl_endpoint_free(endpoint);
 }
 
@@ -357,7 +356,7 @@ static void send_from_peer(void *of)
 {
     struct ends *it = of;
 
-    EXPECT(zl_handle_send(it->theirs, it->memory, 0, SMALL, NULL, &it->pending) == ZL_OK);
+    EXPECT(zl_post_send(it->theirs, it->memory, 0, SMALL, NULL, &it->pending) == ZL_OK);
 }
 
 static void request_timeouts(struct ends *it)
@@ -370,7 +369,7 @@ static void request_timeouts(struct ends *it)
         EXPECT(ON(zl_set_timeout)(it->ours, FOREVER[n]) == ZL_OK);
         start(&later, send_from_peer, it);
         EXPECT(zl_recv_into(it->ours, bytes, sizeof bytes, &length) == ZL_OK && length == SMALL);
-        EXPECT(waited(&later) && over(it->pending, it->ours).status == ZL_OK);
+        EXPECT(waited(&later) && over(it->theirs, it->pending, it->ours).status == ZL_OK);
     }
     EXPECT(zl_set_timeout(it->ours, 0) == ZL_OK);
     EXPECT(zl_recv_into(it->ours, bytes, sizeof bytes, &length) == ZL_ERROR_TIMED_OUT);
@@ -381,9 +380,9 @@ static void request_timeouts(struct ends *it)
 static void parts(struct ends *it)
 {
     zl_connection *ours = it->ours;
-    zl_handle *theirs = it->theirs;
+    zl_connection *theirs = it->theirs;
     zl_exported *exported;
-    zl_pending *pending;
+    uint64_t pending;
     uint64_t id;
 
     for (size_t n = 0; n < COUNT(OUTSIDE); n++) {
@@ -402,16 +401,16 @@ static void parts(struct ends *it)
         REFUSED(ON(zl_post_message_vectored)(ours, "", 0, &part, 1, NULL, &id));
         REFUSED(ON(zl_post_put_vectored)(ours, &it->key, &piece, 1, NULL, &id));
         REFUSED(ON(zl_post_get_vectored)(ours, &it->key, &piece, 1, NULL, &id));
-        REFUSED(ON(zl_handle_send)(theirs, it->local, at, len, NULL, &pending));
-        REFUSED(ON(zl_handle_recv)(theirs, it->local, at, len, &pending));
-        REFUSED(ON(zl_handle_put)(theirs, &it->key, 0, it->local, at, len, NULL, &pending));
-        REFUSED(ON(zl_handle_get)(theirs, &it->key, 0, it->local, at, len, NULL, &pending));
-        REFUSED(ON(zl_handle_send_message)(theirs, "", 0, it->local, at, len, &pending));
-        REFUSED(ON(zl_handle_recv_message)(theirs, it->local, at, len, &pending));
-        REFUSED(ON(zl_handle_send_vectored)(theirs, &part, 1, NULL, &pending));
-        REFUSED(ON(zl_handle_send_message_vectored)(theirs, "", 0, &part, 1, &pending));
-        REFUSED(ON(zl_handle_put_vectored)(theirs, &it->key, &piece, 1, NULL, &pending));
-        REFUSED(ON(zl_handle_get_vectored)(theirs, &it->key, &piece, 1, NULL, &pending));
+        REFUSED(ON(zl_post_send)(theirs, it->local, at, len, NULL, &pending));
+        REFUSED(ON(zl_post_recv)(theirs, it->local, at, len, NULL, &pending));
+        REFUSED(ON(zl_post_put)(theirs, &it->key, 0, it->local, at, len, NULL, &pending));
+        REFUSED(ON(zl_post_get)(theirs, &it->key, 0, it->local, at, len, NULL, &pending));
+        REFUSED(ON(zl_post_message)(theirs, "", 0, it->local, at, len, NULL, &pending));
+        REFUSED(ON(zl_post_message_recv)(theirs, it->local, at, len, NULL, &pending));
+        REFUSED(ON(zl_post_send_vectored)(theirs, &part, 1, NULL, &pending));
+        REFUSED(ON(zl_post_message_vectored)(theirs, "", 0, &part, 1, NULL, &pending));
+        REFUSED(ON(zl_post_put_vectored)(theirs, &it->key, &piece, 1, NULL, &pending));
+        REFUSED(ON(zl_post_get_vectored)(theirs, &it->key, &piece, 1, NULL, &pending));
     }
 }
 
@@ -422,8 +421,8 @@ static void lengths(struct ends *it)
     const zl_piece piece = {.remote_offset = 0, .region = it->local, .offset = 0, .length = 1};
     const size_t many[] = {SIZE_MAX, (size_t)INT64_MIN, INT64_MAX / 8};
     zl_connection *ours = it->ours;
-    zl_handle *theirs = it->theirs;
-    zl_pending *pending;
+    zl_connection *theirs = it->theirs;
+    uint64_t pending;
     char text[ZL_CONTROL_LENGTH] = {0};
     size_t length;
     uint64_t id;
@@ -433,10 +432,10 @@ static void lengths(struct ends *it)
         REFUSED(zl_post_message_vectored(ours, "", 0, &part, many[n], NULL, &id));
         REFUSED(zl_post_put_vectored(ours, &it->key, &piece, many[n], NULL, &id));
         REFUSED(zl_post_get_vectored(ours, &it->key, &piece, many[n], NULL, &id));
-        REFUSED(zl_handle_send_vectored(theirs, &part, many[n], NULL, &pending));
-        REFUSED(zl_handle_send_message_vectored(theirs, "", 0, &part, many[n], &pending));
-        REFUSED(zl_handle_put_vectored(theirs, &it->key, &piece, many[n], NULL, &pending));
-        REFUSED(zl_handle_get_vectored(theirs, &it->key, &piece, many[n], NULL, &pending));
+        REFUSED(zl_post_send_vectored(theirs, &part, many[n], NULL, &pending));
+        REFUSED(zl_post_message_vectored(theirs, "", 0, &part, many[n], NULL, &pending));
+        REFUSED(zl_post_put_vectored(theirs, &it->key, &piece, many[n], NULL, &pending));
+        REFUSED(zl_post_get_vectored(theirs, &it->key, &piece, many[n], NULL, &pending));
     }
     REFUSED(zl_post_put_vectored(ours, &it->key, &piece, 0, NULL, &id));
     REFUSED(zl_post_get_vectored(ours, &it->key, &piece, 0, NULL, &id));
@@ -461,7 +460,7 @@ static void lengths(struct ends *it)
         REFUSED(zl_send_message(ours, text, 0, text, many[n]));
         REFUSED(ON(zl_recv_message)(ours, text, &length, text, many[n], &length));
         REFUSED(zl_post_message(ours, text, many[n], NULL, 0, 0, NULL, &id));
-        REFUSED(zl_handle_send_message(theirs, text, many[n], NULL, 0, 0, &pending));
+        REFUSED(zl_post_message(theirs, text, many[n], NULL, 0, 0, NULL, &pending));
         REFUSED(ON(zl_post_put_inline)(ours, &it->key, 0, text, many[n], NULL, &id));
         REFUSED(ON(zl_post_message_inline)(ours, text, 0, text, many[n], NULL, &id));
         REFUSED(zl_post_message_inline(ours, text, many[n], text, 0, NULL, &id));
@@ -472,7 +471,7 @@ static void lengths(struct ends *it)
 static void nothing(struct ends *it)
 {
     zl_connection *ours = it->ours;
-    zl_pending *pending;
+    uint64_t pending;
     size_t length = 1;
     uint64_t id;
 
@@ -480,22 +479,23 @@ static void nothing(struct ends *it)
     EXPECT(zl_get(ours, &it->key, 0, NULL, 0) == ZL_OK);
     EXPECT(zl_post_put_inline(ours, &it->key, 0, NULL, 0, NULL, &id) == ZL_OK);
     EXPECT(next(ours, id).status == ZL_OK);
-    EXPECT(zl_handle_recv(it->theirs, it->memory, LENGTH, 0, &pending) == ZL_OK);
-    EXPECT(zl_send(ours, NULL, 0) == ZL_OK && over(pending, it->ours).status == ZL_OK);
-    EXPECT(zl_handle_recv(it->theirs, it->memory, 0, 0, &pending) == ZL_OK);
+    EXPECT(zl_post_recv(it->theirs, it->memory, LENGTH, 0, NULL, &pending) == ZL_OK);
+    EXPECT(zl_send(ours, NULL, 0) == ZL_OK && over(it->theirs, pending, it->ours).status == ZL_OK);
+    EXPECT(zl_post_recv(it->theirs, it->memory, 0, 0, NULL, &pending) == ZL_OK);
     EXPECT(zl_post_send_vectored(ours, NULL, 0, NULL, &id) == ZL_OK && next(ours, id).status == ZL_OK);
-    EXPECT(over(pending, it->ours).length == 0);
-    EXPECT(zl_handle_send(it->theirs, it->memory, 0, 0, NULL, &pending) == ZL_OK);
-    EXPECT(zl_recv_into(ours, NULL, 0, &length) == ZL_OK && length == 0 && over(pending, it->ours).status == ZL_OK);
+    EXPECT(over(it->theirs, pending, it->ours).length == 0);
+    EXPECT(zl_post_send(it->theirs, it->memory, 0, 0, NULL, &pending) == ZL_OK);
+    EXPECT(zl_recv_into(ours, NULL, 0, &length) == ZL_OK && length == 0);
+    EXPECT(over(it->theirs, pending, it->ours).status == ZL_OK);
 }
 
 static void remote(struct ends *it)
 {
     zl_connection *ours = it->ours;
-    zl_handle *theirs = it->theirs;
+    zl_connection *theirs = it->theirs;
     zl_exported *own;
     zl_key key;
-    zl_pending *pending;
+    uint64_t pending;
     char text[8] = {0};
     uint64_t before;
     uint64_t id;
@@ -519,19 +519,19 @@ static void remote(struct ends *it)
         EXPECT(ON(zl_post_fetch_op)(ours, &it->key, BEYOND[n], ZL_FETCH_ADD, 1, 0, NULL, &id) ==
                ZL_ERROR_OUT_OF_BOUNDS);
         zl_completion completion;
-        EXPECT(zl_handle_put(theirs, &key, BEYOND[n], it->local, 0, 8, NULL, &pending) == ZL_OK);
-        EXPECT(zl_pending_wait(pending, -1, &completion) == ZL_ERROR_OUT_OF_BOUNDS);
-        zl_pending_free(pending);
-        EXPECT(zl_handle_get(theirs, &key, BEYOND[n], it->local, 0, 8, NULL, &pending) == ZL_OK);
-        EXPECT(zl_pending_wait(pending, -1, &completion) == ZL_ERROR_OUT_OF_BOUNDS);
-        zl_pending_free(pending);
-        EXPECT(ON(zl_handle_fetch_op)(theirs, &key, BEYOND[n], ZL_FETCH_ADD, 1, 0, &pending) == ZL_OK);
-        EXPECT(zl_pending_wait(pending, -1, &completion) == ZL_ERROR_OUT_OF_BOUNDS);
-        zl_pending_free(pending);
+        EXPECT(zl_post_put(theirs, &key, BEYOND[n], it->local, 0, 8, NULL, &pending) == ZL_OK);
+        EXPECT(zl_wait_for(theirs, pending, -1, &completion) == ZL_OK &&
+               completion.status == ZL_ERROR_OUT_OF_BOUNDS);
+        EXPECT(zl_post_get(theirs, &key, BEYOND[n], it->local, 0, 8, NULL, &pending) == ZL_OK);
+        EXPECT(zl_wait_for(theirs, pending, -1, &completion) == ZL_OK &&
+               completion.status == ZL_ERROR_OUT_OF_BOUNDS);
+        EXPECT(ON(zl_post_fetch_op)(theirs, &key, BEYOND[n], ZL_FETCH_ADD, 1, 0, NULL, &pending) == ZL_OK);
+        EXPECT(zl_wait_for(theirs, pending, -1, &completion) == ZL_OK &&
+               completion.status == ZL_ERROR_OUT_OF_BOUNDS);
     }
     REFUSED(zl_fetch_op(ours, &it->key, 0, UINT32_MAX, 1, 0, &before));
     REFUSED(zl_post_fetch_op(ours, &it->key, 0, UINT32_MAX, 1, 0, NULL, &id));
-    REFUSED(zl_handle_fetch_op(theirs, &key, 0, UINT32_MAX, 1, 0, &pending));
+    REFUSED(zl_post_fetch_op(theirs, &key, 0, UINT32_MAX, 1, 0, NULL, &pending));
     /* Words keep all of their bits. */
     EXPECT(zl_fetch_op(ours, &it->key, 0, ZL_FETCH_ADD, UINT64_MAX, 0, &before) == ZL_OK && before == 0);
     EXPECT(zl_fetch_op(ours, &it->key, 0, ZL_FETCH_SWAP, INT64_MAX, 0, &before) == ZL_OK);
@@ -548,7 +548,7 @@ static void remote(struct ends *it)
 static void rights(struct ends *it)
 {
     const uint32_t unknown[] = {UINT32_MAX, INT32_MAX, (uint32_t)INT32_MIN, ALL + 1};
-    zl_pending *pending;
+    uint64_t pending;
     zl_key key;
     uint64_t id;
 
@@ -557,10 +557,10 @@ static void rights(struct ends *it)
         REFUSED(ON(zl_export_named)(it->ours, "name", it->exported, unknown[n], &key));
         REFUSED(ON(zl_open_region)(it->ours, "name", unknown[n], &key));
         REFUSED(ON(zl_post_open_region)(it->ours, "name", unknown[n], NULL, &id));
-        REFUSED(ON(zl_handle_export)(it->theirs, it->exported, unknown[n], &key));
-        REFUSED(ON(zl_handle_export_named)(it->theirs, "name", it->exported, unknown[n], &key));
-        REFUSED(ON(zl_handle_open_region)(it->theirs, "name", unknown[n], &pending));
-        REFUSED(ON(zl_endpoint_handle_export)(it->endpoint, "name", it->exported, unknown[n]));
+        REFUSED(ON(zl_export)(it->theirs, it->exported, unknown[n], &key));
+        REFUSED(ON(zl_export_named)(it->theirs, "name", it->exported, unknown[n], &key));
+        REFUSED(ON(zl_post_open_region)(it->theirs, "name", unknown[n], NULL, &pending));
+        REFUSED(ON(zl_endpoint_export)(it->endpoint, "name", it->exported, unknown[n]));
     }
     /* A name has 1 to 32 bytes. */
     REFUSED(zl_export_named(it->ours, "", it->exported, ALL, &key));
@@ -585,25 +585,25 @@ static void numbers(struct ends *it)
     for (size_t n = 0; n < COUNT(wrong); n++) {
         REFUSED(ON(zl_key_numbered)(wrong[n], 0, &key));
         REFUSED(ON(zl_export_numbered)(it->ours, wrong[n], it->exported, ALL, &key));
-        REFUSED(ON(zl_handle_export_numbered)(it->theirs, wrong[n], it->exported, ALL, &key));
+        REFUSED(ON(zl_export_numbered)(it->theirs, wrong[n], it->exported, ALL, &key));
         REFUSED(ON(zl_worker_export_numbered)(worker, wrong[n], it->exported, ALL));
         REFUSED(ON(zl_worker_revoke_number)(worker, wrong[n]));
-        REFUSED(ON(zl_worker_thread_export_numbered)(it->thread, wrong[n], it->exported, ALL));
-        REFUSED(ON(zl_worker_thread_revoke_number)(it->thread, wrong[n]));
+        REFUSED(ON(zl_worker_export_numbered)(it->thread, wrong[n], it->exported, ALL));
+        REFUSED(ON(zl_worker_revoke_number)(it->thread, wrong[n]));
     }
     for (size_t n = 0; n < COUNT(least_and_most); n++) {
         const uint32_t number = least_and_most[n];
 
         REFUSED(zl_export_numbered(it->ours, number, it->exported, UINT32_MAX, &key));
-        REFUSED(zl_handle_export_numbered(it->theirs, number, it->exported, UINT32_MAX, &key));
+        REFUSED(zl_export_numbered(it->theirs, number, it->exported, UINT32_MAX, &key));
         REFUSED(zl_worker_export_numbered(worker, number, it->exported, UINT32_MAX));
-        REFUSED(zl_worker_thread_export_numbered(it->thread, number, it->exported, UINT32_MAX));
-        EXPECT(zl_worker_thread_export_numbered(it->thread, number, it->exported, ALL) == ZL_OK);
+        REFUSED(zl_worker_export_numbered(it->thread, number, it->exported, UINT32_MAX));
+        EXPECT(zl_worker_export_numbered(it->thread, number, it->exported, ALL) == ZL_OK);
         EXPECT(zl_key_numbered(number, 0, &key) == ZL_OK);
         EXPECT(zl_put(it->ours, &key, LENGTH - 8, "12345678", 8) == ZL_OK);
         for (size_t at = 0; at < COUNT(BEYOND); at++)
             EXPECT(zl_put(it->ours, &key, BEYOND[at], "12345678", 8) == ZL_ERROR_OUT_OF_BOUNDS);
-        EXPECT(zl_worker_thread_revoke_number(it->thread, number) == ZL_OK);
+        EXPECT(zl_worker_revoke_number(it->thread, number) == ZL_OK);
         EXPECT(zl_put(it->ours, &key, 0, "12345678", 8) == ZL_ERROR_UNKNOWN);
     }
     EXPECT(zl_key_numbered(1, UINT64_MAX, &key) == ZL_OK && zl_key_length(&key) == 0);
@@ -641,12 +641,11 @@ static void sets(struct ends *it)
     for (size_t n = 0; n < COUNT(NOTHING); n++) {
         EXPECT(ON(zl_set_signal)(set, NOTHING[n]) == ZL_OK);
         EXPECT(ON(zl_set_wait)(set, FOREVER[n], &token) == ZL_OK && token == NOTHING[n]);
-        EXPECT(zl_handle_recv(it->theirs, it->memory, 0, 0, &it->pending) == ZL_OK);
-        EXPECT(ON(zl_set_add)(set, it->pending, NOTHING[n]) == ZL_OK);
+        EXPECT(zl_post_recv(it->theirs, it->memory, 0, 0, NULL, &it->pending) == ZL_OK);
+        EXPECT(ON(zl_set_add)(set, it->theirs, it->pending, NOTHING[n]) == ZL_OK);
         EXPECT(zl_send(it->ours, NULL, 0) == ZL_OK);
         EXPECT(zl_set_wait(set, FOREVER[n], &token) == ZL_OK && token == NOTHING[n]);
-        EXPECT(zl_pending_wait(it->pending, 0, &completion) == ZL_OK && completion.length == 0);
-        zl_pending_free(it->pending);
+        EXPECT(zl_wait_for(it->theirs, it->pending, 0, &completion) == ZL_OK && completion.length == 0);
     }
     REFUSED(ON(zl_set_poll_batch)(set, &token, 0, &count));
     REFUSED(zl_set_poll_batch(set, &token, SIZE_MAX, &count));
@@ -678,23 +677,24 @@ static void pools(const struct ends *it)
 static void ended(const struct ends *it)
 {
     zl_connection *ours;
-    zl_handle *theirs;
-    zl_status reason;
+    zl_connection *theirs;
+    zl_completion completion;
     char text[SMALL];
     size_t length;
 
     EXPECT(zl_connect(it->address, NULL, &ours) == ZL_OK);
-    EXPECT(zl_endpoint_handle_accept(it->endpoint, 20000, &theirs) == ZL_OK);
+    EXPECT(zl_endpoint_accept(it->endpoint, 20000, &theirs) == ZL_OK);
     REFUSED(ON(zl_honour_delivery)(ours, UINT32_MAX));
     REFUSED(ON(zl_account_json)(ours, text, 0, &length));
     REFUSED(zl_account_json(ours, text, SIZE_MAX, &length));
-    REFUSED(ON(zl_handle_account_json)(theirs, text, 0, &length));
-    REFUSED(zl_handle_account_json(theirs, text, SIZE_MAX, &length));
-    EXPECT(ON(zl_handle_closed)(theirs, 0, &reason) == ZL_TIMEOUT);
+    REFUSED(ON(zl_account_json)(theirs, text, 0, &length));
+    REFUSED(zl_account_json(theirs, text, SIZE_MAX, &length));
+    REFUSED(zl_honour_delivery(theirs, UINT32_MAX));
+    EXPECT(ON(zl_wait)(theirs, 0, &completion) == ZL_TIMEOUT);
     zl_connection_free(ours);
     for (size_t n = 0; n < COUNT(FOREVER); n++)
-        EXPECT(zl_handle_closed(theirs, FOREVER[n], &reason) == ZL_OK);
-    zl_handle_free(theirs);
+        EXPECT(zl_wait(theirs, FOREVER[n], &completion) == ZL_ERROR_CLOSED);
+    zl_connection_free(theirs);
 }
 
 static void ids(zl_connection *ours)
@@ -703,13 +703,19 @@ static void ids(zl_connection *ours)
     zl_path path;
     uint64_t bytes;
     size_t count;
+    zl_set *set;
+
+    EXPECT(zl_set_new(&set) == ZL_OK);
 
     for (size_t n = 0; n < COUNT(NOTHING); n++) {
         REFUSED(ON(zl_cancel)(ours, NOTHING[n]));
         REFUSED(ON(zl_notify)(ours, NOTHING[n]));
         REFUSED(ON(zl_arrived)(ours, NOTHING[n], &bytes));
         REFUSED(zl_wait_arrived(ours, NOTHING[n], UINT64_MAX, INT64_MAX, &bytes));
+        REFUSED(ON(zl_wait_for)(ours, NOTHING[n], FOREVER[n], &completion));
+        REFUSED(zl_set_add(set, ours, NOTHING[n], 0));
     }
+    zl_set_free(set);
     REFUSED(ON(zl_remove_path)(ours, 0));
     EXPECT(zl_remove_path(ours, INT32_MAX) == ZL_OK && zl_remove_path(ours, UINT32_MAX) == ZL_OK);
     REFUSED(ON(zl_poll_batch)(ours, &completion, 0, &count));
@@ -751,42 +757,40 @@ static void handles(struct ends *it)
 {
     const uint32_t immediates[] = {0, INT32_MAX, (uint32_t)INT32_MIN, UINT32_MAX};
     struct later later;
-    zl_pending *pending;
+    uint64_t pending;
     zl_completion completion;
     zl_status status;
     uint64_t bytes;
-    uint32_t immediate;
 
     for (size_t n = 0; n < COUNT(FOREVER); n++) {
         struct put put = {.ends = it, .immediate = immediates[n]};
         start(&later, put_immediate, &put);
-        EXPECT(ON(zl_handle_immediate)(it->theirs, FOREVER[n], &immediate) == ZL_OK && waited(&later));
-        EXPECT(immediate == immediates[n]);
+        EXPECT(zl_wait(it->theirs, FOREVER[n], &completion) == ZL_OK && waited(&later));
+        EXPECT(completion.kind == ZL_KIND_IMMEDIATE && completion.value == immediates[n]);
 
-        EXPECT(zl_handle_recv(it->theirs, it->memory, 0, LENGTH, &pending) == ZL_OK);
+        EXPECT(zl_post_recv(it->theirs, it->memory, 0, LENGTH, NULL, &pending) == ZL_OK);
         start(&later, send_to_peer, it);
-        EXPECT(ON(zl_pending_wait)(pending, FOREVER[n], &completion) == ZL_OK && waited(&later));
+        EXPECT(ON(zl_wait_for)(it->theirs, pending, FOREVER[n], &completion) == ZL_OK && waited(&later));
         EXPECT(completion.status == ZL_OK && completion.length == LENGTH);
-        zl_pending_free(pending);
 
-        EXPECT(zl_handle_recv(it->theirs, it->memory, 0, LENGTH, &pending) == ZL_OK);
-        EXPECT(zl_pending_wait(pending, 0, &completion) == ZL_TIMEOUT);
-        EXPECT(zl_handle_wait_arrived(it->theirs, pending, UINT64_MAX, 0, &bytes) == ZL_TIMEOUT);
+        EXPECT(zl_post_recv(it->theirs, it->memory, 0, LENGTH, NULL, &pending) == ZL_OK);
+        EXPECT(zl_wait_for(it->theirs, pending, 0, &completion) == ZL_TIMEOUT);
+        EXPECT(zl_wait_arrived(it->theirs, pending, UINT64_MAX, 0, &bytes) == ZL_TIMEOUT);
         start(&later, send_to_peer, it);
         /* It may be over before it is asked. */
-        status = ON(zl_handle_wait_arrived)(it->theirs, pending, 0, FOREVER[n], &bytes);
+        status = ON(zl_wait_arrived)(it->theirs, pending, 0, FOREVER[n], &bytes);
         EXPECT((status == ZL_OK && bytes > 0) || status == ZL_ERROR_ARGUMENT);
-        EXPECT(waited(&later) && over(pending, it->ours).status == ZL_OK);
+        EXPECT(waited(&later) && over(it->theirs, pending, it->ours).status == ZL_OK);
 
         start(&later, announce_to_peer, it);
-        EXPECT(ON(zl_handle_announced)(it->theirs, FOREVER[n], &bytes) == ZL_OK && waited(&later));
+        EXPECT(ON(zl_announced)(it->theirs, FOREVER[n], &bytes) == ZL_OK && waited(&later));
         EXPECT(bytes == LENGTH);
-        EXPECT(zl_handle_recv(it->theirs, it->memory, 0, LENGTH, &pending) == ZL_OK);
+        EXPECT(zl_post_recv(it->theirs, it->memory, 0, LENGTH, NULL, &pending) == ZL_OK);
         EXPECT(zl_wait(it->ours, 20000, &completion) == ZL_OK && completion.status == ZL_OK);
-        EXPECT(over(pending, it->ours).status == ZL_OK);
+        EXPECT(over(it->theirs, pending, it->ours).status == ZL_OK);
     }
-    EXPECT(zl_handle_immediate(it->theirs, 0, &immediate) == ZL_TIMEOUT);
-    EXPECT(zl_handle_announced(it->theirs, 0, &bytes) == ZL_TIMEOUT);
+    EXPECT(zl_wait(it->theirs, 0, &completion) == ZL_TIMEOUT);
+    EXPECT(zl_announced(it->theirs, 0, &bytes) == ZL_TIMEOUT);
 }
 
 static void hand_over(void *ours)
@@ -827,30 +831,17 @@ static void workers(zl_exported *exported)
 {
     struct later later;
     zl_worker *worker;
-    zl_connection *connection;
-    zl_endpoint_handle *accepting;
-    zl_handle *handle;
+    zl_endpoint *endpoint;
     zl_event event;
     size_t count;
-    uint64_t endpoint;
     char text[ZL_ADDRESS_LENGTH];
 
     EXPECT(zl_worker_new(&worker) == ZL_OK);
     EXPECT(zl_worker_listen(worker, "127.0.0.1:0", NULL, &endpoint) == ZL_OK);
-    REFUSES_ROOM(zl_worker_local_addr, worker, endpoint);
-    for (size_t n = 0; n < COUNT(NOTHING); n++) {
-        EXPECT(ON(zl_worker_local_addr)(worker, NOTHING[n], text, sizeof text) == ZL_ERROR_CLOSED);
-        EXPECT(ON(zl_worker_endpoint_handle)(worker, NOTHING[n], &accepting) == ZL_ERROR_CLOSED);
-        EXPECT(ON(zl_worker_connection_handle)(worker, NOTHING[n], &handle) == ZL_ERROR_CLOSED);
-        EXPECT(ON(zl_worker_export)(worker, NOTHING[n], "name", exported, ALL) == ZL_ERROR_CLOSED);
-        EXPECT(ON(zl_worker_close_endpoint)(worker, NOTHING[n]) == ZL_ERROR_CLOSED);
-        EXPECT(ON(zl_worker_release)(worker, NOTHING[n], &connection) == ZL_ERROR_CLOSED);
-        EXPECT(ON(zl_worker_connection)(worker, NOTHING[n], &connection) == ZL_ERROR_CLOSED);
-        EXPECT(ON(zl_worker_close)(worker, NOTHING[n]) == ZL_ERROR_CLOSED);
-        EXPECT(ON(zl_worker_accept_request)(worker, NOTHING[n], NULL, 0) == ZL_ERROR_CLOSED);
-        EXPECT(ON(zl_worker_refuse_request)(worker, NOTHING[n]) == ZL_ERROR_CLOSED);
-    }
-    REFUSED(zl_worker_export(worker, endpoint, "name", exported, UINT32_MAX));
+    REFUSES_ROOM(zl_endpoint_local_addr, endpoint);
+    REFUSES_ROOM(zl_endpoint_public_key, endpoint);
+    REFUSED(ON(zl_endpoint_export)(endpoint, "name", exported, UINT32_MAX));
+    REFUSED(ON(zl_worker_accept_request)(worker, NULL, (uint8_t *)text, SIZE_MAX));
     REFUSED(ON(zl_worker_events)(worker, &event, 0, &count));
     REFUSED(zl_worker_events(worker, &event, SIZE_MAX, &count));
     /* However long it polls, it ends in time. */
@@ -863,6 +854,7 @@ static void workers(zl_exported *exported)
             EXPECT(zl_worker_wait(worker, FOREVER[n]) == ZL_WOKEN && waited(&later));
         }
     }
+    zl_endpoint_free(endpoint);
     zl_worker_free(worker);
 }
 
@@ -885,6 +877,7 @@ int main(int arguments, char **argument)
     remote(&ends);
     rights(&ends);
     ids(ends.ours);
+    ids(ends.theirs);
     numbers(&ends);
     own_words(&ends);
     sets(&ends);

@@ -17,7 +17,7 @@ struct all {
     zl_worker *worker;
     zl_queue *queue;
     zl_set *set;
-    zl_worker_thread *background;
+    zl_worker *background;
     zl_exported *exported;
     zl_region *wrapped;
 };
@@ -50,8 +50,8 @@ static void child(const struct all *all)
     size_t count;
     uint64_t number;
     char buffer[8];
-    zl_worker_thread *background;
-    zl_endpoint_handle *listening;
+    zl_worker *background;
+    zl_endpoint *listening;
 
     FORKED(zl_send(all->ours, "by the child", 12));
     FORKED(zl_recv_into(all->ours, buffer, sizeof buffer, &count));
@@ -68,14 +68,14 @@ static void child(const struct all *all)
     FORKED(zl_worker_progress(all->worker));
     FORKED(zl_worker_wait(all->worker, -1));
     FORKED(zl_worker_wake(all->worker));
-    FORKED(zl_worker_connect(all->worker, "127.0.0.1:1", NULL, &number));
+    FORKED(zl_worker_connect(all->worker, "127.0.0.1:1", NULL, &connection));
     FORKED(zl_queue_poll(all->queue, &completion));
     FORKED(zl_queue_poll_batch(all->queue, &completion, 1, &count));
     FORKED(zl_queue_wait(all->queue, -1, &completion));
     FORKED(zl_set_poll_batch(all->set, &number, 1, &count));
     FORKED(zl_set_wait(all->set, -1, &number));
     EXPECT(zl_set_signal(all->set, 8) == ZL_OK);
-    FORKED(zl_worker_thread_listen(all->background, "127.0.0.1:0", NULL, &listening));
+    FORKED(zl_worker_listen(all->background, "127.0.0.1:0", NULL, &listening));
     FORKED(zl_exported_revoke(all->exported));
     EXPECT(zl_exported_data(all->exported) == NULL);
     /* What it makes itself is as any other. */
@@ -85,16 +85,16 @@ static void child(const struct all *all)
     zl_connection_free(own);
     zl_connection_free(peers);
     EXPECT(zl_worker_background(&background) == ZL_OK);
-    EXPECT(zl_worker_thread_listen(background, "127.0.0.1:0", NULL, &listening) == ZL_OK);
-    zl_endpoint_handle_free(listening);
-    zl_worker_thread_free(background);
+    EXPECT(zl_worker_listen(background, "127.0.0.1:0", NULL, &listening) == ZL_OK);
+    zl_endpoint_free(listening);
+    zl_worker_free(background);
     FORKED(zl_close(all->ours));
     zl_connection_free(all->busy);
     zl_endpoint_free(all->endpoint);
     zl_worker_free(all->worker);
     zl_queue_free(all->queue);
     zl_set_free(all->set);
-    zl_worker_thread_free(all->background);
+    zl_worker_free(all->background);
     zl_exported_free(all->exported);
     zl_region_free(all->wrapped);
     EXPECT(released == 0);
@@ -161,9 +161,9 @@ int main(void)
     EXPECT(zl_set_wait(all.set, 0, &token) == ZL_OK && token == 7);
     EXPECT(zl_set_wait(all.set, 0, &token) == ZL_TIMEOUT);
     zl_set_free(all.set);
-    zl_endpoint_handle *listening;
-    EXPECT(zl_worker_thread_listen(all.background, "127.0.0.1:0", NULL, &listening) == ZL_OK);
-    zl_endpoint_handle_free(listening);
+    zl_endpoint *listening;
+    EXPECT(zl_worker_listen(all.background, "127.0.0.1:0", NULL, &listening) == ZL_OK);
+    zl_endpoint_free(listening);
     EXPECT(zl_worker_stop(all.background) == ZL_ERROR_ARGUMENT);
     EXPECT(zl_exported_revoke(all.exported) == ZL_OK && zl_exported_data(all.exported) == NULL);
     zl_exported_free(all.exported);

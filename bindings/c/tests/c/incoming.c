@@ -104,7 +104,7 @@ static void of_endpoint(zl_options *asks, struct client *client)
 }
 
 /* The connection of the next event of this kind. */
-static uint64_t event(zl_worker *worker, uint32_t kind)
+static zl_connection *event(zl_worker *worker, uint32_t kind)
 {
     zl_event event;
     size_t count;
@@ -116,7 +116,7 @@ static uint64_t event(zl_worker *worker, uint32_t kind)
             return event.connection;
     }
     EXPECT(!"an event in time");
-    return 0;
+    return NULL;
 }
 
 static void *serve(void *worker)
@@ -129,29 +129,34 @@ static void *serve(void *worker)
 static void of_worker(zl_options *asks, struct client *client)
 {
     zl_worker *worker;
+    zl_endpoint *endpoint;
     zl_connection *connection;
-    uint64_t endpoint, id;
     pthread_t serving;
 
     EXPECT(zl_worker_new(&worker) == ZL_OK);
     EXPECT(zl_worker_listen(worker, "127.0.0.1:0", asks, &endpoint) == ZL_OK);
-    EXPECT(zl_worker_local_addr(worker, endpoint, client->address, sizeof client->address) == ZL_OK);
+    EXPECT(zl_endpoint_local_addr(endpoint, client->address, sizeof client->address) == ZL_OK);
     start(client);
-    id = event(worker, ZL_EVENT_REQUESTED);
-    EXPECT(zl_worker_connection(worker, id, &connection) == ZL_OK && has(connection, "a client"));
-    EXPECT(zl_worker_accept_request(worker, id, (const uint8_t *)"yes", 3) == ZL_OK);
-    EXPECT(zl_worker_accept_request(worker, id, NULL, 0) == ZL_ERROR_CLOSED);
+    connection = event(worker, ZL_EVENT_REQUESTED);
+    EXPECT(has(connection, "a client"));
+    /* Not made yet. */
+    EXPECT(zl_worker_spawn(worker) == ZL_ERROR_BUSY);
+    EXPECT(zl_worker_accept_request(worker, connection, (const uint8_t *)"yes", 3) == ZL_OK);
+    EXPECT(zl_worker_accept_request(worker, connection, NULL, 0) == ZL_ERROR_CLOSED);
     EXPECT(pthread_create(&serving, NULL, serve, worker) == 0);
     EXPECT(pthread_join(client->thread, NULL) == 0 && client->status == ZL_OK);
     EXPECT(zl_worker_wake(worker) == ZL_OK && pthread_join(serving, NULL) == 0);
     EXPECT(has(client->connection, "yes"));
     zl_connection_free(client->connection);
-    EXPECT(event(worker, ZL_EVENT_CLOSED) == id);
+    EXPECT(event(worker, ZL_EVENT_CLOSED) == connection);
+    zl_connection_free(connection);
     start(client);
-    id = event(worker, ZL_EVENT_REQUESTED);
-    EXPECT(zl_worker_refuse_request(worker, id) == ZL_OK);
-    EXPECT(event(worker, ZL_EVENT_CLOSED) == id);
+    connection = event(worker, ZL_EVENT_REQUESTED);
+    EXPECT(zl_worker_refuse_request(worker, connection) == ZL_OK);
+    EXPECT(event(worker, ZL_EVENT_CLOSED) == connection);
+    zl_connection_free(connection);
     EXPECT(pthread_join(client->thread, NULL) == 0 && client->status == ZL_ERROR_REJECTED);
+    zl_endpoint_free(endpoint);
     zl_worker_free(worker);
 }
 
@@ -177,8 +182,8 @@ static void nulls(void)
     REFUSED(zl_incoming_peer_addr(NULL, (char *)data, sizeof data));
     REFUSED(zl_incoming_peer_key(NULL, (char *)data, sizeof data));
     REFUSED(zl_incoming_accept(NULL, NULL, 0, &connection));
-    REFUSED(zl_worker_accept_request(NULL, 1, NULL, 0));
-    REFUSED(zl_worker_refuse_request(NULL, 1));
+    REFUSED(zl_worker_accept_request(NULL, NULL, NULL, 0));
+    REFUSED(zl_worker_refuse_request(NULL, NULL));
 }
 
 int main(void)

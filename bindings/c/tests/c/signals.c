@@ -18,7 +18,7 @@ static void handle(int signal)
 int main(void)
 {
     const struct sigaction action = {.sa_handler = handle};
-    const struct timespec soon = {.tv_sec = 10};
+    const struct timespec soon = {.tv_sec = 10}, moment = {.tv_nsec = 1000000};
     zl_endpoint *endpoint;
     sigset_t user;
 
@@ -29,8 +29,10 @@ int main(void)
     sigemptyset(&user);
     sigaddset(&user, SIGUSR1);
     EXPECT(pthread_sigmask(SIG_BLOCK, &user, NULL) == 0);
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < 20; i++) {
         EXPECT(kill(getpid(), SIGUSR1) == 0);
+        /* In which another thread would take it. */
+        nanosleep(&moment, NULL);
         EXPECT(sigtimedwait(&user, NULL, &soon) == SIGUSR1);
     }
     EXPECT(handled == 0);

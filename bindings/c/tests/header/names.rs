@@ -47,16 +47,13 @@ const PYTHON: [&str; 11] = [
     "ReceivePool",
 ];
 /// What C puts before the names of a type's functions.
-const PREFIXES: [(&str, &str); 11] = [
+const PREFIXES: [(&str, &str); 8] = [
     ("Connection", "zl_"),
     ("Endpoint", "zl_endpoint_"),
     ("Incoming", "zl_incoming_"),
     ("CompletionQueue", "zl_queue_"),
     ("Worker", "zl_worker_"),
-    ("EndpointHandle", "zl_endpoint_handle_"),
-    ("ConnectionHandle", "zl_handle_"),
     ("ExportedRegion", "zl_exported_"),
-    ("Pending", "zl_pending_"),
     ("PendingSet", "zl_set_"),
     ("ReceivePool", "zl_pool_"),
 ];

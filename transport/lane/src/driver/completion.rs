@@ -221,6 +221,18 @@ impl<L: Lane> Driver<L> {
         Some(next)
     }
 
+    /// Whether no request `id` is in progress, and nothing holds its memory.
+    pub fn is_over(&self, id: TransferId) -> bool {
+        !self.posted.contains_key(&id) && !self.held.iter().any(|held| held.completion.id == id)
+    }
+
+    /// Takes the completion of request `id`, whatever others are there.
+    pub fn take_completion(&mut self, id: TransferId) -> Option<Completion> {
+        let taken = self.completions.take(id);
+        self.report_unread();
+        taken
+    }
+
     /// Sets whether the delivery that a sender requests counts. If not, as unless set, every completion ends a
     /// [`Driver::wait`].
     pub fn honour_delivery(&mut self, honours: bool) {

@@ -391,6 +391,11 @@ impl<L: Lane> Driver<L> {
         self.posted.len() + self.held.len()
     }
 
+    /// Whether no request is in progress, without puts posted inline, and no completion waits to be taken.
+    pub fn is_idle(&self) -> bool {
+        self.in_flight() == 0 && self.completions.len() == 0
+    }
+
     /// Whether there is a completion that is not deferred.
     pub fn has_completion(&self) -> bool {
         self.completions.visible() > 0

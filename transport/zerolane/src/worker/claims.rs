@@ -306,9 +306,10 @@ impl Claims {
                     self.immediates.push_front(immediate);
                 }
             }
-            // Dropping the claim refuses it.
-            None if self.over.is_some() => {}
-            None => self.immediates_awaited.push_back(claim),
+            None => match &self.over {
+                Some(reason) => claim.answer_or_drop(Err(reason.again())),
+                None => self.immediates_awaited.push_back(claim),
+            },
         }
     }
 
@@ -370,6 +371,11 @@ impl Claims {
             Some(reason) => on_end(reason),
             None => self.on_end.push(on_end),
         }
+    }
+
+    /// Refuses request `id`, which was not posted, because it was cancelled.
+    pub(super) fn refuse(&mut self, id: RequestId) {
+        self.requests.refuse(id);
     }
 
     /// Gives up request `id`: removes it if it was not posted, or returns the connection's identifier of it.

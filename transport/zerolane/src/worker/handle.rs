@@ -1,6 +1,7 @@
 //! Defines the handles by which any thread or task uses a worker.
 
 use super::agenda::Due;
+use super::arrivals::Standing;
 use super::claims::{Claims, Peer};
 use super::pending::{Claim, Pending, gone};
 use super::requests::{Attempt, Direction, Post, Waiting, attempt};
@@ -178,6 +179,7 @@ impl Worker {
         }
         listening.accepting.handle();
         let local = listening.listener.local_addr();
+        let key = listening.listener.public_key();
         let accepted = self.events.iter().filter_map(|event| match event {
             Event::Accepted {
                 endpoint: by,
@@ -209,6 +211,7 @@ impl Worker {
                 owned,
                 id: endpoint,
                 local,
+                key,
             }),
         })
     }
@@ -262,6 +265,7 @@ struct EndpointShared {
     owned: Owned,
     id: EndpointId,
     local: SocketAddr,
+    key: Option<PublicKey>,
 }
 
 impl EndpointHandle {
@@ -276,6 +280,11 @@ impl EndpointHandle {
     /// The address listened on.
     pub fn local_addr(&self) -> SocketAddr {
         self.shared.local
+    }
+
+    /// The key by which clients know this end; `None` in plain mode.
+    pub fn public_key(&self) -> Option<PublicKey> {
+        self.shared.key
     }
 
     /// Waits for the next connection. Connections that were not asked for are served too: they may use what the
@@ -417,6 +426,15 @@ impl ConnectionHandle {
         self.post(Receive::new(memory))
     }
 
+    /// Cancels request `id`, as [`Connection::cancel`] does: its [`Pending`] answers soon, with
+    /// [`TransferError::Cancelled`](crate::failure::TransferError::Cancelled), or with what came before. False if it is
+    /// over already, or is not a request of this handle.
+    pub fn cancel(&self, id: RequestId) -> Pending<bool> {
+        let connection = self.id();
+        self.worker()
+            .call(move |worker| Ok(worker.cancel(connection, id)))
+    }
+
     /// Finishes sending, as [`Connection::finish`] does, after all requests made before.
     pub fn finish(&self) -> Pending<()> {
         let (claim, pending) = Pending::new(self.worker().process(), None);
@@ -525,8 +543,22 @@ impl ConnectionHandle {
         });
     }
 
-    /// Has the worker call `act` with the connection.
-    pub(super) fn with<T: Send + 'static>(
+    /// Has the worker call `act` with the connection, for what a handle has no method for: paths, limits, addresses.
+    ///
+    /// `act` runs in the worker's thread: it must neither block, because all connections of the worker would wait, nor
+    /// panic. Post by [`ConnectionHandle::post`] instead: nothing waits for a request that `act` posts.
+    ///
+    /// ```
+    /// use zerolane::worker::Worker;
+    /// use zerolane::Options;
+    /// let worker = Worker::new()?.spawn()?;
+    /// let endpoint = worker.listen("127.0.0.1:0", Options::default()).wait()?;
+    /// let client = worker.connect(endpoint.local_addr(), &Options::default()).wait()?;
+    /// let local = client.with(|connection| Ok(connection.local_addr())).wait()?;
+    /// assert!(local.is_some());
+    /// # Ok::<(), zerolane::Error>(())
+    /// ```
+    pub fn with<T: Send + 'static>(
         &self,
         act: impl FnOnce(&mut Connection) -> Result<T> + Send + 'static,
     ) -> Pending<T> {
@@ -605,6 +637,26 @@ impl Worker {
             link.connection.cancel(posted);
             // Its completion is ready now.
             self.connection(id);
+        }
+    }
+
+    /// Cancels a handle's request, whose completion follows. False if it is over.
+    fn cancel(&mut self, id: ConnectionId, request: RequestId) -> bool {
+        let Some(Slot::Connection(link)) = self.slots.get_mut(id.0) else {
+            return false;
+        };
+        match link.claims.standing(request) {
+            Standing::Over => false,
+            Standing::Waits => {
+                link.claims.refuse(request);
+                true
+            }
+            Standing::Posted(posted) => {
+                let cancelled = link.connection.cancel(posted);
+                // Its completion is ready now.
+                self.connection(id);
+                cancelled
+            }
         }
     }
 

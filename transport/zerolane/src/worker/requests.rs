@@ -8,7 +8,7 @@ use crate::error::{Error, Refused};
 use crate::id::RequestId;
 use crate::request::Request;
 use std::collections::{BTreeMap, HashMap};
-use zerolane_lane::{PostError, WorkKind};
+use zerolane_lane::{PostError, TransferError, WorkKind};
 
 /// The result of an attempt to post.
 pub(super) enum Attempt {
@@ -181,6 +181,22 @@ impl Requests {
                 drop(outgoing.or_else(|| self.incoming.remove(&number)));
                 None
             }
+        }
+    }
+
+    /// Refuses request `id`, which was not posted, because it was cancelled.
+    pub(super) fn refuse(&mut self, id: RequestId) {
+        let Some(&Place::Waits(number)) = self.known.places.get(&id) else {
+            return;
+        };
+        self.known.places.remove(&id);
+        let outgoing = self.outgoing.remove(&number);
+        if let Some(mut waiting) = outgoing.or_else(|| self.incoming.remove(&number))
+            && let Some(claim) = waiting.claim.take()
+            && let Attempt::Refused(refused) = (waiting.post)(None)
+        {
+            let error = Error::Transfer(TransferError::Cancelled);
+            let _ = claim.answer(Err(Refused { error, ..refused }));
         }
     }
 

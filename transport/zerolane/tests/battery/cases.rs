@@ -15,7 +15,8 @@ use std::time::Duration;
 use zerolane::advanced::{Offer, Read};
 use zerolane::failure::{Reason, TransferError};
 use zerolane::options::{Profile, Profiles};
-use zerolane::{Connection, ExportedRegion, Options, Region, Rights};
+use zerolane::request::{Get, GetPieces};
+use zerolane::{Connection, ExportedRegion, Options, Region, RequestId, Rights, Waited};
 
 macro_rules! over_every_path {
     ($($case:ident),* $(,)?) => {
@@ -78,6 +79,7 @@ over_every_path!(
     blocking__send_and_receive,
     receive__too_small_fails_the_sender_and_loses_nothing,
     receive__made_to_measure,
+    wait_for__takes_one_and_leaves_the_others,
     read__what_is_offered,
     cancel__while_streaming_leaves_memory_alone,
     cancel__by_the_sender,
@@ -318,6 +320,67 @@ fn receive__made_to_measure(path: Path, base: &Options) {
         }
     };
     both(&mut pair, |a| send_all(a, 40, &lengths), receives);
+}
+
+fn wait_for__takes_one_and_leaves_the_others(path: Path, base: &Options) {
+    let Some(mut pair) = path.connect(base) else {
+        return;
+    };
+    let lengths = [3, 50_000, 7, 9_000];
+    let receives = |b: &mut zerolane::Connection| {
+        let room = || Region::anonymous(50_000).expect("memory");
+        let ids: Vec<_> = lengths
+            .iter()
+            .map(|_| b.post_recv(room()).expect("posted"))
+            .collect();
+        for taken in [2, 0] {
+            let completion = wait_for(b, ids[taken]).expect("in flight");
+            assert_eq!(
+                (completion.id, completion.result),
+                (ids[taken], Ok(lengths[taken]))
+            );
+            let memory = completion.into_region().expect("a region");
+            content::verify(60 + taken as u64, &memory[..lengths[taken]]);
+            assert!(wait_for(b, ids[taken]).is_none(), "it was taken");
+        }
+        let mut left = [next(b).id, next(b).id];
+        left.sort_unstable();
+        assert_eq!(left, [ids[1], ids[3]]);
+        // A request of several pieces, before one that was posted earlier.
+        let key = b.open_region("words", Rights::ALL).expect("exported");
+        let earlier = b.post(Get::new(&key, 0, room_of(8))).expect("posted");
+        let pieces = (0..3).map(|n| (n * 8, room_of(8))).collect();
+        let pieces = b.post(GetPieces::new(&key, pieces)).expect("posted");
+        let completion = wait_for(b, pieces).expect("in flight");
+        assert_eq!((completion.id, completion.result), (pieces, Ok(24)));
+        assert!(wait_for(b, pieces).is_none(), "it was taken");
+        assert_eq!(next(b).id, earlier);
+        assert!(b.is_idle());
+        // A timeout, and a wake.
+        let never = b.post_recv(room_of(8)).expect("posted");
+        let waited = b.wait_for(never, Some(Duration::from_millis(1)));
+        assert!(matches!(waited, Ok(Waited::TimedOut)));
+        b.waker().wake();
+        let waited = b.wait_for(never, None);
+        assert!(matches!(waited, Ok(Waited::Woken)) && !b.is_idle());
+        assert!(b.cancel(never));
+        let cancelled = wait_for(b, never).expect("its completion");
+        assert_eq!(cancelled.result, Err(TransferError::Cancelled));
+    };
+    let memory = ExportedRegion::new(Region::anonymous(4096).expect("memory"));
+    let memory = memory.expect("page-aligned");
+    let exported = pair.a.export_named("words", &memory, Rights::ALL);
+    exported.expect("exported");
+    both(&mut pair, |a| send_all(a, 60, &lengths), receives);
+}
+
+fn room_of(len: usize) -> Region {
+    Region::anonymous(len).expect("memory")
+}
+
+fn wait_for(connection: &mut Connection, id: RequestId) -> Option<zerolane::Completion> {
+    let waited = connection.wait_for(id, Some(crate::drive::PATIENCE));
+    waited.expect("connected").got().expect("in time")
 }
 
 fn read__what_is_offered(path: Path, base: &Options) {

@@ -4,7 +4,7 @@ use super::{PATIENCE, anywhere, content, region};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use zerolane::failure::{PostError, TransferError};
+use zerolane::failure::{CloseReason, PostError, TransferError};
 use zerolane::memory::Memory;
 use zerolane::request::{
     Fetch, Get, GetPieces, Immediate, MessageInline, OpenRegion, Put, PutInline, PutPieces,
@@ -198,6 +198,75 @@ fn pending__dropped_cancels_and_what_came_is_the_next_ones() {
             "{n}"
         );
     }
+}
+
+#[test]
+fn cancel__is_answered_with_what_came_or_that_it_was_cancelled() {
+    let worker = spawned();
+    let (_endpoint, client, server) = pair(&worker);
+    for n in 0..50 {
+        // At a different moment each time: before, while and after the Transfer arrives.
+        let cancelled = server.recv(Region::anonymous(64).expect("memory"));
+        let id = cancelled.id();
+        let sent = client.send(region(n, 64));
+        std::thread::sleep(Duration::from_micros(n * 7));
+        let was_there = server.cancel(id).wait().expect("it lives");
+        let mut received = cancelled.wait().expect("posted");
+        assert!(!server.cancel(id).wait().expect("it lives"), "it is over");
+        assert!(!client.cancel(id).wait().expect("it lives"), "another's");
+        if received.result == Err(TransferError::Cancelled) {
+            assert!(was_there, "{n}");
+            let next = server.recv(Region::anonymous(64).expect("memory"));
+            if sent.wait().expect("posted").result.is_err() {
+                let again = client.send(region(n, 64)).wait().expect("posted");
+                again.result.expect("sent");
+            }
+            received = next.wait().expect("posted");
+        }
+        assert_eq!(received.result, Ok(64), "{n}");
+        let received = received.into_region().expect("a region");
+        assert!(received[..] == content(n, 64), "{n}");
+    }
+}
+
+#[test]
+fn cancel__of_what_waits_for_room_gives_its_memory_back() {
+    // More than the connection accepts at once.
+    const MANY: u64 = 4100;
+    let worker = spawned();
+    let (_endpoint, client, server) = pair(&worker);
+    let mut receives: Vec<_> = (0..MANY).map(|n| server.recv(region(n, 8))).collect();
+    let last = receives.pop().expect("many");
+    assert!(server.cancel(last.id()).wait().expect("it lives"));
+    let refused = last.wait().expect_err("it waited for room");
+    assert!(matches!(
+        refused.error,
+        Error::Transfer(TransferError::Cancelled)
+    ));
+    let memory = refused.memory.expect("its memory");
+    assert_eq!(memory.as_slice(), Some(&content(MANY - 1, 8)[..]));
+    // The others go on.
+    client.send(region(7, 8)).detach();
+    let first = receives.swap_remove(0).wait().expect("posted");
+    assert_eq!(first.result, Ok(8));
+}
+
+#[test]
+fn with__asks_the_connection_what_a_handle_has_no_method_for() {
+    let worker = spawned();
+    let (endpoint, client, server) = pair(&worker);
+    let key = client.peer_key();
+    assert!(key.is_some() && key == endpoint.public_key());
+    let paths = client.with(|it| Ok(it.paths().len())).wait();
+    assert_eq!(paths.expect("it lives"), 1);
+    let idle = client.with(|it| Ok(it.is_idle())).wait();
+    assert!(idle.expect("it lives"));
+    drop(server);
+    client.closed().wait().expect("the reason");
+    assert!(client.with(|it| Ok(it.is_idle())).wait().is_err());
+    // Asked for after the end, too.
+    let ended = client.immediate().wait().expect_err("over");
+    assert!(matches!(ended.error, Error::Closed(CloseReason::Peer(_))));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use super::fork::in_a_child;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, kill, sigaction};
 use nix::unistd::{Pid, gettid};
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
 use zerolane::worker::{Worker, background};
 use zerolane::{Endpoint, Options};
 
@@ -33,9 +34,11 @@ fn handler__runs_on_no_thread_of_the_library() {
         let mut user = SigSet::empty();
         user.add(Signal::SIGUSR1);
         user.thread_block().expect("allowed");
-        for _ in 0..100 {
+        for _ in 0..20 {
             // A thread that takes it leaves none to wait for: the child hangs, and is killed.
             kill(Pid::this(), Signal::SIGUSR1).expect("sent");
+            // In which another thread would take it.
+            std::thread::sleep(Duration::from_millis(1));
             assert_eq!(user.wait(), Ok(Signal::SIGUSR1));
         }
         assert_eq!(RAN_ON.load(Ordering::Relaxed), 0);
