@@ -66,11 +66,11 @@ const WITHOUT: &[&str] = &[
     "ConnectionHandle::{peer_key, release, revoke, revoke_region}",
     "Endpoint::{adopt, as_fd, counters, gate_counters, is_spent, local_addr, no_shared_memory, public_key}",
     "Endpoint::take_untrusted",
-    "EndpointHandle::{accept, local_addr}",
+    "EndpointHandle::{accept, local_addr, public_key}",
     "ExportedRegion::revoke",
     "Listener::{as_fd, counters, gate_counters, is_spent, local_addr, no_shared_memory, public_key}",
-    "Connection::{peer_data, set_receive_pool}",
-    "ConnectionHandle::{message, peer_data, set_receive_pool}",
+    "Connection::{is_idle, peer_data, set_receive_pool}",
+    "ConnectionHandle::{message, peer_data, set_receive_pool, with}",
     "Completion::recycle",
     "EndpointHandle::incoming",
     // Its data has 64 bytes at most, by its type.
@@ -253,11 +253,15 @@ fn waits(tried: &mut Tried, pair: &mut Pair) {
     let ours = &mut pair.ours;
     let waker = ours.waker();
     let none = RequestId::from_u64(u64::MAX);
-    tried.on("Connection::{wait, announced, wait_arrived, set_timeout}");
+    tried.on("Connection::{wait, wait_for, announced, wait_arrived, set_timeout}");
     let receiving = ours.post_recv(region(8)).expect("posted");
     for time in ENDLESS {
         let waited = woken(by(waker.clone()), || ours.wait(Some(time)));
         assert!(matches!(waited, Ok(Waited::Woken)), "{waited:?}");
+        let waited = woken(by(waker.clone()), || ours.wait_for(receiving, Some(time)));
+        assert!(matches!(waited, Ok(Waited::Woken)), "{waited:?}");
+        let waited = ours.wait_for(none, Some(time));
+        assert!(matches!(waited, Ok(Waited::Got(None))), "{waited:?}");
         let waited = woken(by(waker.clone()), || ours.announced(Some(time)));
         assert!(matches!(waited, Ok(Waited::Woken)), "{waited:?}");
         for beyond in [0, u64::MAX] {
@@ -281,6 +285,8 @@ fn waits(tried: &mut Tried, pair: &mut Pair) {
                 .got()
                 .is_none()
         );
+        let waited = ours.wait_for(receiving, Some(time));
+        assert!(waited.expect("connected").got().is_none());
         let waited = ours.wait_arrived(receiving, u64::MAX, Some(time));
         waited.expect("connected");
     }
@@ -588,7 +594,7 @@ fn requests(tried: &mut Tried, pair: &mut Pair) {
 fn identifiers(tried: &mut Tried, pair: &mut Pair) {
     tried.on("RequestId::from_u64");
     tried.on("Connection::{cancel, notify, arrived, read_arrived, share_arrived}");
-    tried.on("ConnectionHandle::{arrived, wait_arrived, share_arrived}");
+    tried.on("ConnectionHandle::{arrived, wait_arrived, share_arrived, cancel}");
     let ours = &mut pair.ours;
     let receiving = ours.post_recv(region(8)).expect("posted");
     for offset in HUGE {
@@ -603,6 +609,7 @@ fn identifiers(tried: &mut Tried, pair: &mut Pair) {
         assert_eq!(ours.arrived(id), None, "{number}");
         assert_eq!(ours.read_arrived(id, u64::MAX, &mut [0; 8]), 0, "{number}");
         assert!(ours.share_arrived(id).is_none(), "{number}");
+        assert!(!pair.theirs.cancel(id).wait().expect("connected"));
         assert_eq!(pair.theirs.arrived(id).wait().expect("connected"), None);
         let arrived = pair.theirs.wait_arrived(id, u64::MAX).wait();
         assert_eq!(arrived.expect("connected"), None);
