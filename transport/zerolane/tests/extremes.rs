@@ -258,6 +258,10 @@ fn waits(tried: &mut Tried, pair: &mut Pair) {
     for time in ENDLESS {
         let waited = woken(by(waker.clone()), || ours.wait(Some(time)));
         assert!(matches!(waited, Ok(Waited::Woken)), "{waited:?}");
+        let waited = woken(by(waker.clone()), || ours.wait_for(receiving, Some(time)));
+        assert!(matches!(waited, Ok(Waited::Woken)), "{waited:?}");
+        let waited = ours.wait_for(none, Some(time));
+        assert!(matches!(waited, Ok(Waited::Got(None))), "{waited:?}");
         let waited = woken(by(waker.clone()), || ours.announced(Some(time)));
         assert!(matches!(waited, Ok(Waited::Woken)), "{waited:?}");
         for beyond in [0, u64::MAX] {
@@ -285,6 +289,8 @@ fn waits(tried: &mut Tried, pair: &mut Pair) {
                 .got()
                 .is_none()
         );
+        let waited = ours.wait_for(receiving, Some(time));
+        assert!(waited.expect("connected").got().is_none());
         let waited = ours.wait_arrived(receiving, u64::MAX, Some(time));
         waited.expect("connected");
     }
@@ -607,6 +613,7 @@ fn identifiers(tried: &mut Tried, pair: &mut Pair) {
         assert_eq!(ours.arrived(id), None, "{number}");
         assert_eq!(ours.read_arrived(id, u64::MAX, &mut [0; 8]), 0, "{number}");
         assert!(ours.share_arrived(id).is_none(), "{number}");
+        assert!(!pair.theirs.cancel(id).wait().expect("connected"));
         assert_eq!(pair.theirs.arrived(id).wait().expect("connected"), None);
         assert!(!pair.theirs.cancel(id).wait().expect("connected"));
         let arrived = pair.theirs.wait_arrived(id, u64::MAX).wait();
