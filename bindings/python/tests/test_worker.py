@@ -767,7 +767,12 @@ def test_receive_pool__serves_the_connections_of_a_worker() -> None:
             client.post_message(b"from %d" % n, bytes([n]) * 1000)
         sender = clients.spawn()
         memory = [bytearray(1000), bytearray(1000)]
-        threading.Timer(0.05, lambda: [pool.add(it, n) for n, it in enumerate(memory)]).start()
+
+        def add() -> None:
+            for number, buffer in enumerate(memory):
+                pool.add(buffer, number)
+
+        threading.Timer(0.05, add).start()
         received: set[bytes] = set()
 
         def receive(event: zerolane.Event) -> bool:
