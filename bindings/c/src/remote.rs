@@ -232,8 +232,9 @@ unsafe fn pieces<M>(
 }
 
 /// Posts one put of any number of pieces, at least 1, gathered here and scattered there. From 4096
-/// on, pieces wait for others to complete; until all are posted, later operations on remote memory
-/// and messages return ZL_ERROR_TOO_MANY. `how` may be null.
+/// on, pieces wait for others to complete; until all are posted, posts of later operations on remote
+/// memory and of messages return ZL_ERROR_TOO_MANY, and calls that wait for their end wait. `how`
+/// may be null.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]

@@ -382,6 +382,33 @@ impl Connection {
         }
     }
 
+    /// Waits until there is room for an operation, behind all pieces of requests posted before. Completions stay for the
+    /// program.
+    pub(crate) fn make_room(&mut self) -> Result<()> {
+        let timeout = self.driver.request_timeout();
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            self.check_process()?;
+            let request = self.vectored.unposted();
+            if request.is_none() && self.driver.room_for_operations() > 0 {
+                return Ok(());
+            }
+            let pieces = request.map_or_else(Vec::new, |it| self.vectored.outstanding(it));
+            let is_over = |it: &Driver<AnyLane>| pieces.iter().any(|&id| it.is_over(id));
+            let has_room = |it: &Driver<AnyLane>| pieces.is_empty() && it.room_for_operations() > 0;
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            self.driver
+                .wait(left, OnWake::GoOn, |it| is_over(it) || has_room(it))?;
+            if !is_over(&self.driver) && !has_room(&self.driver) {
+                let reason = self.driver.closed().map(Error::Closed);
+                return Err(reason.unwrap_or(Error::TimedOut(timeout.unwrap_or_default())));
+            }
+            if let Some(whole) = self.vectored.take(&mut self.driver, &pieces) {
+                self.driver.add_completion(whole);
+            }
+        }
+    }
+
     /// Waits for completions and for room in `queue`, and moves them there. Returns how the wait ended; `None` if it
     /// continues, because none of them wakes.
     fn wait_to_hand_over(

@@ -182,7 +182,7 @@ impl Connection {
         data: &[u8],
         immediate: Option<u32>,
     ) -> Result<()> {
-        self.vectored.check_order()?;
+        self.make_room()?;
         let put = WorkRequest::Put {
             place: to.place(offset, data.len() as u64, Rights::WRITE)?,
             immediate,
@@ -197,7 +197,7 @@ impl Connection {
     /// # Errors
     /// As for [`Connection::put`].
     pub fn get(&mut self, from: &RegionKey, offset: u64, into: &mut [u8]) -> Result<()> {
-        self.vectored.check_order()?;
+        self.make_room()?;
         let get = WorkRequest::Get {
             place: from.place(offset, into.len() as u64, Rights::READ)?,
             flags: WorkFlags::default(),
@@ -216,7 +216,7 @@ impl Connection {
         offset: u64,
         into: &mut [MaybeUninit<u8>],
     ) -> Result<()> {
-        self.vectored.check_order()?;
+        self.make_room()?;
         let get = WorkRequest::Get {
             place: from.place(offset, into.len() as u64, Rights::READ)?,
             flags: WorkFlags::default(),
@@ -244,7 +244,7 @@ impl Connection {
     }
 
     fn fetch(&mut self, fetch: &Fetch) -> Result<u64> {
-        self.vectored.check_order()?;
+        self.make_room()?;
         let done = self.driver.complete(fetch.request()?)?;
         done.result?;
         Ok(done.value)
@@ -293,7 +293,7 @@ impl Connection {
     /// # Errors
     /// `MessageTooLarge` in [`Error::Transfer`] if the matching receive had less room; or the connection ended.
     pub fn send_message(&mut self, control: &[u8], payload: Option<&[u8]>) -> Result<()> {
-        self.vectored.check_order()?;
+        self.make_room()?;
         let payload = payload.unwrap_or_default();
         self.driver.send_message(control, payload)?.result?;
         Ok(())

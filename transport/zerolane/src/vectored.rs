@@ -71,6 +71,11 @@ impl Vectored {
         }
     }
 
+    /// The request whose pieces wait for room.
+    pub(crate) fn unposted(&self) -> Option<TransferId> {
+        self.unposted.as_ref().map(|it| it.0)
+    }
+
     /// Pieces that wait for room.
     pub(crate) fn waiting(&self) -> usize {
         self.unposted.as_ref().map_or(0, |it| it.1.len())

@@ -134,6 +134,11 @@ impl<L: Lane> Driver<L> {
         self.request_timeout = timeout;
     }
 
+    /// That limit.
+    pub fn request_timeout(&self) -> Option<Duration> {
+        self.request_timeout
+    }
+
     /// Waits for request `id` and takes its completion; others stay in the queue. A wake does not end the wait.
     pub(super) fn await_request(&mut self, id: TransferId) -> Result<Completion, DriverError> {
         let timeout = self.request_timeout;

@@ -491,11 +491,14 @@ fn post__behind_pieces_that_wait_for_room_gives_the_memory_back() {
     assert!(matches!(error, Error::Post(PostError::Full)), "{error}");
     assert!(is_small(1, memory.into_region()));
     let full = |it: zerolane::Result<()>| matches!(it, Err(Error::Post(PostError::Full)));
-    assert!(full(connection.put(&key, 0, b"a put")));
-    assert!(full(connection.get(&key, 0, &mut [0; 8])));
-    assert!(full(connection.fetch_add(&key, 0, 1).map(drop)));
-    assert!(full(connection.send_message(b"a message", None)));
     assert!(full(connection.finish()));
+    // Calls that wait for their end wait for that of the pieces, too.
+    connection.set_timeout(Some(Duration::from_millis(5)));
+    let late = |it: zerolane::Result<()>| matches!(it, Err(Error::TimedOut(_)));
+    assert!(late(connection.put(&key, 0, b"a put")));
+    assert!(late(connection.get(&key, 0, &mut [0; 8])));
+    assert!(late(connection.fetch_add(&key, 0, 1).map(drop)));
+    assert!(late(connection.send_message(b"a message", None)));
     let message = connection.post(Message::new(b"a message"));
     assert!(full(message.map(drop).map_err(|it| it.error)));
     let copied = connection.post(MessageInline::new(b"a message", b"copied"));
