@@ -15,7 +15,7 @@ use zerolane_lane::AnyLane;
 use zerolane_lane::Region;
 use zerolane_lane::{
     Account, CloseReason, Delivery, Driver, OnWake, Options, PathAddresses, PathState, PublicKey,
-    Step, TransferError, Waited, Waker, WorkRequest, limits,
+    Step, TransferError, TransferId, Waited, Waker, WorkRequest, limits,
 };
 use zerolane_wire::PrivateData;
 
@@ -360,23 +360,15 @@ impl Connection {
                 true => self.vectored.outstanding(own),
                 false => vec![own],
             };
-            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            let has_room =
-                |it: &Driver<AnyLane>| awaited.is_empty() && it.room_for_operations() > 0;
-            let waited = self.driver.wait(left, OnWake::Return, |it| {
-                awaited.iter().any(|&id| it.is_over(id)) || has_room(it)
-            })?;
-            let in_vain = !has_room(&self.driver);
-            let mut over = awaited;
-            over.retain(|&id| self.driver.is_over(id));
-            if over.is_empty() && in_vain {
+            let (waited, over) = self.wait_for_any(&awaited, deadline, OnWake::Return)?;
+            if !over {
                 return self.end().map_or(Ok(waited.in_vain()), Err);
             }
             if !of_pieces {
                 let taken = self.driver.take_completion(own);
                 return Ok(Waited::Got(taken.map(|it| self.completed(it))));
             }
-            if let Some(whole) = self.vectored.take(&mut self.driver, &over) {
+            if let Some(whole) = self.vectored.take(&mut self.driver, &awaited) {
                 return Ok(Waited::Got(Some(self.completed(whole))));
             }
         }
@@ -386,20 +378,17 @@ impl Connection {
     /// program.
     pub(crate) fn make_room(&mut self) -> Result<()> {
         let timeout = self.driver.request_timeout();
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut deadline = None;
         loop {
-            self.check_process()?;
             let request = self.vectored.unposted();
             if request.is_none() && self.driver.room_for_operations() > 0 {
                 return Ok(());
             }
             let pieces = request.map_or_else(Vec::new, |it| self.vectored.outstanding(it));
-            let is_over = |it: &Driver<AnyLane>| pieces.iter().any(|&id| it.is_over(id));
-            let has_room = |it: &Driver<AnyLane>| pieces.is_empty() && it.room_for_operations() > 0;
-            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            self.driver
-                .wait(left, OnWake::GoOn, |it| is_over(it) || has_room(it))?;
-            if !is_over(&self.driver) && !has_room(&self.driver) {
+            // The clock is read only if it must wait.
+            let by = *deadline
+                .get_or_insert_with(|| timeout.and_then(|it| Instant::now().checked_add(it)));
+            if !self.wait_for_any(&pieces, by, OnWake::GoOn)?.1 {
                 let reason = self.driver.closed().map(Error::Closed);
                 return Err(reason.unwrap_or(Error::TimedOut(timeout.unwrap_or_default())));
             }
@@ -407,6 +396,23 @@ impl Connection {
                 self.driver.add_completion(whole);
             }
         }
+    }
+
+    /// Waits until one of `ids` is over, or, if there are none, until there is room for an operation. Returns how the
+    /// wait ended, and whether that is so.
+    fn wait_for_any(
+        &mut self,
+        ids: &[TransferId],
+        deadline: Option<Instant>,
+        on_wake: OnWake,
+    ) -> Result<(Waited<()>, bool)> {
+        let is_so = |it: &Driver<AnyLane>| match ids {
+            [] => it.room_for_operations() > 0,
+            ids => ids.iter().any(|&id| it.is_over(id)),
+        };
+        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let waited = self.driver.wait(left, on_wake, is_so)?;
+        Ok((waited, is_so(&self.driver)))
     }
 
     /// Waits for completions and for room in `queue`, and moves them there. Returns how the wait ended; `None` if it
