@@ -1,0 +1,243 @@
+"""Compares NIXL's back ends: two agents, in two network namespaces or on one host, by turns.
+
+    python bench.py [--backends UCX,ZEROLANE] [--one-host] [--turns 5] [--seconds 0.5] [--json FILE]
+
+Needs root for the namespaces, iproute2, and a Python with a wheel of NIXL, numpy and zerolane_nixl. In the namespaces
+TCP uses cubic: bbr would hold UCX back.
+"""
+
+import argparse
+import json
+import os
+import pickle
+import statistics
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+SIZES = [("8 B", 8, 1), ("4 KiB", 4096, 1), ("64 KiB", 65536, 1), ("1 MiB", 1 << 20, 1), ("64 MiB", 64 << 20, 1)]
+LISTS = [("1,024 x 16 KiB", 16384, 1024), ("256 x 64 KiB", 65536, 256)]
+REGION = 128 << 20
+PATIENCE = 60
+
+
+class Node:
+    """An agent: its other end tells it what to do."""
+
+    def start(self, name, backend):
+        import numpy as np
+        from nixl_cu12._api import nixl_agent, nixl_agent_config
+
+        if backend == "ZEROLANE":
+            import zerolane_nixl
+
+            zerolane_nixl.activate()
+        self.backend = backend
+        self.agent = nixl_agent(name, nixl_agent_config(backends=[]))
+        self.agent.create_backend(backend, {})
+        self.memory = np.ones(REGION, dtype=np.uint8)
+        self.agent.register_memory([(self.memory.ctypes.data, REGION, 0, "")], "DRAM", [backend])
+        return self.memory.ctypes.data
+
+    def metadata(self):
+        return self.agent.get_agent_metadata()
+
+    def load(self, metadata):
+        self.agent.add_remote_agent(metadata)
+
+    def make(self, operation, peer, address, size, count):
+        """A transfer of blocks with gaps, so that no two are joined."""
+        step = REGION // count // 2 if count > 1 else 0
+        base = self.memory.ctypes.data
+        here = self.agent.get_xfer_descs([(base + it * step, size, 0) for it in range(count)], "DRAM")
+        there = self.agent.get_xfer_descs([(address + it * step, size, 0) for it in range(count)], "DRAM")
+        return self.agent.initialize_xfer(operation, here, there, peer, b"", [self.backend])
+
+    def run(self, handle):
+        state = self.agent.transfer(handle)
+        ends = time.monotonic() + PATIENCE
+        while state == "PROC" and time.monotonic() < ends:
+            state = self.agent.check_xfer_state(handle)
+        if state != "DONE":
+            raise RuntimeError(f"the transfer ended in state {state}")
+
+    def measure(self, operation, peer, address, size, count, seconds):
+        """The median time of a transfer that is posted again and again."""
+        handle = self.make(operation, peer, address, size, count)
+        self.run(handle)
+        times, ends = [], time.perf_counter() + seconds
+        while len(times) < 3 or time.perf_counter() < ends:
+            started = time.perf_counter()
+            self.run(handle)
+            times.append(time.perf_counter() - started)
+        self.agent.release_xfer_handle(handle)
+        return statistics.median(times)
+
+    def first(self, peer, address):
+        """The time of the first transfer, with all that it waits for."""
+        started = time.perf_counter()
+        handle = self.make("WRITE", peer, address, 8, 1)
+        self.run(handle)
+        took = time.perf_counter() - started
+        self.agent.release_xfer_handle(handle)
+        return took
+
+    def answer(self, peer, count):
+        """Answers notifications."""
+        while count > 0:
+            for texts in self.agent.get_new_notifs().values():
+                for text in texts:
+                    count -= 1
+                    self.agent.send_notif(peer, text, self.backend)
+
+    def ask(self, peer, count):
+        """Half the median time of a notification and its answer."""
+        times = []
+        for _ in range(count):
+            started = time.perf_counter()
+            self.agent.send_notif(peer, b"a request is complete", self.backend)
+            while not self.agent.get_new_notifs():
+                pass
+            times.append((time.perf_counter() - started) / 2)
+        return statistics.median(times)
+
+
+def serve():
+    node = Node()
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    while header := sys.stdin.buffer.read(8):
+        name, arguments = pickle.loads(sys.stdin.buffer.read(struct.unpack("<Q", header)[0]))
+        data = pickle.dumps(getattr(node, name)(*arguments))
+        answers.write(struct.pack("<Q", len(data)) + data)
+        answers.flush()
+
+
+class Process:
+    """A node in a process of its own."""
+
+    def __init__(self, namespace):
+        inside = ["ip", "netns", "exec", namespace] if namespace else []
+        command = [*inside, sys.executable, str(Path(__file__).resolve()), "--serve"]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def begin(self, name, *arguments):
+        data = pickle.dumps((name, arguments))
+        self.process.stdin.write(struct.pack("<Q", len(data)) + data)
+        self.process.stdin.flush()
+
+    def end(self):
+        (length,) = struct.unpack("<Q", self.process.stdout.read(8))
+        return pickle.loads(self.process.stdout.read(length))
+
+    def __getattr__(self, name):
+        def call(*arguments):
+            self.begin(name, *arguments)
+            return self.end()
+
+        return call
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait(20)
+
+
+class Namespaces:
+    """Two, joined by a veth."""
+
+    def __init__(self):
+        self.names = [f"nixlbench{os.getpid()}{it}" for it in "ab"]
+
+    @staticmethod
+    def ip(*arguments):
+        subprocess.run(["ip", *arguments], check=True)
+
+    def __enter__(self):
+        a, b = self.names
+        for name in self.names:
+            self.ip("netns", "add", name)
+        self.ip("-n", a, "link", "add", "veth", "type", "veth", "peer", "veth", "netns", b)
+        for number, name in enumerate(self.names, 1):
+            self.ip("-n", name, "addr", "add", f"198.18.0.{number}/24", "dev", "veth")
+            for device in ("lo", "veth"):
+                self.ip("-n", name, "link", "set", device, "up")
+            route = ["route", "change", "198.18.0.0/24", "dev", "veth", "proto", "kernel", "src", f"198.18.0.{number}"]
+            self.ip("-n", name, *route, "congctl", "cubic")
+        return self.names
+
+    def __exit__(self, *_):
+        for name in self.names:
+            subprocess.run(["ip", "netns", "delete", name], check=False)
+
+
+def turn(backend, namespaces, seconds):
+    """All figures of one back end, in seconds."""
+    figures = {}
+    processes = [Process(it) for it in namespaces]
+    try:
+        initiator, target = processes
+        initiator.start("initiator", backend)
+        address = target.start("target", backend)
+        initiator.load(target.metadata())
+        target.load(initiator.metadata())
+        figures["first"] = initiator.first("target", address)
+        for operation in ("WRITE", "READ"):
+            for name, size, count in SIZES + LISTS:
+                figures[f"{operation} {name}"] = initiator.measure(operation, "target", address, size, count, seconds)
+        target.begin("answer", "initiator", 1001)
+        initiator.ask("target", 1)
+        figures["notification"] = initiator.ask("target", 1000)
+        target.end()
+    finally:
+        for process in processes:
+            process.close()
+    return figures
+
+
+def table(results):
+    """Times, rates, and how many times as fast the last back end is."""
+    backends = list(results)
+    lines = ["| | " + " | ".join(backends) + " | ratio |", "|---|" + "---|" * (len(backends) + 1)]
+    bytes_of = {name: size * count for name, size, count in SIZES + LISTS}
+    for row in results[backends[0]]:
+        medians = [statistics.median(turn[row] for turn in results[it]) for it in backends]
+        length = bytes_of.get(row.partition(" ")[2], 0)
+        cells = [f"{it * 1e6:,.1f} us" + (f", {length * 8 / it / 1e9:.2f} Gb/s" if length > 8 else "") for it in medians]
+        lines.append(f"| {row} | " + " | ".join(cells) + f" | {medians[0] / medians[-1]:.2f} |")
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--backends", default="UCX,ZEROLANE")
+    parser.add_argument("--one-host", action="store_true", help="without network namespaces")
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.5, help="for each figure")
+    parser.add_argument("--json", help="also write all figures to this file, in seconds")
+    options = parser.parse_args()
+    if options.serve:
+        return serve()
+    backends = options.backends.split(",")
+    results = {it: [] for it in backends}
+
+    def run(namespaces):
+        for number in range(options.turns):
+            for backend in backends:
+                results[backend].append(turn(backend, namespaces, options.seconds))
+                print(f"turn {number + 1} of {options.turns}: {backend}", file=sys.stderr)
+
+    if options.one_host:
+        run([None, None])
+    else:
+        with Namespaces() as namespaces:
+            run(namespaces)
+    if options.json:
+        Path(options.json).write_text(json.dumps(results, indent=1))
+    print(table(results))
+
+
+if __name__ == "__main__":
+    main()

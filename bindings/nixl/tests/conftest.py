@@ -1,0 +1,180 @@
+"""Starts agents in processes of their own, on this host or in two network namespaces."""
+
+import contextlib
+import os
+import pickle
+import signal
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import zerolane_nixl
+
+HERE = Path(__file__).parent
+PATIENCE = 120
+
+
+class Failed(Exception):
+    """A call in the other process failed: the name of the exception there, and its text."""
+
+
+class Process:
+    """An agent in another process: a call of this object is a call of `node.Node` there."""
+
+    def __init__(self, namespace=None, log=None, **environment):
+        self.errors = open(log, "w+") if log else None  # noqa: SIM115
+        command = [sys.executable, "-X", "faulthandler", str(HERE / "node.py")]
+        self.process = subprocess.Popen(
+            command + ([namespace] if namespace else []),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            env={**os.environ, "NIXL_LOG_LEVEL": "WARN", **environment},
+        )
+
+    def begin(self, name, *arguments, **options):
+        data = pickle.dumps((name, arguments, options))
+        self.process.stdin.write(struct.pack("<Q", len(data)) + data)
+        self.process.stdin.flush()
+
+    def end(self):
+        header = self.process.stdout.read(8)
+        if len(header) < 8:
+            raise Failed("ended", f"the process ended with {self.process.wait(PATIENCE)}")
+        is_good, answer = pickle.loads(self.process.stdout.read(struct.unpack("<Q", header)[0]))
+        if not is_good:
+            raise Failed(*answer)
+        return answer
+
+    def __getattr__(self, name):
+        def call(*arguments, **options):
+            self.begin(name, *arguments, **options)
+            return self.end()
+
+        return call
+
+    def said(self):
+        """What the process wrote to standard error so far."""
+        return Path(self.errors.name).read_text()
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def close(self):
+        for stream in (self.process.stdin, self.process.stdout):
+            with contextlib.suppress(OSError):
+                stream.close()
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        if self.errors:
+            self.errors.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def plugins():
+    """Puts the plug-in beside those of the wheel."""
+    return zerolane_nixl.activate()
+
+
+@pytest.fixture(scope="session")
+def namespaces():
+    """Two network namespaces that a veth joins, with an address each."""
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    from pyroute2 import NetNS, netns
+
+    names = [f"nixl{os.getpid()}{it}" for it in "ab"]
+    with contextlib.ExitStack() as stack:
+        opened = []
+        for name in names:
+            netns.create(name)
+            stack.callback(netns.remove, name)
+            opened.append(stack.enter_context(NetNS(name)))
+        first, second = opened
+        first.link("add", ifname="veth", kind="veth", peer={"ifname": "veth", "net_ns_fd": names[1]})
+        for number, space in enumerate((first, second), 1):
+            index = space.link_lookup(ifname="veth")[0]
+            space.addr("add", index=index, address=f"198.18.0.{number}", prefixlen=24)
+            space.link("set", index=index, state="up")
+            space.link("set", index=space.link_lookup(ifname="lo")[0], state="up")
+        yield names
+
+
+@pytest.fixture
+def processes(tmp_path):
+    """Starts agents; ends all of them after the test."""
+    with contextlib.ExitStack() as stack:
+
+        def start(name, parameters=None, namespace=None, **environment):
+            process = Process(namespace, tmp_path / f"{name}.log", **environment)
+            stack.callback(process.close)
+            process.pid = process.start(name, parameters)
+            return process
+
+        yield start
+
+
+class Pair:
+    """Two agents that know each other, with a region each."""
+
+    def __init__(self, first, second, length):
+        self.first, self.second, self.length = first, second, length
+        self.here, self.here_address = first.allocate(length, seed=1)
+        self.there, self.there_address = second.allocate(length)
+        self.here_registered = first.register(self.here)
+        self.there_registered = second.register(self.there)
+        self.introduce()
+
+    def introduce(self):
+        self.first.load(self.second.metadata())
+        self.second.load(self.first.metadata())
+
+    def blocks(self, size, step=None, count=None):
+        """Blocks of both regions, of which the second are in another order."""
+        step = step or size
+        starts = list(range(0, self.length - size + 1, step))[:count]
+        return (
+            [(self.here_address + it, size) for it in starts],
+            [(self.there_address + it, size) for it in reversed(starts)],
+        )
+
+    def whole(self):
+        return [(self.here_address, self.length)], [(self.there_address, self.length)]
+
+
+@pytest.fixture(params=["one host", "two hosts"])
+def pair(request, processes):
+    """A function that makes a pair on one host (shared memory), or in two namespaces (UDP)."""
+
+    def make(length=1 << 20, parameters=None, **environment):
+        spaces = [None, None]
+        if request.param == "two hosts":
+            spaces = request.getfixturevalue("namespaces")
+        first, second = (
+            processes(name, parameters, space, **environment)
+            for name, space in zip(("first", "second"), spaces, strict=True)
+        )
+        return Pair(first, second, length)
+
+    return make
+
+
+@pytest.fixture
+def frozen():
+    """Stops a process, which goes on after the test at the latest."""
+    stopped = []
+
+    def freeze(process):
+        os.kill(process.pid, signal.SIGSTOP)
+        stopped.append(process.pid)
+
+    yield freeze
+    for pid in stopped:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
