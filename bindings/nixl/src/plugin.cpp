@@ -5,10 +5,12 @@
 #include "log.h"
 #include "settings.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 #include <exception>
 #include <link.h>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -22,6 +24,13 @@ struct Search {
     std::string directory;
     std::string version;
 };
+
+// The directory of a file, without links and dots: a loader's names differ for files of one directory.
+std::string directory_of(const std::string &path) {
+    const std::unique_ptr<char, decltype(&std::free)> real(realpath(path.c_str(), nullptr), std::free);
+    const std::string name = real ? real.get() : path;
+    return name.substr(0, name.rfind('/') + 1);
+}
 
 bool is_digit(char it) { return it >= '0' && it <= '9'; }
 
@@ -40,10 +49,8 @@ bool is_version(std::string_view text) {
 // NIXL has its version as a text among its constants, which its log prints.
 int find_version(dl_phdr_info *library, size_t, void *context) {
     auto &search = *static_cast<Search *>(context);
-    const std::string_view path = library->dlpi_name;
-    const size_t slash = path.rfind('/');
-    if (slash == path.npos || path.substr(0, slash) != search.directory ||
-        !path.substr(slash + 1).starts_with("libnixl"))
+    const std::string path = library->dlpi_name;
+    if (path.find("/libnixl") == path.npos || directory_of(path) != search.directory)
         return 0;
     for (int i = 0; i < library->dlpi_phnum; ++i) {
         const auto &part = library->dlpi_phdr[i];
@@ -70,8 +77,7 @@ std::string version_at(const void *caller) {
     Dl_info info{};
     if (!dladdr(caller, &info) || !info.dli_fname)
         return {};
-    const std::string path = info.dli_fname;
-    Search search{path.substr(0, path.rfind('/')), {}};
+    Search search{directory_of(info.dli_fname), {}};
     dl_iterate_phdr(find_version, &search);
     return search.version;
 }
