@@ -90,14 +90,14 @@ class Node:
             for texts in self.agent.get_new_notifs().values():
                 for text in texts:
                     count -= 1
-                    self.agent.send_notif(peer, text, self.backend)
+                    self.agent.send_notif(peer, text)
 
     def ask(self, peer, count):
         """Half the median time of a notification and its answer."""
         times = []
         for _ in range(count):
             started = time.perf_counter()
-            self.agent.send_notif(peer, b"a request is complete", self.backend)
+            self.agent.send_notif(peer, b"a request is complete")
             while not self.agent.get_new_notifs():
                 pass
             times.append((time.perf_counter() - started) / 2)

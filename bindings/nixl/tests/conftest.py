@@ -1,6 +1,7 @@
 """Starts agents in processes of their own, on this host or in two network namespaces."""
 
 import contextlib
+import importlib.util
 import os
 import pickle
 import signal
@@ -15,6 +16,11 @@ import zerolane_nixl
 
 HERE = Path(__file__).parent
 PATIENCE = 120
+
+if importlib.util.find_spec("torch") is None:
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [str(HERE / "without_torch"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
 
 
 class Failed(Exception):

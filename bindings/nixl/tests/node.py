@@ -129,7 +129,7 @@ class Node:
         return time.perf_counter() - started
 
     def notify(self, peer, text):
-        self.agent.send_notif(peer, text, "ZEROLANE")
+        self.agent.send_notif(peer, text)
 
     def notifications(self, count, patience=PATIENCE, pause=0.0):
         """Waits for so many notifications in all; returns those that came."""
@@ -177,7 +177,7 @@ class Node:
         if child == 0:
             said = "nothing"
             try:
-                self.agent.send_notif("anyone", b"from a child", "ZEROLANE")
+                self.agent.send_notif("anyone", b"from a child")
             except Exception as error:
                 said = type(error).__name__
             try:
