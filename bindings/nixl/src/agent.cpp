@@ -571,10 +571,14 @@ void Agent::remove_memory(const std::shared_ptr<Block> &block) {
 }
 
 abi::Status Agent::add_peer(const std::string &name, metadata::Contact contact) {
-    const Visit visit(*this);
-    if (peers_.contains(name))
-        return abi::Status::not_allowed;
     host::sort_by_nearness(contact.addresses);
+    const Visit visit(*this);
+    if (const Peer *const known = find(name)) {
+        // NIXL forgets a peer without a word if the rest of its metadata is wrong.
+        if (known->contact == contact)
+            return abi::Status::success;
+        remove_peer(name);
+    }
     auto peer = std::make_unique<Peer>();
     peer->name = name;
     peer->contact = std::move(contact);
@@ -602,9 +606,14 @@ abi::Status Agent::disconnect(const std::string &name) {
     if (name == name_)
         return abi::Status::success;
     const Visit visit(*this);
-    const auto found = peers_.find(name);
-    if (found == peers_.end())
+    if (!find(name))
         return abi::Status::not_found;
+    remove_peer(name);
+    return abi::Status::success;
+}
+
+void Agent::remove_peer(const std::string &name) {
+    const auto found = peers_.find(name);
     Peer &peer = *found->second;
     const std::vector<Transfer *> active(active_.begin(), active_.end());
     for (Transfer *const it : active) {
@@ -618,7 +627,6 @@ abi::Status Agent::disconnect(const std::string &name) {
     if (peer.connection)
         abandon(peer.connection);
     peers_.erase(found);
-    return abi::Status::success;
 }
 
 // Closes a connection; its requests still complete.

@@ -168,6 +168,7 @@ class Agent {
 
     zl_options *options() const;
     Peer *find(const std::string &name);
+    void remove_peer(const std::string &name);
     void begin_to_connect(Peer &peer);
     void attempt_next(Peer &peer);
     void give_up(Peer &peer);

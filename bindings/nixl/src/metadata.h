@@ -23,6 +23,8 @@ struct Contact {
     std::string host;
     // "host:port", the most useful first.
     std::vector<std::string> addresses;
+
+    bool operator==(const Contact &) const = default;
 };
 
 // Memory of another agent.

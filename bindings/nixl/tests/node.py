@@ -177,7 +177,7 @@ class Node:
         if child == 0:
             said = "nothing"
             try:
-                self.agent.send_notif("anyone", b"from a child")
+                self.agent.send_notif(self.agent.name, b"from a child")
             except Exception as error:
                 said = type(error).__name__
             try:

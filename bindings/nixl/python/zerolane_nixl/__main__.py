@@ -1,6 +1,7 @@
 """Prints what to export, and checks it by a transfer between two agents."""
 
 import importlib
+import os
 import sys
 import time
 
@@ -45,7 +46,9 @@ def main() -> int:
     except Missing as missing:
         print(missing, file=sys.stderr)
         return 1
-    print(f"export NIXL_PLUGIN_DIR={place}")
+    print(f"export NIXL_PLUGIN_DIR={place}", flush=True)
+    # NIXL writes to standard output, which a shell may evaluate.
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     try:
         check()
     except Exception as error:
