@@ -3,7 +3,7 @@
     python bench.py [--backends UCX,ZEROLANE] [--one-host] [--turns 5] [--seconds 0.5] [--json FILE]
 
 Needs root for the namespaces, iproute2, and a Python with a wheel of NIXL, numpy and zerolane_nixl. In the namespaces
-TCP uses cubic: bbr would hold UCX back.
+UCX uses TCP, as between hosts, and TCP uses cubic: bbr would hold it back.
 """
 
 import argparse
@@ -121,7 +121,9 @@ class Process:
     def __init__(self, namespace):
         inside = ["ip", "netns", "exec", namespace] if namespace else []
         command = [*inside, sys.executable, str(Path(__file__).resolve()), "--serve"]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        # Processes of one kernel would find each other's memory in spite of the namespaces.
+        environment = {**os.environ, **({"UCX_TLS": "tcp,self"} if namespace else {})}
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
 
     def begin(self, name, *arguments):
         data = pickle.dumps((name, arguments))
@@ -201,8 +203,8 @@ def table(results):
     backends = list(results)
     lines = ["| | " + " | ".join(backends) + " | ratio |", "|---|" + "---|" * (len(backends) + 1)]
     bytes_of = {name: size * count for name, size, count in SIZES + LISTS}
-    for row in results[backends[0]]:
-        medians = [statistics.median(turn[row] for turn in results[it]) for it in backends]
+    for row in results[backends[0]][0]:
+        medians = [statistics.median(one[row] for one in results[it]) for it in backends]
         length = bytes_of.get(row.partition(" ")[2], 0)
         cells = [f"{it * 1e6:,.1f} us" + (f", {length * 8 / it / 1e9:.2f} Gb/s" if length > 8 else "") for it in medians]
         lines.append(f"| {row} | " + " | ".join(cells) + f" | {medians[0] / medians[-1]:.2f} |")
