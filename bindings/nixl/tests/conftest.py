@@ -83,8 +83,9 @@ class Process:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def plugins():
-    """Puts the plug-in beside those of the wheel."""
+def plugins(tmp_path_factory):
+    """Puts the plug-in beside those of the wheel, without a trace in the user's home."""
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
     return zerolane_nixl.activate()
 
 
