@@ -22,7 +22,6 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 #include <zerolane.h>
 
@@ -140,7 +139,8 @@ class Agent {
     uint32_t next_number_ = 1;
     std::unordered_map<std::string, std::unique_ptr<Peer>> peers_;
     std::unordered_map<zl_connection *, Link> links_;
-    std::unordered_set<Transfer *> active_;
+    // Posts in progress; each transfer knows its place.
+    std::vector<Transfer *> active_;
 
     abi::Notifications notifications_;
     size_t notification_bytes_ = 0;
@@ -180,6 +180,7 @@ class Agent {
     void pump(Peer &peer);
     bool post_batches(Peer &peer, Transfer &transfer);
     bool post_text(Peer &peer, Text &text);
+    void begin_post(Transfer &transfer);
     void end_post(Transfer &transfer);
     void cancel(Transfer &transfer);
     void say(Peer &peer, uint8_t type, std::string text);

@@ -119,7 +119,8 @@ abi::Status Agent::disconnect(const std::string &name) {
 void Agent::remove_peer(const std::string &name) {
     const auto found = peers_.find(name);
     Peer &peer = *found->second;
-    const std::vector<Transfer *> active(active_.begin(), active_.end());
+    // A copy, because a transfer that is over leaves the list.
+    const std::vector<Transfer *> active = active_;
     for (Transfer *const it : active) {
         if (it->agent != name)
             continue;

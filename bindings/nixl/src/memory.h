@@ -85,6 +85,8 @@ struct Transfer final : abi::Request {
     size_t in_flight = 0;
     bool is_queued = false;
     bool is_active = false;
+    // Its place among the agent's posts in progress.
+    size_t place = 0;
     bool is_released = false;
     bool notifies = false;
     std::string notification;

@@ -78,7 +78,8 @@ void Agent::remove_memory(const std::shared_ptr<Block> &block) {
         zl_worker_revoke_number(worker_, block->number);
     if (block->users == 0)
         return;
-    const std::vector<Transfer *> active(active_.begin(), active_.end());
+    // A copy, because a transfer that is over leaves the list.
+    const std::vector<Transfer *> active = active_;
     for (Transfer *const it : active)
         if (std::find(it->blocks.begin(), it->blocks.end(), block) != it->blocks.end())
             cancel(*it);
@@ -155,11 +156,25 @@ bool Agent::post_batches(Peer &peer, Transfer &transfer) {
     return true;
 }
 
+void Agent::begin_post(Transfer &transfer) {
+    transfer.next = 0;
+    transfer.failure = abi::Status::success;
+    transfer.status.store(abi::Status::in_progress, std::memory_order_relaxed);
+    for (const auto &it : transfer.blocks)
+        ++it->users;
+    transfer.place = active_.size();
+    active_.push_back(&transfer);
+    transfer.is_active = true;
+}
+
 // Ends a post: all its requests are over.
 void Agent::end_post(Transfer &transfer) {
-    if (active_.erase(&transfer) > 0)
-        for (const auto &it : transfer.blocks)
-            --it->users;
+    active_.back()->place = transfer.place;
+    std::swap(active_[transfer.place], active_.back());
+    active_.pop_back();
+    transfer.is_active = false;
+    for (const auto &it : transfer.blocks)
+        --it->users;
     if (transfer.is_released) {
         delete &transfer;
         return;
@@ -178,7 +193,7 @@ void Agent::end_post(Transfer &transfer) {
 abi::Status Agent::post(Transfer &transfer, const abi::Arguments *arguments) {
     count_call();
     const Visit visit(*this);
-    if (active_.contains(&transfer))
+    if (transfer.is_active)
         return abi::Status::repost_active;
     for (const auto &it : transfer.blocks) {
         if (!it->is_registered) {
@@ -204,16 +219,15 @@ abi::Status Agent::post(Transfer &transfer, const abi::Arguments *arguments) {
     Peer *const peer = find(transfer.agent);
     if (!peer)
         return abi::Status::not_found;
-    transfer.next = 0;
-    transfer.failure = abi::Status::success;
-    transfer.status.store(abi::Status::in_progress, std::memory_order_relaxed);
-    for (const auto &it : transfer.blocks)
-        ++it->users;
-    active_.insert(&transfer);
-    transfer.is_queued = true;
-    peer->queue.push_back({&transfer, nullptr});
-    begin_to_connect(*peer);
-    pump(*peer);
+    begin_post(transfer);
+    if (peer->connection && peer->queue.empty() && post_batches(*peer, transfer)) {
+        if (transfer.in_flight == 0)
+            end_post(transfer);
+    } else {
+        transfer.is_queued = true;
+        peer->queue.push_back({&transfer, nullptr});
+        begin_to_connect(*peer);
+    }
     // The first packets leave now, whatever the driver does.
     advance();
     return transfer.status.load(std::memory_order_relaxed);
@@ -240,13 +254,13 @@ void Agent::cancel(Transfer &transfer) {
     for (const Batch &it : transfer.batches)
         if (it.connection)
             zl_cancel(it.connection, it.id);
-    if (transfer.in_flight == 0 && active_.contains(&transfer))
+    if (transfer.in_flight == 0 && transfer.is_active)
         end_post(transfer);
 }
 
 void Agent::release(Transfer *transfer) {
     const Visit visit(*this);
-    if (!active_.contains(transfer)) {
+    if (!transfer->is_active) {
         delete transfer;
         return;
     }

@@ -172,9 +172,8 @@ class Node:
 
     def fork_and_use(self):
         """What a child of fork sees: a call that fails, and an end that does not hang."""
-        read, write = os.pipe()
-        child = os.fork()
-        if child == 0:
+
+        def use():
             said = "nothing"
             try:
                 self.agent.send_notif(self.agent.name, b"from a child")
@@ -186,8 +185,37 @@ class Node:
             except Exception as error:
                 said += " " + type(error).__name__
             del self.agent
-            os.write(write, said.encode())
-            os._exit(0)
+            return said
+
+        return self.in_child(use)
+
+    def fork_and_make(self):
+        """Transfers between two agents that a child of fork makes."""
+
+        def make():
+            one, two = Node(), Node()
+            one.start("one of the child")
+            two.start("two of the child")
+            (here, a), (there, b) = one.allocate(100_000, seed=3), two.allocate(100_000)
+            one.register(here)
+            two.register(there)
+            one.load(two.metadata())
+            state = one.transfer("WRITE", [(a, 100_000)], [(b, 100_000)], "two of the child")
+            return f"{state} {two.equals(there, 3)}"
+
+        return self.in_child(make)
+
+    def in_child(self, body):
+        """What a child of fork says."""
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            said = "an exception"
+            try:
+                said = body()
+            finally:
+                os.write(write, said.encode())
+                os._exit(0)
         os.close(write)
         said = os.read(read, 1000).decode()
         os.close(read)

@@ -294,6 +294,12 @@ def test_fork__leaves_the_agent_to_the_parent(pair):
     assert it.second.notifications(1) == [("first", b"parent")]
 
 
+def test_fork__lets_the_child_make_an_agent_of_its_own(pair):
+    it = pair()
+    assert it.first.fork_and_make() == "DONE True"
+    assert it.first.transfer("WRITE", *it.whole(), "second") == "DONE"
+
+
 def test_text__that_never_asks_leaves_the_sender_alone(pair):
     """Notifications that nobody takes are kept; the transfer goes on."""
     it = pair()

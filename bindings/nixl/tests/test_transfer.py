@@ -163,6 +163,14 @@ def test_transfer__goes_on_while_its_program_computes(pair):
     assert it.first.state("one") == "DONE"
 
 
+def test_lane__is_shared_memory_on_one_host(pair, request):
+    it = pair(ZEROLANE_NIXL_LOG="info")
+    assert it.first.transfer("WRITE", *it.whole(), "second") == "DONE"
+    it.first.stop()
+    lane = "shared_memory" if "one host" in request.node.name else "udp"
+    assert f'"lane":"{lane}"' in it.first.said()
+
+
 def test_many_agents__each_write_to_each(processes):
     count = 5
     agents = [processes(f"agent{number}") for number in range(count)]
