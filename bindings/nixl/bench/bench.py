@@ -206,7 +206,9 @@ def table(results):
     for row in results[backends[0]][0]:
         medians = [statistics.median(one[row] for one in results[it]) for it in backends]
         length = bytes_of.get(row.partition(" ")[2], 0)
-        cells = [f"{it * 1e6:,.1f} us" + (f", {length * 8 / it / 1e9:.2f} Gb/s" if length > 8 else "") for it in medians]
+        cells = [
+            f"{it * 1e6:,.1f} us" + (f", {length * 8 / it / 1e9:.2f} Gb/s" if length > 8 else "") for it in medians
+        ]
         lines.append(f"| {row} | " + " | ".join(cells) + f" | {medians[0] / medians[-1]:.2f} |")
     return "\n".join(lines)
 

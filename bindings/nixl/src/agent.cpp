@@ -68,8 +68,7 @@ Agent::~Agent() {
     unvisited_.notify_one();
     driver_.join();
     const auto end = Clock::now() + patience;
-    while (has_unsent() && Clock::now() < end) {
-        zl_worker_wait(worker_, 20);
+    while (has_unsent() && Clock::now() < end && zl_worker_wait(worker_, 20) >= 0) {
         take_events();
         attempt_late();
     }

@@ -137,6 +137,7 @@ class Agent {
     std::thread driver_;
 
     uint32_t next_number_ = 1;
+    size_t exports_ = 0;
     std::unordered_map<std::string, std::unique_ptr<Peer>> peers_;
     std::unordered_map<zl_connection *, Link> links_;
     // Posts in progress; each transfer knows its place.

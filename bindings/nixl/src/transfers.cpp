@@ -11,6 +11,8 @@
 namespace {
 
 constexpr uint32_t export_numbers = 1 << 24;
+// As many as one connection has: a later one would end.
+constexpr size_t max_exports = 65536;
 constexpr uint32_t rights = ZL_RIGHT_READ | ZL_RIGHT_WRITE;
 
 // What NIXL is told of a request that failed.
@@ -49,6 +51,10 @@ abi::Status Agent::add_memory(uintptr_t base, size_t length, std::shared_ptr<Blo
     count_call();
     const Visit visit(*this);
     if (base % 8 == 0 && length > 0) {
+        if (exports_ >= max_exports) {
+            logging::error("an agent registers at most 65,536 pieces of memory: register larger ones");
+            return abi::Status::not_allowed;
+        }
         if (zl_exported_new(block->region, 0, length, &block->exported) < 0) {
             logging::error(std::string("memory cannot be exported: ") + zl_last_error());
             return abi::Status::backend;
@@ -65,6 +71,7 @@ abi::Status Agent::add_memory(uintptr_t base, size_t length, std::shared_ptr<Blo
             logging::error(std::string("memory cannot be exported: ") + zl_last_error());
             return abi::Status::backend;
         }
+        ++exports_;
     }
     out = std::move(block);
     return abi::Status::success;
@@ -74,8 +81,10 @@ void Agent::remove_memory(const std::shared_ptr<Block> &block) {
     count_call();
     const Visit visit(*this);
     block->is_registered = false;
-    if (block->number != 0)
+    if (block->number != 0) {
         zl_worker_revoke_number(worker_, block->number);
+        --exports_;
+    }
     if (block->users == 0)
         return;
     // A copy, because a transfer that is over leaves the list.

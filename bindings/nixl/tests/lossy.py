@@ -41,7 +41,7 @@ def main():
     wait_for((place / f"{other}.metadata").exists)
     agent.add_remote_agent((place / f"{other}.metadata").read_bytes())
     if role == "second":
-        wait_for(lambda: b"read back" in sum(agent.get_new_notifs().values(), []))
+        wait_for(lambda: any(b"read back" in it for it in agent.get_new_notifs().values()))
         return
     base, there = memory.ctypes.data, int((place / "second.address").read_text())
     copy = memory.copy()

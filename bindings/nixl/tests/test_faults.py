@@ -5,6 +5,7 @@ import signal
 import time
 
 import pytest
+
 from conftest import Failed, Pair
 
 MIB = 1 << 20
@@ -58,7 +59,9 @@ def test_peer__that_stops_for_a_while_loses_nothing(pair, frozen):
 def test_link__that_is_lost_for_ten_seconds_loses_nothing(processes, namespaces):
     from pyroute2 import NetNS
 
-    it = Pair(*(processes(name, None, space) for name, space in zip(("first", "second"), namespaces, strict=True)), 8 * MIB)
+    it = Pair(
+        *(processes(name, None, space) for name, space in zip(("first", "second"), namespaces, strict=True)), 8 * MIB
+    )
     it.first.prepare("one", "WRITE", *it.whole(), "second", b"arrived")
     with NetNS(namespaces[1]) as space:
         index = space.link_lookup(ifname="veth")[0]
@@ -205,7 +208,9 @@ def test_metadata__with_another_token_or_key_gives_no_access(processes):
         first.register(here)
         first.load(wrong)
         arguments = ("WRITE", [(here_address, 4096)], [(there_address, 4096)], "second")
-        assert failure(lambda first=first, arguments=arguments: first.transfer(*arguments)) == "nixlRemoteDisconnectError"
+        assert (
+            failure(lambda first=first, arguments=arguments: first.transfer(*arguments)) == "nixlRemoteDisconnectError"
+        )
     assert second.equals(there, 2)
 
 
@@ -250,6 +255,14 @@ def test_memory__that_begins_at_an_odd_address_serves_as_the_near_end_only(pair)
     arguments = ("WRITE", [(it.there_address, 4096)], [(address, 4096)], "first")
     assert failure(lambda: it.second.prepare("one", *arguments)) == "nixlInvalidParamError"
     assert "multiple of 8" in it.second.said()
+
+
+def test_memory__in_more_pieces_than_a_connection_has_is_refused(processes):
+    one = processes("one")
+    number, _ = one.allocate(65_537 * 8)
+    assert failure(lambda: one.register_blocks(number, 8)) == "nixlBackendError"
+    assert "at most 65,536 pieces of memory" in one.said()
+    assert one.register(number) == 0
 
 
 @pytest.mark.parametrize(

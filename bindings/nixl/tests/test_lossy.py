@@ -14,7 +14,12 @@ HERE = Path(__file__).parent
 def program():
     """The command zerolane: of the environment, of this checkout, or installed."""
     built = Path(os.environ.get("CARGO_TARGET_DIR", HERE / "../../../target"))
-    places = [os.environ.get("ZEROLANE"), built / "release/zerolane", built / "debug/zerolane", shutil.which("zerolane")]
+    places = [
+        os.environ.get("ZEROLANE"),
+        built / "release/zerolane",
+        built / "debug/zerolane",
+        shutil.which("zerolane"),
+    ]
     return next((str(it) for it in places if it and Path(it).is_file()), None)
 
 

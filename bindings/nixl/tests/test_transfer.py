@@ -85,7 +85,7 @@ def test_notification__many_come_in_order(pair):
 
 def test_notification__comes_to_an_agent_that_asks_seldom_and_both_ways(pair):
     it = pair()
-    for number in range(20):
+    for _ in range(20):
         it.first.notify("second", b"to second")
         it.second.notify("first", b"to first")
     assert it.second.notifications(20, pause=0.05) == [("first", b"to second")] * 20

@@ -6,9 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from elf import Library
-
 import zerolane_nixl
+from elf import Library
 
 # Of NIXL's class, as the guide for back ends lists them; two are the ends of an object.
 METHODS = """
@@ -42,7 +41,10 @@ def test_abi__has_the_order_of_the_wheels_engines(plugins):
 
 def test_abi__shows_two_functions_and_no_other_library(plugins):
     said = subprocess.run(
-        ["readelf", "--wide", "--dyn-syms", "--dynamic", zerolane_nixl.PLUGIN], check=True, capture_output=True, text=True
+        ["readelf", "--wide", "--dyn-syms", "--dynamic", zerolane_nixl.PLUGIN],
+        check=True,
+        capture_output=True,
+        text=True,
     ).stdout
     assert set(re.findall(r"(?:GLOBAL|WEAK|UNIQUE) +DEFAULT +[0-9]+ (\S+)", said)) == {
         "nixl_plugin_init",
@@ -58,7 +60,9 @@ def test_module__prints_what_to_export_and_checks_it():
     name, _, place = said.stdout.strip().partition("=")
     assert name == "export NIXL_PLUGIN_DIR"
     assert "checked" in said.stderr and "\n" not in place
-    assert {"libplugin_ZEROLANE.so", "libplugin_UCX.so", "libplugin_POSIX.so"} <= {it.name for it in Path(place).iterdir()}
+    assert {"libplugin_ZEROLANE.so", "libplugin_UCX.so", "libplugin_POSIX.so"} <= {
+        it.name for it in Path(place).iterdir()
+    }
 
 
 def test_directory__hides_none_of_the_wheels_plugins(plugins):
@@ -84,7 +88,7 @@ def test_version__of_another_nixl_is_refused_in_words(tmp_path):
     source = tmp_path / "caller.c"
     source.write_text(
         'const char version[] = "0.9.0";\n'
-        "void *call(void *(*init)(void)) { void *it = init(); __asm__ volatile(\"\"); return version[0] ? it : 0; }\n"
+        'void *call(void *(*init)(void)) { void *it = init(); __asm__ volatile(""); return version[0] ? it : 0; }\n'
     )
     library = tmp_path / "libnixl.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-O0", source, "-o", library], check=True)

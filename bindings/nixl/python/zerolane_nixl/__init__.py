@@ -5,6 +5,7 @@
 
 import hashlib
 import os
+import stat
 import tempfile
 from importlib import metadata
 from pathlib import Path
@@ -53,9 +54,9 @@ def _cache() -> Path:
     except (OSError, RuntimeError):
         cache = Path(tempfile.gettempdir()) / f"zerolane-nixl-{os.getuid()}"
         cache.mkdir(exist_ok=True, mode=0o700)
-    status = cache.stat()
-    if status.st_uid != os.getuid() or status.st_mode & 0o022:
-        raise Missing(f"{cache} belongs to another user, or others may write to it: remove it")
+    status = cache.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
+        raise Missing(f"{cache} is no directory that this user alone may write to: remove it")
     return cache
 
 
