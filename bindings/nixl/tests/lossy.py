@@ -1,4 +1,4 @@
-"""One of two agents on an emulated network, which meet by files of a directory: python lossy.py ROLE BACKEND DIRECTORY"""
+"""One of two agents on an emulated network: python lossy.py ROLE BACKEND DIRECTORY, where they meet by files."""
 
 import os
 import sys
