@@ -1,0 +1,108 @@
+//! Bounds the payload handed to the transport: enough to fill the path, little enough that a stream of high priority
+//! does not wait long behind it.
+//!
+//! As in BBR, the bound is a multiple of the product of the best rate and the shortest time from handing a message over
+//! to its end, both over the last [`PATH_MEMORY`].
+
+use crate::limits::{MAX_CHUNKS_POSTED, MESSAGE_BYTES, MIN_FLIGHT, PATH_MEMORY, RECEIVES};
+use std::time::{Duration, Instant};
+
+/// The multiple. The shortest time is that of a short message, one round trip; a long one also waits for its grant, and
+/// takes two. The third lets the rate be seen to grow.
+const GAIN: f64 = 3.0;
+
+/// A message in flight.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ticket {
+    at: Instant,
+    bytes: u64,
+    /// Bytes that had ended then.
+    ended: u64,
+    is_chunk: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Flight {
+    bytes: u64,
+    messages: usize,
+    chunks: usize,
+    ended: u64,
+    limit: u64,
+    /// Of the current period, and of the one before.
+    periods: [Period; 2],
+    since: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Period {
+    /// Bytes a second.
+    rate: f64,
+    time: Duration,
+}
+
+impl Period {
+    const EMPTY: Period = Period {
+        rate: 0.0,
+        time: Duration::MAX,
+    };
+}
+
+impl Flight {
+    pub(super) fn new() -> Flight {
+        Flight {
+            bytes: 0,
+            messages: 0,
+            chunks: 0,
+            ended: 0,
+            limit: MIN_FLIGHT,
+            periods: [Period::EMPTY; 2],
+            since: None,
+        }
+    }
+
+    /// Whether a bundle may leave.
+    pub(super) fn has_room(&self) -> bool {
+        self.messages < RECEIVES
+    }
+
+    /// Whether a chunk may leave.
+    pub(super) fn has_room_for_chunk(&self) -> bool {
+        self.has_room() && self.chunks < MAX_CHUNKS_POSTED && self.bytes < self.limit
+    }
+
+    pub(super) fn leave(&mut self, at: Instant, bytes: usize, is_chunk: bool) -> Ticket {
+        let bytes = bytes as u64;
+        self.bytes += bytes;
+        self.messages += 1;
+        self.chunks += usize::from(is_chunk);
+        let ended = self.ended;
+        Ticket {
+            at,
+            bytes,
+            ended,
+            is_chunk,
+        }
+    }
+
+    pub(super) fn end(&mut self, ticket: Ticket, now: Instant) {
+        self.bytes -= ticket.bytes;
+        self.messages -= 1;
+        self.chunks -= usize::from(ticket.is_chunk);
+        self.ended += ticket.bytes;
+        let time = now
+            .saturating_duration_since(ticket.at)
+            .max(Duration::from_micros(1));
+        let rate = (self.ended - ticket.ended) as f64 / time.as_secs_f64();
+        let since = *self.since.get_or_insert(now);
+        if now.saturating_duration_since(since) >= PATH_MEMORY {
+            self.since = Some(now);
+            self.periods = [Period::EMPTY, self.periods[0]];
+        }
+        let [current, before] = &mut self.periods;
+        current.rate = current.rate.max(rate);
+        current.time = current.time.min(time);
+        let (rate, time) = (current.rate.max(before.rate), current.time.min(before.time));
+        let most = (MAX_CHUNKS_POSTED * MESSAGE_BYTES) as u64;
+        self.limit = ((GAIN * rate * time.as_secs_f64()) as u64).clamp(MIN_FLIGHT, most);
+    }
+}
