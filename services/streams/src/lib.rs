@@ -12,11 +12,11 @@
 //! overtake each other after a loss; they carry their offset. Bundles are processed in order.
 //!
 //! Each end keeps receives posted, whatever the program reads, because each stream has credit of its own, in bytes. A
-//! window begins with 64 KiB and doubles while it, not the reader, limits the peer, to 16 MiB; all windows of a
-//! connection together may grow by 64 MiB. A stream that is not read so costs its window, and no other stream anything.
+//! window begins with 64 KiB, soon 1 MiB if few streams are open, and grows while it, not the reader, limits the peer, to
+//! 16 MiB; all windows of a connection together may grow by 64 MiB. A stream that is not read so costs its window, and no other stream anything.
 //!
 //! A sender takes what the streams have queued by priority, and by turns within one. What is in flight is bounded by
-//! three times rate and round trip, and a source is read only while less than 1 MiB of its priority is queued: so little
+//! four times rate and round trip, and a source is read only while less than 1 MiB of its priority is queued: so little
 //! waits in front of an urgent byte, and a socket that is not read is TCP's back-pressure for its writer.
 #![forbid(unsafe_code)]
 

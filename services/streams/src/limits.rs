@@ -29,6 +29,13 @@ pub(crate) const KEEP_BYTES: usize = 64 << 10;
 /// What a peer may send on a new stream before any credit.
 pub const INITIAL_WINDOW: u64 = 64 << 10;
 
+/// What a new stream may be granted beyond that at once, while at most half of [`EXTRA_WINDOW`] is in use: a bulk stream
+/// over a long path then does not begin with round trips for credit.
+pub const EARLY_WINDOW: u64 = 1 << 20;
+
+/// How much a window grows each time that it limits.
+pub(crate) const WINDOW_GROWTH: u64 = 4;
+
 /// The largest window of one stream: what [`RECEIVES`] messages hold.
 pub const MAX_WINDOW: u64 = (RECEIVES * MESSAGE_BYTES) as u64;
 
@@ -59,8 +66,15 @@ pub const PRIORITIES: usize = 8;
 /// The priority of a stream whose opener chooses none, as in RFC 9218.
 pub const DEFAULT_PRIORITY: u8 = 3;
 
-/// Payload in flight at first and at least: two messages.
-pub(crate) const MIN_FLIGHT: u64 = 2 * MESSAGE_BYTES as u64;
+/// Payload in flight at least.
+pub(crate) const MIN_FLIGHT: u64 = 4 * MESSAGE_BYTES as u64;
+
+/// Payload in flight while the path's rate is not known: the transport has a slow start of its own, which a bound that
+/// follows the rate seen would hold back.
+pub(crate) const START_FLIGHT: u64 = 16 * MESSAGE_BYTES as u64;
+
+/// Round trips without a quarter more rate after which the rate counts as known (BBR's startup has three).
+pub(crate) const STALE_ROUNDS: u32 = 2;
 
 /// How long a measurement of the path counts.
 pub(crate) const PATH_MEMORY: Duration = Duration::from_secs(10);

@@ -4,12 +4,14 @@
 //! As in BBR, the bound is a multiple of the product of the best rate and the shortest time from handing a message over
 //! to its end, both over the last [`PATH_MEMORY`].
 
-use crate::limits::{MAX_CHUNKS_POSTED, MESSAGE_BYTES, MIN_FLIGHT, PATH_MEMORY, RECEIVES};
+use crate::limits::{
+    MAX_CHUNKS_POSTED, MESSAGE_BYTES, MIN_FLIGHT, PATH_MEMORY, RECEIVES, STALE_ROUNDS, START_FLIGHT,
+};
 use std::time::{Duration, Instant};
 
 /// The multiple. The shortest time is that of a short message, one round trip; a long one also waits for its grant, and
-/// takes two. The third lets the rate be seen to grow.
-const GAIN: f64 = 3.0;
+/// takes two. Twice that lets the rate be seen to grow, and doubles what is in flight until it does not.
+const GAIN: f64 = 4.0;
 
 /// A message in flight.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +33,37 @@ pub(super) struct Flight {
     /// Of the current period, and of the one before.
     periods: [Period; 2],
     since: Option<Instant>,
+    /// `None`: the path's rate is known.
+    start: Option<Start>,
+}
+
+/// The search for the path's rate.
+#[derive(Clone, Copy, Debug, Default)]
+struct Start {
+    /// The best rate when it last grew by a quarter, and the rounds since.
+    rate: f64,
+    stale: u32,
+    /// Bytes that have ended at the begin of this round, and whether it was full.
+    began: u64,
+    full: bool,
+}
+
+impl Start {
+    /// A message that left when `ended` bytes had ended is over. True once the rate is known.
+    fn is_over(&mut self, ended: u64, now_ended: u64, rate: f64) -> bool {
+        if ended < self.began {
+            return false;
+        }
+        self.began = now_ended;
+        // Without enough to send, the rate says nothing about the path.
+        if std::mem::take(&mut self.full) {
+            match rate >= 1.25 * self.rate {
+                true => (self.rate, self.stale) = (rate, 0),
+                false => self.stale += 1,
+            }
+        }
+        self.stale >= STALE_ROUNDS
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -54,9 +87,10 @@ impl Flight {
             messages: 0,
             chunks: 0,
             ended: 0,
-            limit: MIN_FLIGHT,
+            limit: START_FLIGHT,
             periods: [Period::EMPTY; 2],
             since: None,
+            start: Some(Start::default()),
         }
     }
 
@@ -75,6 +109,9 @@ impl Flight {
         self.bytes += bytes;
         self.messages += 1;
         self.chunks += usize::from(is_chunk);
+        if let Some(start) = &mut self.start {
+            start.full |= self.bytes >= self.limit / 2;
+        }
         let ended = self.ended;
         Ticket {
             at,
@@ -102,7 +139,17 @@ impl Flight {
         current.rate = current.rate.max(rate);
         current.time = current.time.min(time);
         let (rate, time) = (current.rate.max(before.rate), current.time.min(before.time));
+        if let Some(start) = &mut self.start
+            && start.is_over(ticket.ended, self.ended, rate)
+        {
+            self.start = None;
+        }
+        let least = if self.start.is_some() {
+            START_FLIGHT
+        } else {
+            MIN_FLIGHT
+        };
         let most = (MAX_CHUNKS_POSTED * MESSAGE_BYTES) as u64;
-        self.limit = ((GAIN * rate * time.as_secs_f64()) as u64).clamp(MIN_FLIGHT, most);
+        self.limit = ((GAIN * rate * time.as_secs_f64()) as u64).clamp(least, most);
     }
 }

@@ -1,7 +1,10 @@
 //! Holds what arrived of one stream until it is read, and decides the peer's credit.
 
 use super::Violation;
-use crate::limits::{INITIAL_WINDOW, KEEP_BYTES, MAX_AHEAD, MAX_WINDOW, SMALL_BYTES};
+use crate::limits::{
+    EARLY_WINDOW, EXTRA_WINDOW, INITIAL_WINDOW, KEEP_BYTES, MAX_AHEAD, MAX_WINDOW, SMALL_BYTES,
+    WINDOW_GROWTH,
+};
 use std::collections::{BTreeMap, VecDeque};
 use zerolane::Region;
 
@@ -232,18 +235,30 @@ impl Inbox {
         }
         let mut grown = false;
         if self.blocked && self.held.is_empty() {
-            let more = self.window.min(MAX_WINDOW - self.window).min(*extra);
-            self.window += more;
-            *extra -= more;
-            grown = more > 0;
+            grown = self.widen((WINDOW_GROWTH - 1) * self.window, extra);
             self.blocked = false;
         }
         let limit = self.consumed + self.window;
-        let due = limit - self.limit >= self.window / 2 || grown;
+        let due = grown || limit - self.limit >= self.window / 2;
         if due {
             self.limit = limit;
         }
         due
+    }
+
+    /// Grants early what a new stream may have, if little of `extra` is in use. True if the credit changed.
+    pub(super) fn begin(&mut self, extra: &mut u64) -> bool {
+        let widened = *extra > EXTRA_WINDOW / 2 && self.widen(EARLY_WINDOW, extra);
+        self.limit = self.consumed + self.window;
+        widened
+    }
+
+    /// Widens the window by up to `more`, out of `extra`.
+    fn widen(&mut self, more: u64, extra: &mut u64) -> bool {
+        let more = more.min(MAX_WINDOW - self.window).min(*extra);
+        self.window += more;
+        *extra -= more;
+        more > 0
     }
 
     /// What its window has beyond the first.

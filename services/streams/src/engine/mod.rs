@@ -235,6 +235,7 @@ impl Engine {
         self.streams
             .insert(id, Stream::new(priority, false, purpose));
         self.owed.push_back(Owed::Open(id));
+        self.begin(id);
         Ok(id)
     }
 
@@ -629,7 +630,18 @@ impl Engine {
         self.streams
             .insert(id, Stream::new(priority, true, purpose));
         self.events.push_back(Event::Opened(id));
+        self.begin(id);
         Ok(())
+    }
+
+    /// Grants a new stream what it may have at once.
+    fn begin(&mut self, id: StreamId) {
+        if let Some(stream) = self.streams.get_mut(&id)
+            && stream.inbox.begin(&mut self.extra)
+        {
+            stream.credit_owed = true;
+            self.owed.push_back(Owed::Credit(id));
+        }
     }
 
     fn on_payload(&mut self, id: StreamId, offset: u64, payload: Held) -> Result<(), Violation> {
