@@ -51,6 +51,17 @@ impl Rights {
         }
     }
 
+    /// These rights without those to files and memory.
+    fn to_forward_only(&self) -> Rights {
+        Rights {
+            write: false,
+            fetch: false,
+            below: None,
+            regions: None,
+            ..self.clone()
+        }
+    }
+
     /// Whether the line names places to forward to.
     fn forwards(&self) -> bool {
         !self.connect.is_empty() || !self.listen.is_empty()
@@ -74,23 +85,28 @@ impl Rights {
 /// [`AllowFile::add`](super::AllowFile::add) refuses such rights.
 impl fmt::Display for Rights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.write { "read-write" } else { "read" })?;
+        let only_forwards = self.forwards() && *self == self.to_forward_only();
+        let mut words: Vec<String> = match (only_forwards, self.write) {
+            (true, _) => Vec::new(),
+            (false, true) => vec!["read-write".into()],
+            (false, false) => vec!["read".into()],
+        };
         if self.fetch && !self.write {
-            f.write_str(" fetch")?;
+            words.push("fetch".into());
         }
         if let Some(below) = &self.below {
-            write!(f, " below={}", String::from_utf8_lossy(below))?;
+            words.push(format!("below={}", String::from_utf8_lossy(below)));
         }
         if let Some(regions) = &self.regions {
-            write!(f, " regions={}", regions.join(","))?;
+            words.push(format!("regions={}", regions.join(",")));
         }
         for (word, places) in [("connect", &self.connect), ("listen", &self.listen)] {
             if !places.is_empty() {
                 let places: Vec<_> = places.iter().map(Place::to_string).collect();
-                write!(f, " {word}={}", places.join(","))?;
+                words.push(format!("{word}={}", places.join(",")));
             }
         }
-        Ok(())
+        f.write_str(&words.join(" "))
     }
 }
 
