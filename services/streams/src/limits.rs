@@ -29,9 +29,11 @@ pub(crate) const KEEP_BYTES: usize = 64 << 10;
 /// What a peer may send on a new stream before any credit.
 pub const INITIAL_WINDOW: u64 = 64 << 10;
 
-/// What a new stream may be granted beyond that at once, while at most half of [`EXTRA_WINDOW`] is in use: a bulk stream
-/// over a long path then does not begin with round trips for credit.
-pub const EARLY_WINDOW: u64 = 1 << 20;
+/// What a new stream may be granted beyond that at once, but at most a part in [`EARLY_PART`] of what is left of
+/// [`EXTRA_WINDOW`], and nothing once half of that is in use: a bulk stream over a long path then does not begin with
+/// round trips for credit.
+pub const EARLY_WINDOW: u64 = 4 << 20;
+pub(crate) const EARLY_PART: u64 = 16;
 
 /// How much a window grows each time that it limits.
 pub(crate) const WINDOW_GROWTH: u64 = 4;

@@ -1,7 +1,7 @@
-//! Bounds the payload handed to the transport: enough to fill the path, little enough that a stream of high priority
-//! does not wait long behind it.
+//! Bounds the payload handed to the transport: enough to fill the path, little enough that a long stream of high
+//! priority does not wait long behind it. (The transport sends bundles before chunks, so short payload does not wait.)
 //!
-//! As in BBR, the bound is a multiple of the product of the best rate and the shortest time from handing a message over
+//! As in BBR, the bound is a multiple of the product of the best rate and the shortest time from handing a chunk over
 //! to its end, both over the last [`PATH_MEMORY`].
 
 use crate::limits::{
@@ -9,9 +9,8 @@ use crate::limits::{
 };
 use std::time::{Duration, Instant};
 
-/// The multiple. The shortest time is that of a short message, one round trip; a long one also waits for its grant, and
-/// takes two. Twice that lets the rate be seen to grow, and doubles what is in flight until it does not.
-const GAIN: f64 = 4.0;
+/// The multiple: once for the path, once for the repairs of a lossy one, and once to see whether the rate grows.
+const GAIN: f64 = 3.0;
 
 /// A message in flight.
 #[derive(Clone, Copy, Debug)]
@@ -134,6 +133,10 @@ impl Flight {
         if now.saturating_duration_since(since) >= PATH_MEMORY {
             self.since = Some(now);
             self.periods = [Period::EMPTY, self.periods[0]];
+        }
+        if !ticket.is_chunk {
+            // A short message waits for no grant.
+            return;
         }
         let [current, before] = &mut self.periods;
         current.rate = current.rate.max(rate);

@@ -2,8 +2,8 @@
 
 use super::Violation;
 use crate::limits::{
-    EARLY_WINDOW, EXTRA_WINDOW, INITIAL_WINDOW, KEEP_BYTES, MAX_AHEAD, MAX_WINDOW, SMALL_BYTES,
-    WINDOW_GROWTH,
+    EARLY_PART, EARLY_WINDOW, EXTRA_WINDOW, INITIAL_WINDOW, KEEP_BYTES, MAX_AHEAD, MAX_WINDOW,
+    SMALL_BYTES, WINDOW_GROWTH,
 };
 use std::collections::{BTreeMap, VecDeque};
 use zerolane::Region;
@@ -248,7 +248,8 @@ impl Inbox {
 
     /// Grants early what a new stream may have, if little of `extra` is in use. True if the credit changed.
     pub(super) fn begin(&mut self, extra: &mut u64) -> bool {
-        let widened = *extra > EXTRA_WINDOW / 2 && self.widen(EARLY_WINDOW, extra);
+        let more = EARLY_WINDOW.min(*extra / EARLY_PART);
+        let widened = *extra > EXTRA_WINDOW / 2 && self.widen(more, extra);
         self.limit = self.consumed + self.window;
         widened
     }

@@ -251,6 +251,11 @@ impl Engine {
         self.streams.get(&id).map_or(&[], |it| &it.purpose)
     }
 
+    /// The priority that the opener of a stream chose.
+    pub fn priority(&self, id: StreamId) -> Option<u8> {
+        self.streams.get(&id).map(|it| it.priority)
+    }
+
     /// Why the stream was reset, if it was.
     pub fn reset_reason(&self, id: StreamId) -> Option<&Reset> {
         self.streams.get(&id)?.reset.as_ref()
@@ -491,8 +496,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Processes a message behind an incomplete one, if it is a chunk of a known stream. Returns it otherwise: the frames
-    /// of a bundle may depend on those before.
+    /// Processes a message behind an incomplete one, if it is a chunk of a known stream. Returns it otherwise: the
+    /// frames of a bundle may depend on those before.
     fn take_early(
         &mut self,
         memory: Region,

@@ -88,8 +88,8 @@ impl Outbox {
         }
     }
 
-    /// Queues the `len` bytes behind the header's place in `region`, for which there is room. Returns the memory if they
-    /// were copied.
+    /// Queues the `len` bytes behind the header's place in `region`, for which there is room. Returns the memory if
+    /// they were copied.
     pub(super) fn queue(&mut self, region: Region, len: usize) -> Option<Region> {
         let bytes = CHUNK_HEADER..CHUNK_HEADER + len;
         if self.small.len() + len <= SMALL_BYTES {

@@ -1,6 +1,7 @@
 //! Passes bytes between a socket and its stream.
 
-use super::socks::Negotiation;
+use super::request::Target;
+use super::socks::{Negotiation, Step};
 use crate::engine::{Engine, Fill};
 use crate::message::{ResetCode, StreamId};
 use rustix::io::Errno;
@@ -33,12 +34,23 @@ pub(super) struct Link {
 /// How far a link is.
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// A SOCKS client says where it wants to go.
-    Negotiates(Negotiation),
+    /// A SOCKS client says where it wants to go; then its stream gets this priority.
+    Negotiates(Negotiation, Option<u8>),
     /// The other end connects for a SOCKS client, which waits for the answer.
     Connects(StreamId, Vec<u8>),
     /// Bytes pass.
     Open(StreamId),
+}
+
+/// How far a SOCKS client is.
+#[derive(Debug)]
+pub(super) enum Negotiated {
+    /// It has more to say.
+    Waits,
+    /// It wants to go there, with this priority, and has sent this already.
+    Wants(Target, Option<u8>, Vec<u8>),
+    /// It has left, or is none.
+    Over,
 }
 
 /// What becomes of a link after a turn.
@@ -55,7 +67,11 @@ pub(super) enum After {
 }
 
 impl Link {
+    /// Until [`Link::close`], the system closes the socket with a reset, also if this process is killed: its user must
+    /// not take that for the end of the data.
     pub(super) fn new(socket: OwnedFd, peer: ConnectionId, stage: Stage) -> Link {
+        // A UNIX socket has no resets.
+        let _ = sockopt::set_socket_linger(&socket, Some(Duration::ZERO));
         Link {
             socket,
             peer,
@@ -71,7 +87,7 @@ impl Link {
 
     pub(super) fn stream(&self) -> Option<StreamId> {
         match self.stage {
-            Stage::Negotiates(_) => None,
+            Stage::Negotiates(..) => None,
             Stage::Connects(stream, _) | Stage::Open(stream) => Some(stream),
         }
     }
@@ -93,22 +109,37 @@ impl Link {
         self.broken |= broken;
     }
 
-    /// Bytes of a SOCKS client. `None`: none are there.
-    pub(super) fn read_some(&mut self, most: usize) -> Option<io::Result<Vec<u8>>> {
-        if !self.may_read {
-            return None;
+    /// Goes on with a SOCKS client.
+    pub(super) fn negotiate(&mut self) -> Negotiated {
+        let mut out = Vec::new();
+        let step = loop {
+            let Stage::Negotiates(negotiation, _) = &mut self.stage else {
+                return Negotiated::Waits;
+            };
+            if !self.may_read {
+                break Step::More;
+            }
+            let mut bytes = vec![0; negotiation.room()];
+            match read(&self.socket, &mut bytes) {
+                Ok(0) => break Step::Close,
+                Ok(len) => match negotiation.take(&bytes[..len], &mut out) {
+                    Step::More => {}
+                    step => break step,
+                },
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.may_read = false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => break Step::Close,
+            }
+        };
+        if !out.is_empty() && self.answer(&out).is_err() {
+            return Negotiated::Over;
         }
-        let mut bytes = vec![0; most];
-        match read(&self.socket, &mut bytes) {
-            Ok(len) => {
-                bytes.truncate(len);
-                Some(Ok(bytes))
+        match (step, &self.stage) {
+            (Step::More, _) => Negotiated::Waits,
+            (Step::Connect(target), Stage::Negotiates(negotiation, priority)) => {
+                Negotiated::Wants(target, *priority, negotiation.rest().to_vec())
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.may_read = false;
-                None
-            }
-            Err(error) => Some(Err(error)),
+            _ => Negotiated::Over,
         }
     }
 
@@ -195,9 +226,9 @@ impl Link {
         error.ok()?.err().map(io::Error::from)
     }
 
-    /// Closes the socket with a reset.
-    pub(super) fn abort(self) {
-        abort(self.socket);
+    /// Closes the socket in order: what was written arrives.
+    pub(super) fn close(self) {
+        let _ = sockopt::set_socket_linger(&self.socket, None);
     }
 
     /// Ends the stream, if there is one, because the socket failed.

@@ -1,10 +1,10 @@
 //! Forwards TCP connections and UNIX sockets over streams, as `ssh -L`, `-R` and `-D` do.
 //!
 //! A [`Forwarder`] is one loop in one thread: it drives the connections of a [`Worker`], and sleeps on their descriptor
-//! and on those of all sockets. A socket is read into the memory that is sent, and written from the memory that arrived.
-//! A socket is only read while its stream has credit, and a stream's credit only grows as its socket is written, so
-//! either side's TCP holds the writer up when the reader is slow. Half-close is passed on, a reset as a reset, and the
-//! end of the connection as a reset of every socket: a reader never takes it for the end of its data.
+//! and on those of all sockets. A socket is read into the memory that is sent, and written from the memory that
+//! arrived. A socket is only read while its stream has credit, and a stream's credit only grows as its socket is
+//! written, so either side's TCP holds the writer up when the reader is slow. Half-close is passed on, a reset as a
+//! reset, and the end of the connection as a reset of every socket: a reader never takes it for the end of its data.
 
 mod dial;
 mod link;
@@ -21,7 +21,7 @@ pub use socks::{Negotiation, Reply, Step, answer};
 use crate::engine::{Event, Role};
 use crate::message::{Reset, ResetCode, StreamId};
 use dial::Dials;
-use link::{After, Link, Stage, abort};
+use link::{After, Link, Negotiated, Stage, abort};
 use listener::Listener;
 use peer::{Peer, Use};
 use rustix::event::Timespec;
@@ -100,6 +100,8 @@ pub enum Forward {
         listen: Listen,
         /// Where the peer connects; `None`: where each SOCKS5 client says.
         target: Option<Target>,
+        /// From 0, which goes first, to 7; `None`: 3.
+        priority: Option<u8>,
     },
     /// The peer listens; connect here.
     Back {
@@ -107,6 +109,8 @@ pub enum Forward {
         listen: Target,
         /// Where to connect.
         target: Target,
+        /// As for [`Forward::There`].
+        priority: Option<u8>,
     },
 }
 
@@ -195,9 +199,9 @@ pub struct Forwarder {
 /// For whom a listener accepts.
 #[derive(Clone, Debug)]
 enum Owner {
-    /// A forward of this end, to a target, or to what SOCKS5 clients say.
-    Here(Option<Target>),
-    /// A peer, which asked by this stream.
+    /// A forward of this end, to a target, or to what SOCKS5 clients say, with a priority.
+    Here(Option<Target>, Option<u8>),
+    /// A peer, which asked by this stream, whose priority its connections have.
     Peer(ConnectionId, StreamId),
 }
 
@@ -280,7 +284,12 @@ impl Forwarder {
         forwards: Vec<Forward>,
     ) -> Result<(), Error> {
         for forward in &forwards {
-            let Forward::There { listen, target } = forward else {
+            let Forward::There {
+                listen,
+                target,
+                priority,
+            } = forward
+            else {
                 continue;
             };
             let bound = Listener::bind(listen);
@@ -295,7 +304,7 @@ impl Forwarder {
                 on: listener.shown.clone(),
                 to,
             });
-            self.watch_listener(listener, Owner::Here(target.clone()))?;
+            self.watch_listener(listener, Owner::Here(target.clone(), *priority))?;
         }
         self.uplink = Some(Uplink {
             dial,
@@ -353,9 +362,12 @@ impl Forwarder {
         };
         uplink.connection = Some(id);
         for (index, forward) in uplink.forwards.iter().enumerate() {
-            if let Forward::Back { listen, .. } = forward {
+            if let Forward::Back {
+                listen, priority, ..
+            } = forward
+            {
                 let purpose = Request::Listen(listen.clone()).to_string();
-                let opened = peer.session.engine.open(purpose.as_bytes(), None);
+                let opened = peer.session.engine.open(purpose.as_bytes(), *priority);
                 let stream = opened.map_err(io::Error::other)?;
                 peer.uses.insert(stream, Use::Asked(index));
             }
@@ -444,7 +456,7 @@ impl Forwarder {
                 return;
             };
             let peer = match owner {
-                Owner::Here(_) => self.uplink.as_ref().and_then(|it| it.connection),
+                Owner::Here(..) => self.uplink.as_ref().and_then(|it| it.connection),
                 Owner::Peer(id, _) => Some(*id),
             };
             // Without a connection they wait in the backlog.
@@ -458,35 +470,49 @@ impl Forwarder {
                     return;
                 }
             };
-            let purpose = match owner {
-                Owner::Here(None) => None,
-                Owner::Here(Some(target)) => Some(Request::Connect(target)),
-                Owner::Peer(_, stream) => Some(Request::From(stream.0)),
+            let (purpose, priority) = match owner {
+                Owner::Here(target, priority) => (target.map(Request::Connect), priority),
+                Owner::Peer(_, stream) => {
+                    let engine = self.peers.get(&peer).map(|it| &it.session.engine);
+                    let priority = engine.and_then(|it| it.priority(stream));
+                    (Some(Request::From(stream.0)), priority)
+                }
             };
-            self.begin(socket, peer, purpose);
+            self.begin(socket, peer, purpose, priority);
         }
         // There may be more.
         self.starved = true;
     }
 
     /// Forwards a socket that was accepted.
-    fn begin(&mut self, socket: OwnedFd, peer: ConnectionId, purpose: Option<Request>) {
+    fn begin(
+        &mut self,
+        socket: OwnedFd,
+        peer: ConnectionId,
+        purpose: Option<Request>,
+        priority: Option<u8>,
+    ) {
         let Some(purpose) = purpose else {
-            let link = Link::new(socket, peer, Stage::Negotiates(Negotiation::default()));
-            let _ = self.watch_link(link);
+            let stage = Stage::Negotiates(Negotiation::default(), priority);
+            let _ = self.watch_link(Link::new(socket, peer, stage));
             return;
         };
-        match self.open(peer, &purpose) {
+        match self.open(peer, &purpose, priority) {
             Some(stream) => self.join(socket, peer, stream),
             None => abort(socket),
         }
     }
 
     /// Opens a stream to `peer`.
-    fn open(&mut self, peer: ConnectionId, purpose: &Request) -> Option<StreamId> {
+    fn open(
+        &mut self,
+        peer: ConnectionId,
+        purpose: &Request,
+        priority: Option<u8>,
+    ) -> Option<StreamId> {
         let engine = &mut self.peers.get_mut(&peer)?.session.engine;
         self.changed.insert(peer);
-        match engine.open(purpose.to_string().as_bytes(), None) {
+        match engine.open(purpose.to_string().as_bytes(), priority) {
             Ok(stream) => Some(stream),
             Err(error) => {
                 (self.notify)(Notice::Refused(format!(
@@ -571,9 +597,7 @@ impl Forwarder {
             .map(|(it, _)| *it)
             .collect();
         for number in links {
-            if let Some(link) = self.links.remove(&number) {
-                link.abort();
-            }
+            self.links.remove(&number);
         }
         self.listeners
             .retain(|_, (_, owner)| !matches!(owner, Owner::Peer(it, _) if *it == id));
@@ -641,7 +665,7 @@ impl Forwarder {
         let Some(peer) = self.peers.get_mut(&link.peer) else {
             return;
         };
-        if matches!(link.stage, Stage::Negotiates(_)) {
+        if matches!(link.stage, Stage::Negotiates(..)) {
             return self.negotiate(number);
         }
         self.changed.insert(link.peer);
@@ -653,16 +677,16 @@ impl Forwarder {
                     peer.uses.remove(&stream);
                     peer.session.engine.release(stream);
                 }
-                self.links.remove(&number);
+                if let Some(link) = self.links.remove(&number) {
+                    link.close();
+                }
             }
             After::Failed(why) => {
                 if let Some(stream) = link.stream() {
                     peer.uses.remove(&stream);
                 }
                 link.fail(&mut peer.session.engine, &why);
-                if let Some(link) = self.links.remove(&number) {
-                    link.abort();
-                }
+                self.links.remove(&number);
             }
         }
     }
@@ -672,40 +696,26 @@ impl Forwarder {
         let Some(link) = self.links.get_mut(&number) else {
             return;
         };
-        let Stage::Negotiates(mut negotiation) =
-            std::mem::replace(&mut link.stage, Stage::Negotiates(Negotiation::default()))
-        else {
+        let (peer, step) = (link.peer, link.negotiate());
+        let (target, priority, rest) = match step {
+            Negotiated::Waits => return,
+            Negotiated::Over => {
+                if let Some(link) = self.links.remove(&number) {
+                    link.close();
+                }
+                return;
+            }
+            Negotiated::Wants(target, priority, rest) => (target, priority, rest),
+        };
+        let Some(stream) = self.open(peer, &Request::Connect(target), priority) else {
+            self.links.remove(&number);
             return;
         };
-        let mut out = Vec::new();
-        let mut step = Step::More;
-        while step == Step::More {
-            step = match link.read_some(negotiation.room()) {
-                None => break,
-                Some(Ok(bytes)) if !bytes.is_empty() => negotiation.take(&bytes, &mut out),
-                Some(_) => Step::Close,
-            };
+        if let Some(link) = self.links.get_mut(&number) {
+            link.stage = Stage::Connects(stream, rest);
         }
-        let answered = out.is_empty() || link.answer(&out).is_ok();
-        let peer = link.peer;
-        match step {
-            Step::More if answered => link.stage = Stage::Negotiates(negotiation),
-            Step::Connect(target) if answered => {
-                let rest = negotiation.rest().to_vec();
-                let Some(stream) = self.open(peer, &Request::Connect(target)) else {
-                    self.links.remove(&number);
-                    return;
-                };
-                if let Some(link) = self.links.get_mut(&number) {
-                    link.stage = Stage::Connects(stream, rest);
-                }
-                if let Some(peer) = self.peers.get_mut(&peer) {
-                    peer.uses.insert(stream, Use::Link(number));
-                }
-            }
-            _ => {
-                self.links.remove(&number);
-            }
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            peer.uses.insert(stream, Use::Link(number));
         }
     }
 
@@ -764,19 +774,18 @@ impl Forwarder {
     fn on_reset(&mut self, used: Use, reset: Reset) -> Result<(), Error> {
         match used {
             Use::Link(number) => {
-                if let Some(link) = self.links.remove(&number) {
-                    if let Stage::Connects(..) = link.stage {
-                        let mut out = Vec::new();
-                        let reply = match reset.code {
-                            ResetCode::Denied => Reply::NotAllowed,
-                            ResetCode::Unreachable => Reply::Unreachable,
-                            _ => Reply::Failed,
-                        };
-                        answer(reply, &mut out);
-                        let _ = link.answer(&out);
-                    } else {
-                        link.abort();
-                    }
+                if let Some(link) = self.links.remove(&number)
+                    && let Stage::Connects(..) = link.stage
+                {
+                    let mut out = Vec::new();
+                    let reply = match reset.code {
+                        ResetCode::Denied => Reply::NotAllowed,
+                        ResetCode::Unreachable => Reply::Unreachable,
+                        _ => Reply::Failed,
+                    };
+                    answer(reply, &mut out);
+                    let _ = link.answer(&out);
+                    link.close();
                 }
                 if reset.code != ResetCode::Aborted {
                     (self.notify)(Notice::Refused(reset.words));
@@ -833,7 +842,7 @@ impl Forwarder {
     /// The peer listens, as forward `index` asked.
     fn listens(&mut self, index: usize) {
         let forward = self.uplink.as_ref().and_then(|it| it.forwards.get(index));
-        if let Some(Forward::Back { listen, target }) = forward {
+        if let Some(Forward::Back { listen, target, .. }) = forward {
             (self.notify)(Notice::Listening {
                 on: format!("the other end's {listen}"),
                 to: target.to_string(),

@@ -53,8 +53,8 @@ impl Negotiation {
         MAX_INPUT - self.input.len()
     }
 
-    /// Takes bytes of the client, at most [`Self::room`], and appends the answer to `out`. A client sends nothing behind its
-    /// request before the answer, except one that is sure of success; then [`Self::rest`] has it.
+    /// Takes bytes of the client, at most [`Self::room`], and appends the answer to `out`. A client sends nothing
+    /// behind its request before the answer, except one that is sure of success; then [`Self::rest`] has it.
     pub fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Step {
         self.input.extend(bytes);
         if !self.greeted {

@@ -30,7 +30,8 @@ use zerolane::worker::Worker;
 ///     while let Some(mut stream) = streams.accept()? {
 ///         let mut question = String::new();
 ///         stream.read_to_string(&mut question)?;
-///         write!(stream, "{}: {}", String::from_utf8_lossy(stream.purpose()), question.to_uppercase())?;
+///         let purpose = String::from_utf8_lossy(stream.purpose()).into_owned();
+///         write!(stream, "{purpose}: {}", question.to_uppercase())?;
 ///     }
 ///     Ok(())
 /// });
@@ -57,9 +58,9 @@ pub struct Streams {
 
 /// One stream: bytes in both directions, each of which ends by itself.
 ///
-/// A write returns when the bytes are queued; the queue has room for 256 KiB, and for as much as the peer's credit. Dropping it
-/// delivers what was written, then the end; if the peer writes more, or had written what was not read, the stream is
-/// reset.
+/// A write returns when the bytes are queued; the queue has room for 256 KiB, and for as much as the peer's credit.
+/// Dropping it delivers what was written, then the end; if the peer writes more, or had written what was not read, the
+/// stream is reset.
 #[derive(Debug)]
 pub struct Stream {
     shared: Arc<Shared>,

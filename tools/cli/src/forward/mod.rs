@@ -54,7 +54,10 @@ pub struct Args {
     /// The other way round: the other host accepts at LISTEN, and this one connects to TARGET
     #[arg(short = 'R', long)]
     reverse: bool,
-    /// Also forward what this file says: a line LISTEN TARGET, or reverse LISTEN TARGET, for each; # begins a comment
+    /// Which connections go first, where several share the way: 0 before all others, 7 behind them [default: 3]
+    #[arg(long, value_name = "N", value_parser = spec::parse_priority)]
+    priority: Option<u8>,
+    /// Also forward what this file says: a line `[reverse] LISTEN TARGET [priority=N]` for each; # begins a comment
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     #[command(flatten)]
@@ -92,7 +95,7 @@ fn allow_descriptors() {
 fn forward(args: Args) -> Result<()> {
     let mut forwards = Vec::new();
     if let (Some(listen), Some(target)) = (&args.listen, &args.target) {
-        forwards.push(spec::forward(listen, target, args.reverse)?);
+        forwards.push(spec::forward(listen, target, args.reverse, args.priority)?);
     } else {
         ensure!(
             !args.reverse,

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use zerolane_streams::forward::{Forward, Listen, Target};
+use zerolane_streams::limits::PRIORITIES;
 
 use crate::exit::Exit;
 
@@ -18,7 +19,12 @@ const FILE_BYTES: u64 = 1 << 20;
 ///
 /// # Errors
 /// A word has another form.
-pub(super) fn forward(listen: &str, target: &str, reverse: bool) -> Result<Forward> {
+pub(super) fn forward(
+    listen: &str,
+    target: &str,
+    reverse: bool,
+    priority: Option<u8>,
+) -> Result<Forward> {
     let usage = |words: String| anyhow!(words).context(Exit::Usage);
     match (listening(listen).map_err(usage)?, target, reverse) {
         (Listen::Tcp(listen), SOCKS, true) => Err(usage(format!(
@@ -27,6 +33,7 @@ pub(super) fn forward(listen: &str, target: &str, reverse: bool) -> Result<Forwa
         (listen, SOCKS, false) => Ok(Forward::There {
             listen,
             target: None,
+            priority,
         }),
         (Listen::Unix(path), _, true) => Err(usage(format!(
             "{}: the other end listens on TCP alone",
@@ -34,11 +41,16 @@ pub(super) fn forward(listen: &str, target: &str, reverse: bool) -> Result<Forwa
         ))),
         (Listen::Tcp(listen), target, true) => {
             let target = host_and_port(target).map_err(usage)?;
-            Ok(Forward::Back { listen, target })
+            Ok(Forward::Back {
+                listen,
+                target,
+                priority,
+            })
         }
         (listen, target, false) => Ok(Forward::There {
             listen,
             target: Some(host_and_port(target).map_err(usage)?),
+            priority,
         }),
     }
 }
@@ -82,7 +94,18 @@ fn split(text: &str, may_be_any: bool) -> Option<Target> {
     Target::new(host, port).filter(|it| may_be_any || it.port != 0)
 }
 
-/// The forwards of a file: a line `LISTEN TARGET`, or `reverse LISTEN TARGET`, each; `#` begins a comment.
+/// Parses a priority.
+pub(super) fn parse_priority(text: &str) -> Result<u8, String> {
+    let parsed = text.parse().ok().filter(|&it| usize::from(it) < PRIORITIES);
+    parsed.ok_or_else(|| {
+        format!(
+            "{text:?} is no priority: 0, which goes first, to {}",
+            PRIORITIES - 1
+        )
+    })
+}
+
+/// The forwards of a file: a line `[reverse] LISTEN TARGET [priority=N]` for each; `#` begins a comment.
 ///
 /// # Errors
 /// The file cannot be read, or a line has another form.
@@ -98,13 +121,18 @@ fn of_lines(text: &str) -> Result<Vec<Forward>> {
     let mut forwards = Vec::new();
     for (line, number) in text.lines().zip(1..) {
         let content = line.split('#').next().unwrap_or_default();
-        let words: Vec<&str> = content.split_whitespace().collect();
-        let parsed = match words[..] {
-            [] => continue,
-            ["reverse", listen, target] => forward(listen, target, true),
-            [listen, target] => forward(listen, target, false),
+        let mut words: Vec<&str> = content.split_whitespace().collect();
+        let priority = words.last().and_then(|it| it.strip_prefix("priority="));
+        let priority = priority.map(parse_priority);
+        words.truncate(words.len() - usize::from(priority.is_some()));
+        let parsed = match (priority.transpose(), &words[..]) {
+            (Ok(None), []) => continue,
+            (Ok(priority), ["reverse", listen, target]) => forward(listen, target, true, priority),
+            (Ok(priority), [listen, target]) => forward(listen, target, false, priority),
+            (Err(why), _) => Err(anyhow!(why).context(Exit::Usage)),
             _ => {
-                Err(anyhow!("expected LISTEN TARGET or reverse LISTEN TARGET").context(Exit::Usage))
+                let words = "expected [reverse] LISTEN TARGET [priority=N]";
+                Err(anyhow!(words).context(Exit::Usage))
             }
         };
         forwards.push(parsed.with_context(|| format!("line {number}"))?);
@@ -126,7 +154,11 @@ mod tests {
 
     #[test]
     fn forward__of_ports_addresses_paths_and_socks() {
-        let there = |listen, target| Forward::There { listen, target };
+        let there = |listen, target| Forward::There {
+            listen,
+            target,
+            priority: Some(1),
+        };
         let tcp = |host, port| Listen::Tcp(target(host, port));
         for (listen, to, expected) in [
             (
@@ -152,7 +184,7 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                forward(listen, to, false).unwrap(),
+                forward(listen, to, false, Some(1)).unwrap(),
                 expected,
                 "{listen} {to}"
             );
@@ -160,8 +192,9 @@ mod tests {
         let back = Forward::Back {
             listen: target("127.0.0.1", 2222),
             target: target("localhost", 22),
+            priority: None,
         };
-        assert_eq!(forward("2222", "localhost:22", true).unwrap(), back);
+        assert_eq!(forward("2222", "localhost:22", true, None).unwrap(), back);
     }
 
     #[test]
@@ -181,21 +214,33 @@ mod tests {
             ("/a.sock", "db:1", true),
             ("80", "socks", true),
         ] {
-            let refused = forward(listen, to, reverse).unwrap_err();
+            let refused = forward(listen, to, reverse, None).unwrap_err();
             assert_eq!(Exit::of(&refused), Exit::Usage, "{listen} {to}");
         }
     }
 
     #[test]
     fn of_lines__several_with_comments() {
-        let lines = "# all\n8080 db:80\n\nreverse 9000 localhost:22 # back\n /run/x socks\n";
-        assert_eq!(of_lines(lines).unwrap().len(), 3);
+        let lines =
+            "# all\n8080 db:80\n\nreverse 9000 localhost:22 priority=0 # back\n /run/x socks\n";
+        let all = of_lines(lines).unwrap();
+        assert_eq!(all.len(), 3);
+        assert!(matches!(
+            all[1],
+            Forward::Back {
+                priority: Some(0),
+                ..
+            }
+        ));
         for broken in [
             "",
             "# nothing\n",
             "80\n",
             "80 a:1 b:1\n",
             "80 a:1 b\n",
+            "80 a:1 priority=8\n",
+            "80 a:1 priority=\n",
+            "priority=1\n",
             "backward 80 a:1\n",
         ] {
             assert!(of_lines(broken).is_err(), "{broken:?}");
