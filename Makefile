@@ -22,6 +22,8 @@ made = $(built)/generated
 # Keeps an existing file, which belongs to the administrator.
 install_once = test -e $(DESTDIR)$(2) || $(INSTALL) -D -m 644 $(1) $(DESTDIR)$(2)
 
+services = zerolane.service zerolane-forward@.service zerolane-forward-serve.service
+
 .PHONY: build install uninstall deb
 
 build:
@@ -38,9 +40,10 @@ install: build
 	$(INSTALL) -D -m 644 $(made)/bash/zerolane.bash $(DESTDIR)$(BASHDIR)/zerolane
 	$(INSTALL) -D -m 644 $(made)/zsh/_zerolane $(DESTDIR)$(ZSHDIR)/_zerolane
 	$(INSTALL) -D -m 644 $(made)/fish/zerolane.fish $(DESTDIR)$(FISHDIR)/zerolane.fish
-	sed -e 's,/usr/bin/zerolane,$(BINDIR)/zerolane,' -e 's,/etc/,$(SYSCONFDIR)/,' packaging/zerolane.service \
-		>$(DESTDIR)$(UNITDIR)/zerolane.service
-	chmod 644 $(DESTDIR)$(UNITDIR)/zerolane.service
+	for unit in $(services); do \
+		sed -e 's,/usr/bin/zerolane,$(BINDIR)/zerolane,' -e 's,/etc/,$(SYSCONFDIR)/,' packaging/$$unit \
+			>$(DESTDIR)$(UNITDIR)/$$unit && chmod 644 $(DESTDIR)$(UNITDIR)/$$unit || exit 1; \
+	done
 	$(INSTALL) -m 644 packaging/zerolane.socket $(DESTDIR)$(UNITDIR)
 	$(call install_once,packaging/zerolane.default,$(SYSCONFDIR)/default/zerolane)
 	$(call install_once,packaging/allowed_keys,$(SYSCONFDIR)/zerolane/allowed_keys)
@@ -49,7 +52,7 @@ install: build
 uninstall:
 	$(RM) $(DESTDIR)$(LIBDIR)/libzerolane_nbdkit.so $(DESTDIR)$(BINDIR)/zerolane $(DESTDIR)$(BINDIR)/zerolane-bench $(DESTDIR)$(MANDIR)/man1/zerolane.1 $(DESTDIR)$(MANDIR)/man1/zerolane-*.1 \
 		$(DESTDIR)$(BASHDIR)/zerolane $(DESTDIR)$(ZSHDIR)/_zerolane $(DESTDIR)$(FISHDIR)/zerolane.fish \
-		$(DESTDIR)$(UNITDIR)/zerolane.service $(DESTDIR)$(UNITDIR)/zerolane.socket
+		$(addprefix $(DESTDIR)$(UNITDIR)/,$(services) zerolane.socket)
 
 # Needs cargo-deb (cargo install cargo-deb --locked). Writes the package below $(built)/../debian.
 # DEBFLAGS=--fast compresses less.

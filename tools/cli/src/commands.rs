@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 use nix::libc::SIGXFSZ;
 
 use crate::exit::Exit;
-use crate::{cast, config, disk, doctor, explain, files, keys, lab, lanes, mem, trace};
+use crate::{cast, config, disk, doctor, explain, files, forward, keys, lab, lanes, mem, trace};
 
 /// Move data between machines: it lands once, in its final place.
 #[derive(Debug, Parser)]
@@ -55,6 +55,8 @@ pub enum Command {
     Mem(mem::Args),
     /// Serve images as disks of other hosts; open, list and measure theirs
     Disk(disk::Args),
+    /// Forward TCP connections and UNIX sockets to or from another host
+    Forward(forward::Args),
     /// Make the key that identifies you
     Keygen(keys::Args),
     /// Print the public half of your key
@@ -93,6 +95,7 @@ impl Command {
             Command::Sync(args) => return files::sync::run(args),
             Command::Send(args) => files::send::run(args),
             Command::Receive(args) => files::receive::run(args),
+            Command::Forward(args) => forward::run(args),
             Command::Cast(args) => cast::run(args),
             Command::Ls(args) => files::list::run(args),
             Command::Rm(args) => files::change::remove(args),

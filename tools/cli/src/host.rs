@@ -86,6 +86,12 @@ impl Host {
 }
 
 impl Dialer {
+    /// Connections notice a dead peer also while they are idle.
+    pub(crate) fn watching(mut self) -> Dialer {
+        self.options.times.keep_alive = true;
+        self
+    }
+
     /// Resolves the name again, and connects.
     pub(crate) fn connect(&self) -> zerolane::Result<Connection> {
         let to = resolve_host(&self.host.name, self.host.port, self.options.lane.choice)?;

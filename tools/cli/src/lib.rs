@@ -16,6 +16,7 @@ mod doctor;
 pub mod exit;
 mod explain;
 mod files;
+mod forward;
 pub mod generate;
 mod host;
 mod input;

@@ -234,6 +234,28 @@ impl ClientArgs {
             paths: PathArgs::default(),
         }
     }
+
+    /// As [`FileClientArgs::check_for_login`].
+    pub(crate) fn check_for_login(&self) -> Result<()> {
+        only_without_login(self.for_servers())
+    }
+
+    /// An option on the command line that is only for servers that run already.
+    fn for_servers(&self) -> Option<&'static str> {
+        let given = [
+            (self.identity.is_some(), "--identity"),
+            (self.server_key.is_some(), "--server-key"),
+            (self.authenticated, "--authenticated"),
+            (self.plain, "--plain"),
+            (self.profile == ProfileName::Classic, "--profile classic"),
+            (self.lane.is_some(), "--lane"),
+            (self.rendezvous.is_some(), "--rendezvous"),
+            (self.bypass.is_some(), "--bypass"),
+            (!self.paths.is_empty(), "--path"),
+        ];
+        let given = given.iter().find(|(given, _)| *given);
+        given.map(|(_, option)| *option)
+    }
 }
 
 impl FileClientArgs {
@@ -251,13 +273,7 @@ impl FileClientArgs {
 
     /// Refuses options that mean nothing for a server that a login starts: both ends then use temporary keys.
     pub(crate) fn check_for_login(&self) -> Result<()> {
-        match self.for_servers() {
-            Some(option) => Err(anyhow!(
-                "{option} is for servers that are there already, not for one that ssh starts"
-            )
-            .context(Exit::Usage)),
-            None => Ok(()),
-        }
+        only_without_login(self.for_servers())
     }
 
     /// Refuses options that mean nothing if both sides are on this machine.
@@ -280,23 +296,20 @@ impl FileClientArgs {
 
     /// An option on the command line that is only for servers that run already.
     fn for_servers(&self) -> Option<&'static str> {
-        let client = &self.client;
-        let given = [
-            (self.code.is_some(), "--code"),
-            (client.identity.is_some(), "--identity"),
-            (client.server_key.is_some(), "--server-key"),
-            (client.authenticated, "--authenticated"),
-            (client.plain, "--plain"),
-            (client.profile == ProfileName::Classic, "--profile classic"),
-            (client.lane.is_some(), "--lane"),
-            (client.rendezvous.is_some(), "--rendezvous"),
-            (client.bypass.is_some(), "--bypass"),
-            (!client.paths.is_empty(), "--path"),
-        ];
-        given
-            .iter()
-            .find(|(given, _)| *given)
-            .map(|(_, option)| *option)
+        match self.code {
+            Some(_) => Some("--code"),
+            None => self.client.for_servers(),
+        }
+    }
+}
+
+fn only_without_login(option: Option<&str>) -> Result<()> {
+    match option {
+        Some(option) => Err(anyhow!(
+            "{option} is for servers that are there already, not for one that ssh starts"
+        )
+        .context(Exit::Usage)),
+        None => Ok(()),
     }
 }
 

@@ -13,7 +13,7 @@ use super::with_exit_code;
 use super::within::{OwnServer, Side};
 use crate::config::{Config, Section};
 use crate::exit::Exit;
-use crate::login::{RemoteEnd, new_identity, of_environment, security};
+use crate::login::{RemoteEnd, SERVE, new_identity, of_environment, security};
 use crate::security::{Caution, FileClientArgs};
 use crate::transport::Configured;
 
@@ -111,7 +111,7 @@ impl Guarded {
     fn by_login(host: Host, args: FileClientArgs, patience: Duration) -> Result<Guarded> {
         args.check_for_login()?;
         let identity = new_identity()?;
-        let remote = RemoteEnd::start(&host, &args.login, patience, identity.public())?;
+        let remote = RemoteEnd::start(&host, &args.login, &SERVE, patience, identity.public())?;
         let security = security(identity, remote.key());
         Ok(Guarded::at(remote, security, patience))
     }
@@ -237,7 +237,7 @@ impl Reached {
     /// # Errors
     /// As [`RemoteEnd::start`].
     pub(super) fn start(&self, key: PublicKey) -> Result<RemoteEnd> {
-        RemoteEnd::start(&self.host, &self.args.login, self.patience, key)
+        RemoteEnd::start(&self.host, &self.args.login, &SERVE, self.patience, key)
     }
 }
 

@@ -18,7 +18,7 @@ mod progress;
 pub(crate) mod receive;
 pub(crate) mod send;
 pub(crate) mod serve;
-mod stdio;
+pub(crate) mod stdio;
 pub(crate) mod sync;
 mod user;
 mod within;
@@ -56,7 +56,7 @@ pub(crate) fn stop_on_signals() -> Result<Stop> {
 
 /// Rereads the list of keys on SIGHUP; without a list, ignores SIGHUP. If the program was started on a terminal,
 /// closing the terminal stops it.
-fn on_hangup(list: Option<Arc<AllowFile>>, stop: &Stop) -> Result<()> {
+pub(crate) fn on_hangup(list: Option<Arc<AllowFile>>, stop: &Stop) -> Result<()> {
     let on_terminal = std::io::stderr().is_terminal();
     let stop = stop.clone();
     let mut signals = Signals::new([SIGHUP]).context("taking over SIGHUP")?;

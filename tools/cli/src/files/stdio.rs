@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::io::{self, IsTerminal, Read, stdin};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -13,7 +13,6 @@ use zerolane::counters::Account;
 use zerolane::failure::{CloseReason, TransferError};
 use zerolane::keys::{Access, HostTrust};
 use zerolane::options::{LaneChoice, Scheduler};
-use zerolane::security::Identity;
 use zerolane::{Options, Security};
 use zerolane_files::limits::RENDEZVOUS_LINE_BYTES;
 use zerolane_files::{
@@ -24,7 +23,7 @@ use super::{on_hangup, stop_on_signals, with_exit_code};
 use crate::console;
 use crate::exit::Exit;
 use crate::input::Input;
-use crate::login::DONE;
+use crate::login::{DONE, new_identity};
 use crate::ports::Ports;
 
 /// The variable in which sshd passes both addresses of a login.
@@ -62,26 +61,17 @@ pub(super) fn run(terms: Terms<'_>) -> Result<Exit> {
     }
     let stop = stop_on_signals()?;
     on_hangup(None, &stop)?;
-    let call = hear_call(&stop)?;
-    let listen = terms.listen.or(call.listen.as_deref());
-    let ports = listen.map_or(Ok(Ports::ANY), Ports::parse);
-    let ports = ports.map_err(|why| anyhow!("where to listen: {why}"))?;
-    let addresses = ports.resolve(arrived().as_deref())?;
-    let secret = zerolane::security::random().context("no random numbers for a key")?;
-    let identity = Identity::from_secret(secret);
+    let Called {
+        call,
+        addresses,
+        options,
+    } = Called::hear(&stop, terms.listen)?;
     let options = ServeOptions {
         read_only: terms.read_only,
         access: Access::Anyone,
-        transport: Options::default().with(|it| {
+        transport: options.with(|it| {
             it.rate.scheduler = Some(terms.scheduler);
             it.rate.max = terms.max_rate;
-            it.security = Security {
-                identity: Some(Arc::new(identity)),
-                trust: Arc::new(HostTrust::only(call.key)),
-                ..Security::default()
-            };
-            // The client is on another host.
-            it.lane.choice = LaneChoice::Udp;
         }),
     };
     let bound = match terms.directory {
@@ -108,6 +98,41 @@ pub(super) fn run(terms: Terms<'_>) -> Result<Exit> {
     match visit.state().came {
         true => Ok(Exit::Success),
         false => Ok(Exit::Failure),
+    }
+}
+
+/// What the client at the other end of a login asked for.
+pub(crate) struct Called {
+    pub(crate) call: Call,
+    /// Where to listen: the first free one.
+    pub(crate) addresses: Vec<SocketAddr>,
+    /// Options that let in this client alone.
+    pub(crate) options: Options,
+}
+
+impl Called {
+    /// Reads the client's call. `listen` overrides where it wants this end to listen.
+    pub(crate) fn hear(stop: &Stop, listen: Option<&str>) -> Result<Called> {
+        let call = hear_call(stop)?;
+        let listen = listen.or(call.listen.as_deref());
+        let ports = listen.map_or(Ok(Ports::ANY), Ports::parse);
+        let ports = ports.map_err(|why| anyhow!("where to listen: {why}"))?;
+        let addresses = ports.resolve(arrived().as_deref())?;
+        let identity = new_identity()?;
+        let options = Options::default().with(|it| {
+            it.security = Security {
+                identity: Some(Arc::new(identity)),
+                trust: Arc::new(HostTrust::only(call.key)),
+                ..Security::default()
+            };
+            // The client is on another host.
+            it.lane.choice = LaneChoice::Udp;
+        });
+        Ok(Called {
+            call,
+            addresses,
+            options,
+        })
     }
 }
 

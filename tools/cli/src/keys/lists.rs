@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Subcommand;
-use zerolane::keys::{AllowFile, AllowedKey, KnownHosts, Rights};
+use zerolane::keys::{AllowFile, AllowedKey, KnownHosts, Place, Rights};
 use zerolane::security::PublicKey;
 use zerolane_files::escape;
 
@@ -61,9 +61,9 @@ struct AddArgs {
     /// The key, as `zerolane id` prints it there
     #[arg(value_name = "KEY")]
     key: PublicKey,
-    /// What its holder may do
-    #[arg(value_enum, value_name = "RIGHT")]
-    right: Right,
+    /// What its holder may do with files and memory [default: read]
+    #[arg(value_enum, value_name = "RIGHT", required_unless_present_any = ["connect", "listen"])]
+    right: Option<Right>,
     /// A name for the list and the server's log
     #[arg(long, value_name = "WORDS")]
     name: Option<String>,
@@ -76,6 +76,13 @@ struct AddArgs {
     /// With `read`: also allow atomic operations on memory
     #[arg(long)]
     fetch: bool,
+    /// Have `forward --serve` connect to these places; `*` is any host or port. Without --below and --regions, allows no
+    /// files and no memory
+    #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',')]
+    connect: Vec<Place>,
+    /// Have `forward --serve` listen on these addresses, likewise
+    #[arg(long, value_name = "ADDR:PORT,...", value_delimiter = ',')]
+    listen: Vec<Place>,
     #[command(flatten)]
     clients: Clients,
 }
@@ -178,7 +185,7 @@ fn list(args: ListArgs) -> Result<()> {
 
 fn add(args: AddArgs) -> Result<()> {
     let path = args.clients.path()?;
-    let write = args.right == Right::ReadWrite;
+    let write = args.right == Some(Right::ReadWrite);
     let new = AllowedKey {
         key: args.key,
         rights: Rights {
@@ -186,6 +193,8 @@ fn add(args: AddArgs) -> Result<()> {
             fetch: write || args.fetch,
             below: args.below.map(String::into_bytes),
             regions: args.regions,
+            connect: args.connect,
+            listen: args.listen,
         },
         name: args.name,
     };

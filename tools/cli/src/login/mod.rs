@@ -93,6 +93,9 @@ pub(crate) struct Shell {
     input: Option<ChildStdin>,
 }
 
+/// The words that start a file server for one client.
+pub(crate) const SERVE: [&str; 2] = ["serve", "--stdio"];
+
 /// What a client writes to the channel when it is done.
 pub(crate) const DONE: &[u8] = b"done\n";
 
@@ -105,13 +108,15 @@ const FAREWELL: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(5);
 
 impl RemoteEnd {
-    /// Starts a server at `host` that lets in `key`, and waits for its answer as long as a login may take.
+    /// Starts a server at `host`, by zerolane with `words`, that lets in `key`, and waits for its answer as long as a login
+    /// may take.
     ///
     /// # Errors
     /// The server did not start; the error says why, with an exit code.
     pub(crate) fn start(
         host: &Host,
         args: &LoginArgs,
+        words: &[&str],
         patience: Duration,
         key: PublicKey,
     ) -> Result<RemoteEnd> {
@@ -120,8 +125,7 @@ impl RemoteEnd {
             patience,
             listen: args.remote_listen.clone(),
         };
-        let words = ["serve", "--stdio"];
-        let (mut shell, line, _) = Shell::start(host, args, &words, &call.to_string(), io::sink())?;
+        let (mut shell, line, _) = Shell::start(host, args, words, &call.to_string(), io::sink())?;
         let answer = Answer::parse(&line).map_err(|why| shell.not_understood(host, &line, &why))?;
         let shared = Shared {
             addresses: addresses(host, answer.address),
@@ -213,7 +217,8 @@ impl RemoteEnd {
         }
     }
 
-    fn has_ended(&self) -> Option<ExitStatus> {
+    /// The exit status of the remote shell, if it has ended: the server is gone.
+    pub(crate) fn has_ended(&self) -> Option<ExitStatus> {
         locked(self.0.shell.as_ref()?).ended()
     }
 

@@ -1,5 +1,6 @@
 //! Parses the list of clients that may connect to a server, and their rights.
 
+use super::place::Place;
 use super::{Error, comment, lines};
 use std::collections::HashMap;
 use std::fmt;
@@ -13,7 +14,7 @@ const MAX_NAME: usize = 255;
 const MAX_PATH: usize = 4095;
 
 /// The rights of a key's owner. A client confined to a path has no right to memory; one confined to regions has none to
-/// files. A line may name both.
+/// files; one with places to forward to has neither, unless a path or regions are named too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rights {
     /// Write files and memory, not only read them.
@@ -24,31 +25,53 @@ pub struct Rights {
     pub below: Option<Vec<u8>>,
     /// Only the memory regions with these names.
     pub regions: Option<Vec<String>>,
+    /// Where a forwarder connects for the owner; nowhere unless named.
+    pub connect: Vec<Place>,
+    /// Where a forwarder listens for the owner; nowhere unless named.
+    pub listen: Vec<Place>,
 }
 
 impl Rights {
-    /// All rights.
+    /// All rights to files and memory.
     pub const ALL: Rights = Rights {
         write: true,
         fetch: true,
         below: None,
         regions: None,
+        connect: Vec::new(),
+        listen: Vec::new(),
     };
 
     /// The path below which files are visible, empty for all of them; `None`: no files.
     pub fn files(&self) -> Option<&[u8]> {
         match (&self.below, &self.regions) {
             (Some(below), _) => Some(below),
-            (None, None) => Some(b""),
-            (None, Some(_)) => None,
+            (None, None) if !self.forwards() => Some(b""),
+            (None, _) => None,
         }
+    }
+
+    /// These rights without those to files and memory.
+    fn to_forward_only(&self) -> Rights {
+        Rights {
+            write: false,
+            fetch: false,
+            below: None,
+            regions: None,
+            ..self.clone()
+        }
+    }
+
+    /// Whether the line names places to forward to.
+    fn forwards(&self) -> bool {
+        !self.connect.is_empty() || !self.listen.is_empty()
     }
 
     /// The subset of `offered` that the owner has to the memory region `name`.
     pub fn memory(&self, name: &str, offered: zerolane_wire::Rights) -> zerolane_wire::Rights {
         let seen = match (&self.regions, &self.below) {
             (Some(names), _) => names.iter().any(|it| it == name),
-            (None, below) => below.is_none(),
+            (None, below) => below.is_none() && !self.forwards(),
         };
         zerolane_wire::Rights {
             read: seen && offered.read,
@@ -62,17 +85,28 @@ impl Rights {
 /// [`AllowFile::add`](super::AllowFile::add) refuses such rights.
 impl fmt::Display for Rights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.write { "read-write" } else { "read" })?;
+        let only_forwards = self.forwards() && *self == self.to_forward_only();
+        let mut words: Vec<String> = match (only_forwards, self.write) {
+            (true, _) => Vec::new(),
+            (false, true) => vec!["read-write".into()],
+            (false, false) => vec!["read".into()],
+        };
         if self.fetch && !self.write {
-            f.write_str(" fetch")?;
+            words.push("fetch".into());
         }
         if let Some(below) = &self.below {
-            write!(f, " below={}", String::from_utf8_lossy(below))?;
+            words.push(format!("below={}", String::from_utf8_lossy(below)));
         }
         if let Some(regions) = &self.regions {
-            write!(f, " regions={}", regions.join(","))?;
+            words.push(format!("regions={}", regions.join(",")));
         }
-        Ok(())
+        for (word, places) in [("connect", &self.connect), ("listen", &self.listen)] {
+            if !places.is_empty() {
+                let places: Vec<_> = places.iter().map(Place::to_string).collect();
+                words.push(format!("{word}={}", places.join(",")));
+            }
+        }
+        f.write_str(&words.join(" "))
     }
 }
 
@@ -95,6 +129,7 @@ pub struct AllowedKey {
 /// zl:...  read-write below=in   # sees only what is below `in`
 /// zl:...  read regions=a,b      # sees only the memory regions `a` and `b`
 /// zl:...  read fetch regions=n  # and may count there, but not put
+/// zl:...  connect=db:5432       # only has a forwarder connect there
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowList {
@@ -177,6 +212,7 @@ impl AllowList {
 
 fn rights<'w>(words: impl Iterator<Item = &'w str>) -> Result<Rights, &'static str> {
     let (mut write, mut fetch, mut below, mut regions) = (None, None, None, None);
+    let (mut connect, mut listen) = (None, None);
     for word in words {
         let once = match word.split_once('=') {
             None if word == "read" => write.replace(false).is_none(),
@@ -184,19 +220,33 @@ fn rights<'w>(words: impl Iterator<Item = &'w str>) -> Result<Rights, &'static s
             None if word == "fetch" => fetch.replace(true).is_none(),
             Some(("below", path)) => below.replace(path_below(path)?).is_none(),
             Some(("regions", names)) => regions.replace(region_names(names)?).is_none(),
-            _ => return Err("expected read, read-write, fetch, below=PATH or regions=NAME,NAME"),
+            Some(("connect", list)) => connect.replace(places(list)?).is_none(),
+            Some(("listen", list)) => listen.replace(places(list)?).is_none(),
+            _ => {
+                return Err(
+                    "expected read, read-write, fetch, below=PATH, regions=NAME,NAME, connect=HOST:PORT or listen=HOST:PORT",
+                );
+            }
         };
         if !once {
             return Err("a right is listed twice");
         }
     }
+    let forwards = connect.is_some() || listen.is_some();
+    let write = write.or(forwards.then_some(false));
     let write = write.ok_or("expected read or read-write")?;
     Ok(Rights {
         write,
         fetch: write || fetch.unwrap_or(false),
         below,
         regions,
+        connect: connect.unwrap_or_default(),
+        listen: listen.unwrap_or_default(),
     })
+}
+
+fn places(list: &str) -> Result<Vec<Place>, &'static str> {
+    list.split(',').map(str::parse).collect()
 }
 
 fn path_below(path: &str) -> Result<Vec<u8>, &'static str> {

@@ -15,11 +15,13 @@ mod allow_file;
 mod file;
 pub mod identity;
 mod known;
+mod place;
 
 pub use access::Access;
 pub use allow::{AllowList, AllowedKey, Rights};
 pub use allow_file::AllowFile;
 pub use known::{HostKeyCheck, HostTrust, KnownHosts};
+pub use place::Place;
 
 use std::path::PathBuf;
 

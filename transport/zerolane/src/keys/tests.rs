@@ -233,6 +233,38 @@ fn rights__of_memory() {
 }
 
 #[test]
+fn rights__of_forwarding() {
+    use zerolane_wire::Rights as Of;
+    let of = |line: &str| {
+        let list = AllowList::parse(&format!("{} {line}", key(1))).unwrap();
+        list.rights(&key(1)).unwrap().clone()
+    };
+    let named = of("connect=db:5432,[::1]:22 listen=127.0.0.1:*");
+    assert!(named.connect[0].covers("db", 5432) && named.connect[1].covers("::1", 22));
+    assert!(named.listen[0].covers("127.0.0.1", 8080));
+    assert!(!named.connect.iter().any(|it| it.covers("127.0.0.1", 8080)));
+    assert_eq!(
+        (named.files(), named.memory("a", Of::ALL)),
+        (None, Of::NONE)
+    );
+    assert_eq!(
+        of(&named.to_string()),
+        named,
+        "the line that `keys add` writes"
+    );
+    let both = of("read-write below=in connect=*:80");
+    assert_eq!((both.files(), both.write), (Some(&b"in"[..]), true));
+    for line in ["read", "read-write", "read regions=a"] {
+        assert_eq!(
+            (of(line).connect, of(line).listen),
+            (vec![], vec![]),
+            "nothing that is not named"
+        );
+    }
+    assert_eq!((Rights::ALL.connect, Rights::ALL.listen), (vec![], vec![]));
+}
+
+#[test]
 fn allow_list__a_broken_line_breaks_it_all() {
     let key = key(1);
     for line in [
@@ -254,6 +286,11 @@ fn allow_list__a_broken_line_breaks_it_all() {
         format!("{key} read regions={}", "n".repeat(33)),
         format!("{key} read regions=a regions=b"),
         format!("{key} read fetch fetch"),
+        format!("{key} connect="),
+        format!("{key} connect=web"),
+        format!("{key} connect=web:80,"),
+        format!("{key} connect=a:1 connect=b:1"),
+        format!("{key} listen=::1:80"),
         format!("{key} read\n{key} read-write"),
         "zl:x read".to_owned(),
     ] {
