@@ -139,6 +139,8 @@ unsafe fn start(ep: *mut fid_ep, it: &Atomic) -> Outcome {
         let at = (0..it.count).map(|index| it.results + index * width).collect();
         operation.place = Place::Words { at, bytes: width };
     }
+    let length = (it.count * width) as u64;
+    it.offset.checked_add(length).ok_or(Errno::INVALID)?;
     let key = RegionKey::from_u64(it.key);
     let fence = flags & u64::from(FI_FENCE) != 0;
     let mut state = endpoint.domain.engine().enter();
@@ -153,8 +155,8 @@ unsafe fn start(ep: *mut fid_ep, it: &Atomic) -> Outcome {
         // SAFETY: the caller's promise.
         let [operand, compare] =
             [it.operands, it.compared].map(|start| unsafe { load(start, index, width) });
-        let offset = it.offset.checked_add((index * width) as u64);
-        let offset = offset.ok_or(Errno::INVALID)?;
+        let offset = it.offset + (index * width) as u64;
+        // The tables of `check` and `operation!` are the same, so there is an operation.
         let fetch = match width {
             8 => operation!(u64, it.op, operand, compare).map(|op| Fetch::new(&key, offset, op)),
             _ => {

@@ -670,7 +670,7 @@ unsafe extern "C" fn connect(
         links.peer = Some(to);
         let started = endpoint.start(&mut state, &mut links, id);
         drop(links);
-        state.endpoints.insert(id, endpoint);
+        state.endpoints.insert(id, Arc::clone(&endpoint));
         started?;
         state.advance().map(drop)
     })
@@ -699,7 +699,7 @@ unsafe extern "C" fn accept(ep: *mut fid_ep, param: *const c_void, length: usize
         endpoint.start(&mut state, &mut links, id)?;
         endpoint.occur(&links, FI_CONNECTED, Vec::new());
         drop(links);
-        state.endpoints.insert(id, endpoint);
+        state.endpoints.insert(id, Arc::clone(&endpoint));
         state.advance().map(drop)
     })
 }

@@ -85,8 +85,6 @@ impl Info {
         unsafe {
             (*it.domain_attr).name = copy_text(interface)?;
             (*it.fabric_attr).name = copy_text(attributes::NAME)?;
-            // libfabric replaces it with a name of its own, or keeps it.
-            (*it.fabric_attr).prov_name = copy_text(attributes::NAME)?;
         }
         let family = ends.source.or(ends.destination);
         it.addr_format = family.map_or(FI_SOCKADDR, address::format);
@@ -103,9 +101,18 @@ impl Info {
         Ok(info)
     }
 
-    pub(crate) fn set_handle(&mut self, handle: *mut fid) {
+    /// Makes it the info of a request for a connection, which libfabric passes on as it is. To the answers of
+    /// `fi_getinfo` it adds the name of the provider itself.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub(crate) fn of_request(self, handle: *mut fid) -> Outcome<Info> {
         // SAFETY: allocated by `new`, and named by `self` alone.
-        unsafe { (*self.0).handle = handle };
+        unsafe {
+            (*self.0).handle = handle;
+            (*(*self.0).fabric_attr).prov_name = copy_text(attributes::NAME)?;
+        }
+        Ok(self)
     }
 
     /// Gives it to C, which frees it with `fi_freeinfo`.
@@ -113,14 +120,6 @@ impl Info {
         let raw = self.0;
         std::mem::forget(self);
         raw
-    }
-
-    /// Takes back what [`Info::into_raw`] gave, if C never got it.
-    ///
-    /// # Safety
-    /// It comes from `into_raw`, and nothing else has it.
-    pub(crate) unsafe fn from_raw(raw: *mut fi_info) -> Info {
-        Info(raw)
     }
 }
 

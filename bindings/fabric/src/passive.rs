@@ -149,10 +149,11 @@ impl Passive {
         };
         // SAFETY: a live object begins with a `fid`, behind which the API's version lies.
         let api = unsafe { (*self.fabric.head().get()).api_version };
-        let (Some(eq), Ok(mut info)) = (&links.eq, Info::new(&Offer::new(None), &ends, api)) else {
+        let info = Info::new(&Offer::new(None), &ends, api);
+        let info = info.and_then(|it| it.of_request(request.as_fid()));
+        let (Some(eq), Ok(info)) = (&links.eq, info) else {
             return false;
         };
-        info.set_handle(request.as_fid());
         eq.push(Occurrence::Connection {
             event: FI_CONNREQ,
             fid: self.as_fid() as usize,
@@ -346,7 +347,7 @@ unsafe extern "C" fn listen(pep: *mut fid_pep) -> c_int {
         links.address = bound.or(links.address);
         links.listener = Some(listener);
         drop(links);
-        state.listeners.insert(listener, passive);
+        state.listeners.insert(listener, Arc::clone(&passive));
         Ok(())
     })
 }
