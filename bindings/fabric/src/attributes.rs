@@ -19,8 +19,9 @@ pub(crate) const fn version(major: u32, minor: u32) -> u32 {
 const PROTOCOL: u32 = FI_PROV_SPECIFIC | 0x7a6c;
 const PROTOCOL_VERSION: u32 = 1;
 
-/// Longest payload that a call copies so that its buffer is free at once: an eager message of ofi_rxm with its header.
-pub(crate) const INJECT: usize = 16_384 + 256;
+/// Longest payload that a call copies so that its buffer is free at once. ofi_rxm offers so much less its header, and
+/// no more than this.
+pub(crate) const INJECT: usize = 16_384;
 /// Most pieces of memory of one operation.
 pub(crate) const PIECES: usize = 8;
 /// Most words of one atomic operation.
@@ -156,13 +157,20 @@ fn domain_mismatch(domain: &fi_domain_attr, caps: u64, api: u32) -> Option<&'sta
 const KEY: usize = 8;
 
 fn fabric_mismatch(fabric: &fi_fabric_attr) -> Option<&'static str> {
-    let is_ours = |name: *const std::ffi::c_char| {
-        // SAFETY: libfabric passes null or a text.
-        name.is_null() || unsafe { CStr::from_ptr(name) } == NAME
-    };
-    match is_ours(fabric.prov_name) && is_ours(fabric.name) {
+    // SAFETY: libfabric passes null or a text.
+    let text = |name: *const std::ffi::c_char| match name.is_null() {
         true => None,
-        false => Some("another provider or fabric"),
+        false => Some(unsafe { CStr::from_ptr(name) }.to_bytes()),
+    };
+    let ours = NAME.to_bytes();
+    // A name with layers: "zerolane;ofi_rxm".
+    let named = text(fabric.prov_name);
+    match () {
+        () if named.is_some_and(|it| !it.split(|it| *it == b';').any(|it| it == ours)) => {
+            Some("another provider")
+        }
+        () if text(fabric.name).is_some_and(|it| it != ours) => Some("another fabric"),
+        () => None,
     }
 }
 
