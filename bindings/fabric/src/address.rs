@@ -65,11 +65,7 @@ pub(crate) fn encode(address: SocketAddr) -> Vec<u8> {
 ///
 /// # Safety
 /// `length` is null or valid, and `into` is null or has that many bytes.
-pub(crate) unsafe fn write(
-    address: SocketAddr,
-    into: *mut c_void,
-    length: *mut usize,
-) -> Outcome {
+pub(crate) unsafe fn write(address: SocketAddr, into: *mut c_void, length: *mut usize) -> Outcome {
     let length = crate::object::place(length)?;
     let bytes = encode(address);
     // SAFETY: the caller's promise.

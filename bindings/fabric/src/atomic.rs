@@ -136,7 +136,9 @@ unsafe fn start(ep: *mut fid_ep, it: &Atomic) -> Outcome {
     operation.flags = operation.flags & !u64::from(FI_RMA) | u64::from(FI_ATOMIC);
     operation.left = it.count;
     if it.form != Form::Write {
-        let at = (0..it.count).map(|index| it.results + index * width).collect();
+        let at = (0..it.count)
+            .map(|index| it.results + index * width)
+            .collect();
         operation.place = Place::Words { at, bytes: width };
     }
     let length = (it.count * width) as u64;

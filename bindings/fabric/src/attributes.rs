@@ -96,7 +96,9 @@ impl<'a> Hints<'a> {
     /// Why the provider is not what the program asks for.
     pub(crate) fn mismatch(&self, api: u32) -> Option<&'static str> {
         let of_endpoint = self.ep.and_then(|it| ep_mismatch(it));
-        let of_domain = self.domain.and_then(|it| domain_mismatch(it, self.caps(), api));
+        let of_domain = self
+            .domain
+            .and_then(|it| domain_mismatch(it, self.caps(), api));
         of_endpoint
             .or(of_domain)
             .or_else(|| self.fabric.and_then(fabric_mismatch))
@@ -123,7 +125,12 @@ fn ep_mismatch(ep: &fi_ep_attr) -> Option<&'static str> {
         () if ep.protocol_version > PROTOCOL_VERSION => Some("a newer protocol"),
         () if ep.max_msg_size > LONGEST => Some("longer messages"),
         () if ep.msg_prefix_size > 0 => Some("a prefix"),
-        () if ep.max_order_raw_size.max(ep.max_order_war_size).max(ep.max_order_waw_size) > 0 => {
+        () if ep
+            .max_order_raw_size
+            .max(ep.max_order_war_size)
+            .max(ep.max_order_waw_size)
+            > 0 =>
+        {
             Some("an order of puts and gets")
         }
         () if !contexts(ep.tx_ctx_cnt) => Some("several transmit contexts"),

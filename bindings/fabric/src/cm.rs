@@ -1,22 +1,20 @@
-//! What two endpoints tell each other in the private data of a connection, and the functions of libfabric that connect.
+//! What two endpoints tell each other in the private data of a connection.
 //!
-//! A request says the version of this layout, the job, and the address of its end: in shared memory and with several
-//! addresses of a host, the address of the packets is not the one that the program knows. An answer says whether the
+//! A request says the version of this layout and the address of its end: in shared memory, and with several addresses
+//! of a host, the address of the packets is not the one that the program knows. An answer says whether the
 //! program accepted, because the library's refusal carries no data of the program.
 
-use crate::attributes;
 use crate::errno::{Errno, Outcome};
-use crate::settings::TAG;
 use std::net::{IpAddr, SocketAddr};
 use zerolane::options::{MAX_PRIVATE_DATA, PrivateData};
 
 const VERSION: u8 = 1;
 /// Family, address and port.
 const ADDRESS: usize = 1 + 16 + 2;
-const HEAD: usize = 1 + TAG + ADDRESS;
+const HEAD: usize = 1 + ADDRESS;
 /// Bytes that a program may send with a request or an answer (`FI_OPT_CM_DATA_SIZE`).
 pub(crate) const MOST: usize = MAX_PRIVATE_DATA - HEAD;
-const _: () = assert!(MOST >= 24 && attributes::PIECES > 0, "as ofi_rxm needs");
+const _: () = assert!(MOST >= 24, "as ofi_rxm needs");
 
 const ACCEPTED: u8 = 1;
 const REJECTED: u8 = 2;
@@ -32,9 +30,8 @@ pub(crate) struct Ask {
 impl Ask {
     /// # Errors
     /// The data are too long.
-    pub(crate) fn encode(&self, tag: [u8; TAG]) -> Outcome<PrivateData> {
+    pub(crate) fn encode(&self) -> Outcome<PrivateData> {
         let mut bytes = vec![VERSION];
-        bytes.extend(tag);
         let (family, ip) = match self.from.map(|it| it.ip()) {
             None => (0, [0; 16]),
             Some(IpAddr::V4(ip)) => {
@@ -53,17 +50,14 @@ impl Ask {
 
     /// # Errors
     /// Why the peer is none that this end can talk to.
-    pub(crate) fn decode(bytes: &[u8], tag: [u8; TAG]) -> Result<Ask, &'static str> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Ask, &'static str> {
         let Some((head, data)) = bytes.split_at_checked(HEAD) else {
             return Err("it is no libfabric provider");
         };
         if head[0] != VERSION {
             return Err("its provider has another version");
         }
-        if head[1..1 + TAG] != tag {
-            return Err("it belongs to another job: its FI_ZEROLANE_KEY differs");
-        }
-        let address = &head[1 + TAG..];
+        let address = &head[1..];
         let mut ip = [0; 16];
         ip.copy_from_slice(&address[1..17]);
         let port = u16::from_be_bytes([address[17], address[18]]);

@@ -76,18 +76,17 @@ impl Format {
                             data,
                         })
                 }
-                Format::Tagged => {
-                    into.cast::<fi_cq_tagged_entry>()
-                        .add(index)
-                        .write_unaligned(fi_cq_tagged_entry {
-                            op_context,
-                            flags,
-                            len,
-                            buf,
-                            data,
-                            tag: 0,
-                        })
-                }
+                Format::Tagged => into
+                    .cast::<fi_cq_tagged_entry>()
+                    .add(index)
+                    .write_unaligned(fi_cq_tagged_entry {
+                        op_context,
+                        flags,
+                        len,
+                        buf,
+                        data,
+                        tag: 0,
+                    }),
             }
         }
     }

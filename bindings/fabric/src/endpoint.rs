@@ -593,7 +593,10 @@ unsafe extern "C" fn cancel(fid: fid_t, context: *mut c_void) -> isize {
         let mut state = endpoint.domain.engine().enter();
         let early = {
             let mut links = endpoint.links();
-            let at = links.early.iter().position(|it| it.context() == context as usize);
+            let at = links
+                .early
+                .iter()
+                .position(|it| it.context() == context as usize);
             at.map(|at| links.early.remove(at))
         };
         if let Some(receive) = early {
@@ -663,8 +666,11 @@ unsafe extern "C" fn connect(
             _ => return Err(Errno::STATE),
         }
         let from = links.local.filter(|it| !it.ip().is_unspecified());
-        let ask = Ask { from, data }.encode(engine.settings.tag)?;
-        let options = engine.settings.options().with(|it| it.private_data = Some(ask));
+        let ask = Ask { from, data }.encode()?;
+        let options = engine
+            .settings
+            .options()
+            .with(|it| it.private_data = Some(ask));
         let id = state.worker.connect(to, &options)?;
         links.stage = Stage::Connecting(id);
         links.peer = Some(to);

@@ -188,7 +188,10 @@ impl State {
                 }
             }
             Event::EndpointFailed { endpoint, error } => {
-                log::say(Level::Warn, format_args!("a listening endpoint failed: {error}"));
+                log::say(
+                    Level::Warn,
+                    format_args!("a listening endpoint failed: {error}"),
+                );
                 if let Some(passive) = self.listeners.remove(&endpoint) {
                     passive.on_failed(&error);
                 }
@@ -211,7 +214,10 @@ impl State {
         }
         if it.context == SILENT {
             if let Err(reason) = it.result {
-                log::say(Level::Info, format_args!("an injected operation failed: {reason}"));
+                log::say(
+                    Level::Info,
+                    format_args!("an injected operation failed: {reason}"),
+                );
             }
             return None;
         }
@@ -224,7 +230,11 @@ impl State {
             return None;
         }
         if let Err(reason) = it.result {
-            operation.failure.get_or_insert(errno::failed(reason));
+            let cause = match operation.kind {
+                Kind::Receive => errno::not_received(reason),
+                Kind::Send | Kind::Read | Kind::Write => errno::failed(reason),
+            };
+            operation.failure.get_or_insert(cause);
         }
         if let (Place::Words { at, bytes }, Some(before)) = (&operation.place, it.before()) {
             let bytes = *bytes;
@@ -246,8 +256,22 @@ impl State {
     }
 
     fn on_connected(&mut self, connection: ConnectionId) {
-        let data = self.worker.connection(connection);
-        let data = data.map(|it| it.peer_data().to_vec()).unwrap_or_default();
+        let Some(connected) = self.worker.connection(connection) else {
+            return;
+        };
+        let data = connected.peer_data().to_vec();
+        let account = connected.account();
+        let why = account.no_shared_memory.map(|it| it.to_string());
+        log::say(
+            Level::Info,
+            format_args!(
+                "connected to {} over {:?}{}{}",
+                connected.peer_addr(),
+                account.lane,
+                why.as_ref().map_or("", |_| ", not shared memory: "),
+                why.as_deref().unwrap_or_default()
+            ),
+        );
         let Some(endpoint) = self.endpoints.get(&connection).map(Arc::clone) else {
             return;
         };

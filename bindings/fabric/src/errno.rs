@@ -122,6 +122,18 @@ pub(crate) fn failed(reason: TransferError) -> Cause {
     Cause { err, detail }
 }
 
+/// The same for a receive, which the end of its connection cancels.
+pub(crate) fn not_received(reason: TransferError) -> Cause {
+    let cause = failed(reason);
+    match reason {
+        TransferError::Closed(_) => Cause {
+            err: Errno(FI_ECANCELED),
+            ..cause
+        },
+        _ => cause,
+    }
+}
+
 /// Why a connection ended, or was not made.
 pub(crate) fn ended(reason: CloseReason) -> Cause {
     let (err, detail) = match reason {
@@ -164,7 +176,9 @@ fn text(detail: c_int) -> String {
         TOO_LARGE => "the message is longer than the receive",
         FINISHED => "the peer sends nothing more",
         LOCAL => "the connection was closed by this end",
-        NO_ANSWER => "no answer: is a rank listening there, with the same FI_ZEROLANE_SECURITY and FI_ZEROLANE_KEY?",
+        NO_ANSWER => {
+            "no answer: is a rank listening there, with the same FI_ZEROLANE_SECURITY and FI_ZEROLANE_KEY?"
+        }
         DEAD => "the peer stopped answering",
         NARROW => "the path carries only short packets: raise its MTU",
         UNREACHABLE => "nothing listens there",
@@ -190,16 +204,16 @@ fn text(detail: c_int) -> String {
 ///
 /// # Safety
 /// `buffer` is null or has room for `length` bytes.
-pub(crate) unsafe fn explain(
-    detail: c_int,
-    buffer: *mut c_char,
-    length: usize,
-) -> *const c_char {
+pub(crate) unsafe fn explain(detail: c_int, buffer: *mut c_char, length: usize) -> *const c_char {
     /// Texts by number: there are as many as numbers that the provider gives, and one for all others.
     static TEXTS: OnceLock<Mutex<Vec<(c_int, &'static CStr)>>> = OnceLock::new();
     let texts = TEXTS.get_or_init(Mutex::default);
     let mut texts = texts.lock().unwrap_or_else(PoisonError::into_inner);
-    let detail = if (0..1000).contains(&detail) { detail } else { -1 };
+    let detail = if (0..1000).contains(&detail) {
+        detail
+    } else {
+        -1
+    };
     let known = texts.iter().find(|it| it.0 == detail).map(|it| it.1);
     let said = known.unwrap_or_else(|| {
         let made = CString::new(text(detail)).unwrap_or_default();

@@ -170,10 +170,12 @@ pub(crate) unsafe extern "C" fn getinfo(
     errno::status(|| {
         let info = place(info)?;
         // SAFETY: libfabric's promise.
-        let (node, service, hints) =
-            unsafe { (text(node)?, text(service)?, Hints::of(hints)) };
+        let (node, service, hints) = unsafe { (text(node)?, text(service)?, Hints::of(hints)) };
         if let Some(why) = hints.as_ref().and_then(|it| it.mismatch(api)) {
-            log::say(Level::Info, format_args!("not offered: the program asks for {why}"));
+            log::say(
+                Level::Info,
+                format_args!("not offered: the program asks for {why}"),
+            );
             return Err(Errno::NO_DATA);
         }
         let settings = Settings::from_environment().map_err(|why| {
@@ -224,7 +226,8 @@ fn meets(ends: &Ends, hints: Option<&Hints<'_>>) -> bool {
     };
     let name = hints.domain.map_or(std::ptr::null_mut(), |it| it.name);
     // SAFETY: libfabric passes null or a text.
-    let of_domain = name.is_null() || unsafe { CStr::from_ptr(name) } == ends.interface.as_deref().unwrap_or(attributes::NAME);
+    let of_domain = name.is_null()
+        || unsafe { CStr::from_ptr(name) } == ends.interface.as_deref().unwrap_or(attributes::NAME);
     of_format && of_domain
 }
 

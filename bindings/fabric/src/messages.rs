@@ -13,11 +13,11 @@ use crate::shared_receives::SharedReceives;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use zerolane::Region;
 use zerolane::failure::TransferError;
 use zerolane::memory::Memory;
 use zerolane::request::{MAX_INLINE, Message, MessageInline, ReceiveMessage};
 use zerolane::worker::ConnectionId;
-use zerolane::Region;
 
 /// Receives that an endpoint keeps until it is connected.
 pub(crate) const MOST_EARLY: usize = 4096;

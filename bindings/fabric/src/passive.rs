@@ -122,9 +122,8 @@ impl Passive {
         let Some(asking) = state.worker.connection(connection) else {
             return true;
         };
-        let tag = self.fabric.engine().settings.tag;
         let (peer, data) = (asking.peer_addr(), asking.peer_data().to_vec());
-        let ask = match Ask::decode(&data, tag) {
+        let ask = match Ask::decode(&data) {
             Ok(ask) => ask,
             Err(why) => {
                 log::say(Level::Warn, format_args!("refused {peer}: {why}"));
@@ -132,7 +131,10 @@ impl Passive {
             }
         };
         if state.requests.len() >= MOST_REQUESTS {
-            log::say(Level::Warn, format_args!("refused {peer}: too many undecided requests"));
+            log::say(
+                Level::Warn,
+                format_args!("refused {peer}: too many undecided requests"),
+            );
             return false;
         }
         let request = Arc::new(Request {
@@ -375,7 +377,9 @@ unsafe extern "C" fn reject(
             // The library's refusal has no data of the program, its acceptance has.
             false => {
                 let answer = Answer::Rejected(data).encode()?;
-                state.worker.accept_request(request.connection, Some(answer));
+                state
+                    .worker
+                    .accept_request(request.connection, Some(answer));
                 state.worker.close(request.connection);
             }
         }

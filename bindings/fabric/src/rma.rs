@@ -71,7 +71,9 @@ unsafe fn get(ep: *mut fid_ep, it: &Transfer<'_>) -> Outcome {
             let mut pieces = Vec::with_capacity(several.len());
             for one in several.iter().filter(|it| it.iov_len > 0) {
                 pieces.push((offset, region(one)));
-                offset = offset.checked_add(one.iov_len as u64).ok_or(Errno::INVALID)?;
+                offset = offset
+                    .checked_add(one.iov_len as u64)
+                    .ok_or(Errno::INVALID)?;
             }
             if pieces.is_empty() {
                 pieces.push((offset, Region::empty()));
@@ -195,9 +197,7 @@ unsafe extern "C" fn readv(
     context: *mut c_void,
 ) -> isize {
     // SAFETY: libfabric's promise.
-    errno::posted(|| unsafe {
-        get(ep, &transfer(pieces(iov, count)?, offset, key, context))
-    })
+    errno::posted(|| unsafe { get(ep, &transfer(pieces(iov, count)?, offset, key, context)) })
 }
 
 unsafe extern "C" fn readmsg(ep: *mut fid_ep, msg: *const fi_msg_rma, flags: u64) -> isize {
@@ -233,9 +233,7 @@ unsafe extern "C" fn writev(
     context: *mut c_void,
 ) -> isize {
     // SAFETY: libfabric's promise.
-    errno::posted(|| unsafe {
-        put(ep, &transfer(pieces(iov, count)?, offset, key, context))
-    })
+    errno::posted(|| unsafe { put(ep, &transfer(pieces(iov, count)?, offset, key, context)) })
 }
 
 unsafe extern "C" fn writemsg(ep: *mut fid_ep, msg: *const fi_msg_rma, flags: u64) -> isize {

@@ -9,21 +9,19 @@ const SECURITY: &str = "FI_ZEROLANE_SECURITY";
 const KEY: &str = "FI_ZEROLANE_KEY";
 const LANE: &str = "FI_ZEROLANE_LANE";
 const INTERFACE: &str = "FI_ZEROLANE_IFACE";
+const TIMEOUT: &str = "FI_ZEROLANE_CONNECT_TIMEOUT";
 
-/// A rank answers a request for a connection when its program calls MPI, which may be much later than the request.
-const CONNECT: Duration = Duration::from_secs(120);
+/// Seconds to wait for the answer to a request for a connection, unless set. A rank answers when its program calls MPI,
+/// which may be much later than the request.
+const CONNECT: u64 = 120;
 /// Ranks of one host, or of one job: more than any machine runs.
 const CONNECTIONS: usize = 65_536;
-
-/// Bytes of a digest that tells jobs apart.
-pub(crate) const TAG: usize = 7;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     security: Security,
     lane: LaneChoice,
-    /// Identifies the key of the job, also where nothing is encrypted: in shared memory.
-    pub(crate) tag: [u8; TAG],
+    connect: Duration,
     /// The only interface to offer.
     pub(crate) interface: Option<String>,
 }
@@ -36,7 +34,7 @@ impl Settings {
     }
 
     fn from(variable: impl Fn(&str) -> Option<String>) -> Result<Settings, String> {
-        let (security, tag) = match variable(SECURITY).as_deref() {
+        let security = match variable(SECURITY).as_deref() {
             None | Some("sealed") => {
                 let key = variable(KEY).ok_or_else(|| {
                     format!(
@@ -46,16 +44,12 @@ impl Settings {
                 })?;
                 let key = digits(&key)
                     .ok_or_else(|| format!("{KEY} is not a key: it has 64 hex digits"))?;
-                let digest = blake3::derive_key("zerolane libfabric job tag v1", &key);
-                let mut tag = [0; TAG];
-                tag.copy_from_slice(&digest[..TAG]);
-                let security = Security {
+                Security {
                     pre_shared: Some(PreShared::from(key)),
                     ..Security::default()
-                };
-                (security, tag)
+                }
             }
-            Some("plain") => (Security::plain(), [0; TAG]),
+            Some("plain") => Security::plain(),
             Some(other) => {
                 return Err(format!("{SECURITY} is {other:?}: use sealed or plain"));
             }
@@ -65,10 +59,16 @@ impl Settings {
             Some("udp") => LaneChoice::Udp,
             Some(other) => return Err(format!("{LANE} is {other:?}: use best or udp")),
         };
+        let seconds = match variable(TIMEOUT) {
+            None => CONNECT,
+            Some(text) => text.parse().ok().filter(|it| *it > 0).ok_or_else(|| {
+                format!("{TIMEOUT} is {text:?}: it is a number of seconds, not 0")
+            })?,
+        };
         Ok(Settings {
             security,
             lane,
-            tag,
+            connect: Duration::from_secs(seconds),
             interface: variable(INTERFACE),
         })
     }
@@ -78,7 +78,7 @@ impl Settings {
         Options::default().with(|it| {
             it.security = self.security.clone();
             it.lane.choice = self.lane;
-            it.times.connect = CONNECT;
+            it.times.connect = self.connect;
             it.listen.asks = true;
             it.listen.max_connections = CONNECTIONS;
             it.listen.max_connections_of_origin = CONNECTIONS;

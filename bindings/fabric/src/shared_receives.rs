@@ -69,7 +69,9 @@ impl SharedReceives {
                 found = Some(number as u32);
                 continue;
             }
-            self.pool.add(memory, number).map_err(|it| Errno::from(it.error))?;
+            self.pool
+                .add(memory, number)
+                .map_err(|it| Errno::from(it.error))?;
         }
         let number = found.ok_or(Errno(FI_ENOENT))?;
         state.operations.remove(number);
