@@ -168,7 +168,7 @@ unsafe fn start(ep: *mut fid_ep, it: &Atomic) -> Outcome {
         let fetch = fetch.ok_or(Errno::UNSUPPORTED)?.fence(fence && index == 0);
         let context = match it.silent {
             true => SILENT,
-            false => u64::from(number) | (index as u64) << 32,
+            false => number.context(index),
         };
         let fetch = fetch.context(context).signalled(!it.silent);
         let connection = endpoint.connection(&mut state)?;

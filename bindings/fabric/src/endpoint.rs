@@ -201,7 +201,7 @@ impl Endpoint {
         let connection = state.worker.connection(id);
         let posted = match connection {
             Some(connection) => {
-                let posted = connection.post(request(u64::from(number)));
+                let posted = connection.post(request(number.context(0)));
                 posted.map_err(|refused| Errno::from(refused.error))
             }
             None => Err(Errno::NOT_CONNECTED),

@@ -8,7 +8,7 @@ use crate::errno::{self, Outcome};
 use crate::libfabric::*;
 use crate::log::{self, Level};
 use crate::memory::Numbers;
-use crate::operations::{Kind, Operation, Operations, Place, SILENT};
+use crate::operations::{Kind, Number, Operation, Operations, Place, SILENT};
 use crate::passive::{Passive, Request};
 use crate::settings::Settings;
 use rustix::event::epoll;
@@ -222,7 +222,7 @@ impl State {
             return None;
         }
         let is_shared = |it: &Operation| it.endpoint.is_none();
-        let (number, index) = (it.context as u32, (it.context >> 32) as usize);
+        let (number, index) = Number::of_context(it.context);
         let operation = self.operations.get(number)?;
         if is_shared(operation) && !self.endpoints.contains_key(&connection) {
             // The endpoint is closed: its message is nobody's, and the memory serves another.

@@ -183,7 +183,7 @@ impl Receive {
         let connection = state.worker.connection(id).ok_or(Errno::NOT_CONNECTED);
         let receive = ReceiveMessage::new().payload(self.memory);
         let posted = connection.and_then(|it| {
-            let posted = it.post(receive.context(number.into()));
+            let posted = it.post(receive.context(number.context(0)));
             posted.map_err(|refused| Errno::from(refused.error))
         });
         match posted {
@@ -206,7 +206,7 @@ impl Receive {
     /// The pool is closed.
     pub(crate) fn add(self, state: &mut State, shared: &SharedReceives) -> Outcome {
         let number = state.operations.insert(self.operation);
-        let added = shared.pool().add(self.memory, number.into());
+        let added = shared.pool().add(self.memory, number.context(0));
         added.map_err(|refused| {
             state.operations.remove(number);
             refused.error.into()
@@ -298,7 +298,7 @@ unsafe fn start(ep: *mut fid_ep, send: &Send<'_>) -> Outcome {
             return endpoint.post_silent(&mut state, message);
         }
         let operation = Operation::of(&endpoint, Kind::Send, send.context, flags);
-        return endpoint.post(&mut state, operation, |number| message.context(number));
+        return endpoint.post(&mut state, operation, |context| message.context(context));
     }
     let message = Message::new(control).fence(fence);
     let message = match total {
@@ -312,7 +312,7 @@ unsafe fn start(ep: *mut fid_ep, send: &Send<'_>) -> Outcome {
         return endpoint.post_silent(&mut state, message);
     }
     let operation = Operation::of(&endpoint, Kind::Send, send.context, flags);
-    endpoint.post(&mut state, operation, |number| message.context(number))
+    endpoint.post(&mut state, operation, |context| message.context(context))
 }
 
 unsafe extern "C" fn recv(

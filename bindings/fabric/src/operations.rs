@@ -49,44 +49,89 @@ pub(crate) struct Operation {
 /// The context of requests that report nothing: their failures are the connection's.
 pub(crate) const SILENT: u64 = u64::MAX;
 
-/// Operations by number. The upper half of a request's context is its index among those of the operation.
+/// Names an operation: its slot, and how often the slot was used before. A completion may come after its operation was
+/// given up with its endpoint, and must not meet the next in the slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Number {
+    slot: u32,
+    use_: u32,
+}
+
+/// Bits of a context above the slot: the index of a request among those of its operation, then the use of the slot.
+const INDEX_AT: u32 = 32;
+const USE_AT: u32 = 40;
+const USES: u32 = 1 << 23;
+const _: () = assert!(crate::attributes::WORDS <= 1 << (USE_AT - INDEX_AT));
+
+impl Number {
+    /// The context of the operation's `index`-th request. Never [`SILENT`].
+    pub(crate) fn context(self, index: usize) -> u64 {
+        u64::from(self.slot) | (index as u64) << INDEX_AT | u64::from(self.use_) << USE_AT
+    }
+
+    /// The number, and the index.
+    pub(crate) fn of_context(context: u64) -> (Number, usize) {
+        let number = Number {
+            slot: context as u32,
+            use_: (context >> USE_AT) as u32,
+        };
+        (number, (context >> INDEX_AT & 0xff) as usize)
+    }
+}
+
+#[derive(Default)]
+struct Slot {
+    use_: u32,
+    operation: Option<Operation>,
+}
+
+/// The operations that are not over.
 #[derive(Default)]
 pub(crate) struct Operations {
-    all: Vec<Option<Operation>>,
+    slots: Vec<Slot>,
     free: Vec<u32>,
 }
 
 impl Operations {
-    pub(crate) fn insert(&mut self, operation: Operation) -> u32 {
-        match self.free.pop() {
-            Some(number) => {
-                self.all[number as usize] = Some(operation);
-                number
-            }
-            None => {
-                self.all.push(Some(operation));
-                // Operations in flight are far fewer: limits of connections and memory.
-                (self.all.len() - 1) as u32
-            }
+    pub(crate) fn insert(&mut self, operation: Operation) -> Number {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            // Operations in flight are far fewer: limits of connections and memory.
+            (self.slots.len() - 1) as u32
+        });
+        let taken = &mut self.slots[slot as usize];
+        taken.operation = Some(operation);
+        Number {
+            slot,
+            use_: taken.use_,
         }
     }
 
-    pub(crate) fn get(&mut self, number: u32) -> Option<&mut Operation> {
-        self.all.get_mut(number as usize)?.as_mut()
+    fn slot(&mut self, number: Number) -> Option<&mut Slot> {
+        let slot = self.slots.get_mut(number.slot as usize)?;
+        (slot.use_ == number.use_).then_some(slot)
     }
 
-    pub(crate) fn remove(&mut self, number: u32) -> Option<Operation> {
-        let operation = self.all.get_mut(number as usize)?.take();
-        if operation.is_some() {
-            self.free.push(number);
-        }
-        operation
+    pub(crate) fn get(&mut self, number: Number) -> Option<&mut Operation> {
+        self.slot(number)?.operation.as_mut()
+    }
+
+    pub(crate) fn remove(&mut self, number: Number) -> Option<Operation> {
+        let slot = self.slot(number)?;
+        let operation = slot.operation.take()?;
+        slot.use_ = (slot.use_ + 1) % USES;
+        self.free.push(number.slot);
+        Some(operation)
     }
 
     /// The numbers of the operations for which `wanted` holds.
-    pub(crate) fn find(&self, mut wanted: impl FnMut(&Operation) -> bool) -> Vec<u32> {
-        let all = self.all.iter().enumerate();
-        all.filter_map(|(at, it)| it.as_ref().is_some_and(&mut wanted).then_some(at as u32))
+    pub(crate) fn find(&self, mut wanted: impl FnMut(&Operation) -> bool) -> Vec<Number> {
+        let all = self.slots.iter().enumerate();
+        all.filter(|(_, it)| it.operation.as_ref().is_some_and(&mut wanted))
+            .map(|(at, it)| Number {
+                slot: at as u32,
+                use_: it.use_,
+            })
             .collect()
     }
 }

@@ -62,9 +62,9 @@ unsafe fn get(ep: *mut fid_ep, it: &Transfer<'_>) -> Outcome {
     let operation = Operation::of(&endpoint, Kind::Read, it.context, flags);
     let mut state = endpoint.domain.engine().enter();
     match it.pieces {
-        [one] => endpoint.post(&mut state, operation, |number| {
+        [one] => endpoint.post(&mut state, operation, |context| {
             let get = Get::new(&key, it.offset, region(one));
-            get.fence(fence).context(number)
+            get.fence(fence).context(context)
         }),
         several => {
             let mut offset = it.offset;
@@ -78,8 +78,8 @@ unsafe fn get(ep: *mut fid_ep, it: &Transfer<'_>) -> Outcome {
             if pieces.is_empty() {
                 pieces.push((offset, Region::empty()));
             }
-            endpoint.post(&mut state, operation, |number| {
-                GetPieces::new(&key, pieces).fence(fence).context(number)
+            endpoint.post(&mut state, operation, |context| {
+                GetPieces::new(&key, pieces).fence(fence).context(context)
             })
         }
     }
@@ -112,7 +112,7 @@ unsafe fn put(ep: *mut fid_ep, it: &Transfer<'_>) -> Outcome {
         let put = put.fence(fence).immediate(immediate);
         return match it.silent {
             true => endpoint.post_silent(&mut state, put.signalled(false).context(SILENT)),
-            false => endpoint.post(&mut state, operation, |number| put.context(number)),
+            false => endpoint.post(&mut state, operation, |context| put.context(context)),
         };
     }
     let memory = match copies {
@@ -124,7 +124,7 @@ unsafe fn put(ep: *mut fid_ep, it: &Transfer<'_>) -> Outcome {
     let put = put.fence(fence).immediate(immediate);
     match it.silent {
         true => endpoint.post_silent(&mut state, put.signalled(false).context(SILENT)),
-        false => endpoint.post(&mut state, operation, |number| put.context(number)),
+        false => endpoint.post(&mut state, operation, |context| put.context(context)),
     }
 }
 

@@ -5,6 +5,7 @@ use crate::errno::{self, Errno, Outcome};
 use crate::libfabric::*;
 use crate::messages;
 use crate::object::{self, Head, Object, absent, fid_of, fid_ops, place};
+use crate::operations::Number;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use zerolane::ReceivePool;
@@ -61,16 +62,17 @@ impl SharedReceives {
         let mut found = None;
         // No message comes while the worker is locked. The pool gives its first piece alone, so all go round once.
         for _ in 0..self.pool.len() {
-            let Some((memory, number)) = self.pool.remove() else {
+            let Some((memory, own)) = self.pool.remove() else {
                 break;
             };
-            let operation = state.operations.get(number as u32);
+            let (number, _) = Number::of_context(own);
+            let operation = state.operations.get(number);
             if found.is_none() && operation.is_some_and(|it| it.context == context) {
-                found = Some(number as u32);
+                found = Some(number);
                 continue;
             }
             self.pool
-                .add(memory, number)
+                .add(memory, own)
                 .map_err(|it| Errno::from(it.error))?;
         }
         let number = found.ok_or(Errno(FI_ENOENT))?;
@@ -122,8 +124,8 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         let shared = unsafe { object::take_back::<SharedReceives>(fid) }?;
         let mut state = shared.domain.engine().enter();
         shared.pool.close();
-        while let Some((_, number)) = shared.pool.remove() {
-            state.operations.remove(number as u32);
+        while let Some((_, own)) = shared.pool.remove() {
+            state.operations.remove(Number::of_context(own).0);
         }
         drop(state);
         drop(shared);
