@@ -10,7 +10,7 @@ use crate::engine::State;
 use crate::eq::{Eq, Occurrence};
 use crate::errno::{self, Cause, Errno, Outcome};
 use crate::libfabric::*;
-use crate::messages::{self, Receive};
+use crate::messages::{self, Arrivals, Arrived, Receive};
 use crate::object::{self, Head, Object, absent, fid_of, fid_ops, place};
 use crate::operations::{Kind, Operation, is_of};
 use crate::passive::{self, parameter};
@@ -78,6 +78,7 @@ struct Links {
     peer: Option<SocketAddr>,
     /// Receives posted before there is a connection.
     early: Vec<Receive>,
+    arrivals: Arrivals,
 }
 
 static FID_OPS: fi_ops = fid_ops(close, bind, control);
@@ -171,7 +172,9 @@ impl Endpoint {
                 links.early.push(receive);
                 Ok(())
             }
-            Stage::Connecting(id) | Stage::Connected(id) => receive.post(state, id),
+            Stage::Connecting(id) | Stage::Connected(id) => {
+                receive.post(state, id, &mut links.arrivals)
+            }
             Stage::Over => Err(Errno::NOT_CONNECTED),
         }
     }
@@ -236,32 +239,20 @@ impl Endpoint {
         posted.and(advanced).map(drop)
     }
 
-    /// Reports the end of an operation.
-    pub(crate) fn on_finished(&self, operation: &Operation, length: usize, data: Option<u32>) {
-        let links = self.links();
-        let kind = operation.kind;
-        let with_data = data.map_or(0, |_| u64::from(FI_REMOTE_CQ_DATA));
-        let entry = Entry {
-            context: operation.context,
-            flags: operation.flags | with_data,
-            length: match kind {
-                Kind::Receive => length,
-                Kind::Send | Kind::Read | Kind::Write => 0,
-            },
-            buffer: match kind {
-                Kind::Receive => operation.buffer,
-                Kind::Send | Kind::Read | Kind::Write => 0,
-            },
-            data: data.map_or(0, u64::from),
+    /// Reports the end of an operation: that of a receive when all earlier ones have ended.
+    pub(crate) fn on_finished(&self, operation: Operation, length: usize, data: Option<u32>) {
+        let mut links = self.links();
+        let Some(sequence) = operation.sequence else {
+            return report(&links, &operation, length, data);
         };
-        let cq = links.queue(kind).map(|it| &it.cq);
-        match (operation.failure, cq) {
-            (None, Some(cq)) if operation.reported => cq.push(Completed::Done(entry)),
-            (Some(cause), Some(cq)) => cq.push(Completed::Failed { entry, cause }),
-            _ => {}
-        }
-        if let Some(counter) = links.counter(kind) {
-            counter.count(operation.failure.is_none());
+        let arrived = Arrived {
+            operation,
+            length,
+            data,
+        };
+        links.arrivals.end(sequence, arrived);
+        while let Some(it) = links.arrivals.take() {
+            report(&links, &it.operation, it.length, it.data);
         }
     }
 
@@ -342,9 +333,37 @@ impl Endpoint {
             connection.set_receive_pool(shared.pool())?;
         }
         for receive in links.early.drain(..) {
-            receive.post(state, id)?;
+            receive.post(state, id, &mut links.arrivals)?;
         }
         Ok(())
+    }
+}
+
+/// Reports the end of an operation to its queue and counter.
+fn report(links: &Links, operation: &Operation, length: usize, data: Option<u32>) {
+    let kind = operation.kind;
+    let with_data = data.map_or(0, |_| u64::from(FI_REMOTE_CQ_DATA));
+    let entry = Entry {
+        context: operation.context,
+        flags: operation.flags | with_data,
+        length: match kind {
+            Kind::Receive => length,
+            Kind::Send | Kind::Read | Kind::Write => 0,
+        },
+        buffer: match kind {
+            Kind::Receive => operation.buffer,
+            Kind::Send | Kind::Read | Kind::Write => 0,
+        },
+        data: data.map_or(0, u64::from),
+    };
+    let cq = links.queue(kind).map(|it| &it.cq);
+    match (operation.failure, cq) {
+        (None, Some(cq)) if operation.reported => cq.push(Completed::Done(entry)),
+        (Some(cause), Some(cq)) => cq.push(Completed::Failed { entry, cause }),
+        _ => {}
+    }
+    if let Some(counter) = links.counter(kind) {
+        counter.count(operation.failure.is_none());
     }
 }
 
@@ -416,6 +435,7 @@ pub(crate) unsafe extern "C" fn open(
                 local,
                 peer,
                 early: Vec::new(),
+                arrivals: Arrivals::default(),
             }),
         };
         object::hand_out(Arc::new(new), ep);
@@ -600,8 +620,7 @@ unsafe extern "C" fn cancel(fid: fid_t, context: *mut c_void) -> isize {
             at.map(|at| links.early.remove(at))
         };
         if let Some(receive) = early {
-            let operation = receive.cancelled();
-            endpoint.on_finished(&operation, 0, None);
+            endpoint.on_finished(receive.cancelled(), 0, None);
             return Ok(());
         }
         let found = state
@@ -734,6 +753,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         let id = {
             let mut links = endpoint.links();
             links.early.clear();
+            links.arrivals.clear();
             let id = links.connection();
             links.stage = Stage::Over;
             if let Some(eq) = links.eq.take() {

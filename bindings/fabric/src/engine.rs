@@ -305,7 +305,7 @@ fn finish(endpoint: &Endpoint, operation: Operation, completion: Completion) {
     {
         crate::messages::scatter(&region[..arrived.min(region.len())], pieces);
     }
-    endpoint.on_finished(&operation, arrived, data);
+    endpoint.on_finished(operation, arrived, data);
 }
 
 /// The counter and flags of operations.

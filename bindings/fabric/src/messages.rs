@@ -10,6 +10,7 @@ use crate::libfabric::*;
 use crate::object;
 use crate::operations::{Kind, Operation, Place, SILENT};
 use crate::shared_receives::SharedReceives;
+use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -121,6 +122,7 @@ impl Operation {
             reported,
             buffer: 0,
             place: Place::Nowhere,
+            sequence: None,
             left: 1,
             requests: Vec::new(),
             failure: None,
@@ -178,7 +180,13 @@ impl Receive {
 
     /// # Errors
     /// There is no connection, or no room.
-    pub(crate) fn post(self, state: &mut State, id: ConnectionId) -> Outcome {
+    pub(crate) fn post(
+        mut self,
+        state: &mut State,
+        id: ConnectionId,
+        arrivals: &mut Arrivals,
+    ) -> Outcome {
+        self.operation.sequence = Some(arrivals.next());
         let number = state.operations.insert(self.operation);
         let connection = state.worker.connection(id).ok_or(Errno::NOT_CONNECTED);
         let receive = ReceiveMessage::new().payload(self.memory);
@@ -191,6 +199,7 @@ impl Receive {
                 if let Some(operation) = state.operations.get(number) {
                     operation.requests.push(request);
                 }
+                arrivals.expect();
                 Ok(())
             }
             Err(errno) => {
@@ -211,6 +220,53 @@ impl Receive {
             state.operations.remove(number);
             refused.error.into()
         })
+    }
+}
+
+/// A message that was received, or a receive that failed.
+pub(crate) struct Arrived {
+    pub(crate) operation: Operation,
+    pub(crate) length: usize,
+    pub(crate) data: Option<u32>,
+}
+
+/// Puts the completions of an endpoint's receives into the order of the receives. The library matches messages in order,
+/// but a short one may be complete before a long one that was sent first; programs such as ofi_rxm rely on the order.
+#[derive(Default)]
+pub(crate) struct Arrivals {
+    /// The sequence number of the first of `waiting`.
+    first: u64,
+    waiting: VecDeque<Option<Arrived>>,
+}
+
+impl Arrivals {
+    fn next(&self) -> u64 {
+        self.first + self.waiting.len() as u64
+    }
+
+    fn expect(&mut self) {
+        self.waiting.push_back(None);
+    }
+
+    /// Notes an end.
+    pub(crate) fn end(&mut self, sequence: u64, arrived: Arrived) {
+        let at = sequence.checked_sub(self.first);
+        let place = at.and_then(|at| self.waiting.get_mut(at as usize));
+        if let Some(place) = place {
+            *place = Some(arrived);
+        }
+    }
+
+    /// Takes the first, if it has ended.
+    pub(crate) fn take(&mut self) -> Option<Arrived> {
+        let arrived = self.waiting.front_mut()?.take()?;
+        self.waiting.pop_front();
+        self.first += 1;
+        Some(arrived)
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.waiting.clear();
     }
 }
 

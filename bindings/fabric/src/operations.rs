@@ -39,6 +39,8 @@ pub(crate) struct Operation {
     /// Start of the program's memory.
     pub(crate) buffer: usize,
     pub(crate) place: Place,
+    /// Its place among the receives of its endpoint.
+    pub(crate) sequence: Option<u64>,
     /// Requests that make it up and are not over.
     pub(crate) left: usize,
     pub(crate) requests: Vec<RequestId>,

@@ -14,6 +14,8 @@ const TIMEOUT: &str = "FI_ZEROLANE_CONNECT_TIMEOUT";
 /// Seconds to wait for the answer to a request for a connection, unless set. A rank answers when its program calls MPI,
 /// which may be much later than the request.
 const CONNECT: u64 = 120;
+/// Messages up to this length leave without a grant: those that ofi_rxm sends at once have 16 KiB and its header.
+const EAGER: u32 = 20 << 10;
 /// Ranks of one host, or of one job: more than any machine runs.
 const CONNECTIONS: usize = 65_536;
 
@@ -79,6 +81,7 @@ impl Settings {
             it.security = self.security.clone();
             it.lane.choice = self.lane;
             it.times.connect = self.connect;
+            it.flow.eager_limit = EAGER;
             it.listen.asks = true;
             it.listen.max_connections = CONNECTIONS;
             it.listen.max_connections_of_origin = CONNECTIONS;

@@ -110,6 +110,7 @@ cases! {
     wait__by_descriptor_call_and_signal: "waiting",
     progress__without_a_call_of_the_program: "unattended",
     security__another_key_and_a_dead_peer: "strangers",
+    close__with_receives_posted_spoils_no_later_ones: "reopened",
     endpoints__200_pairs_of_one_process: "many",
 }
 

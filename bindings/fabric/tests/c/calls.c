@@ -816,6 +816,41 @@ static void strangers(void) {
     }
 }
 
+/* An endpoint that is closed with receives posted: what comes late of it meets no receive of the next one. */
+static void reopened(void) {
+    enum { RECEIVES = 64 };
+    struct pair pair;
+    listen_on(&pair);
+    int numbers[RECEIVES];
+    for (int round = 0; round < 5; round++) {
+        struct {
+            struct fi_eq_cm_entry entry;
+            char data[64];
+        } asked;
+        pair.client = endpoint(&pair, pair.info, &plain);
+        for (int at = 0; at < RECEIVES; at++)
+            EXPECT(0, fi_recv(pair.client.ep, &numbers[at], 4, NULL, 0, NULL));
+        EXPECT(0, fi_connect(pair.client.ep, &pair.address, "ask", 4));
+        event(&pair, FI_CONNREQ, &asked, sizeof asked);
+        EXPECT(0, fi_reject(pair.pep, asked.entry.info->handle, "no", 3));
+        fi_freeinfo(asked.entry.info);
+        close_end(&pair.client);
+        connect_both(&pair, &plain);
+        for (int at = 0; at < RECEIVES; at++)
+            EXPECT(0, fi_recv(pair.server.ep, &numbers[at], 4, NULL, 0, &numbers[at]));
+        for (int at = 0; at < RECEIVES; at++)
+            EXPECT(0, fi_inject(pair.client.ep, &at, sizeof at, 0));
+        for (int at = 0; at < RECEIVES; at++) {
+            THAT(done(pair.server.rx).op_context == &numbers[at]);
+            EXPECT(at, numbers[at]);
+        }
+        close_end(&pair.client);
+        close_end(&pair.server);
+    }
+    pair.client.ep = pair.server.ep = NULL;
+    close_pair(&pair);
+}
+
 /* Many connections of one process, each with a message of its own. */
 static void many(void) {
     enum { COUNT = 200 };
@@ -852,6 +887,7 @@ int main(int argc, char **argv) {
         {"memory", memory},     {"atomics", atomics},         {"counters", counters},
         {"shared", shared},     {"waiting", waiting},         {"unattended", unattended},
         {"strangers", strangers}, {"many", many},
+        {"reopened", reopened},
     };
     for (size_t at = 0; at < sizeof cases / sizeof *cases; at++)
         if (argc == 2 && strcmp(argv[1], cases[at].name) == 0) {
