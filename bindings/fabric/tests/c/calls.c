@@ -372,6 +372,21 @@ static void messages(void) {
     char text[12];
     fi_cq_strerror(pair.server.rx, failure.prov_errno, NULL, text, sizeof text);
     EXPECT(0, strcmp(text, "cancelled"));
+    /* A short message behind a long one completes behind it. */
+    for (int round = 0; round < 50; round++) {
+        char *places[4] = {got, got + 300000, got + 300010, got + 600000};
+        const size_t each[4] = {300000, 5, 200000, 6};
+        for (int at = 0; at < 4; at++)
+            EXPECT(0, fi_recv(to, places[at], each[at], NULL, 0, places[at]));
+        for (int at = 0; at < 4; at++)
+            EXPECT(0, fi_send(from, sent, each[at], NULL, 0, NULL));
+        for (int at = 0; at < 4; at++) {
+            struct fi_cq_tagged_entry arrived = done(pair.server.rx);
+            THAT(arrived.op_context == places[at] && arrived.len == each[at]);
+        }
+        for (int at = 0; at < 4; at++)
+            done(pair.client.tx);
+    }
     /* Messages wait for receives, in order. */
     for (int at = 0; at < 500; at++)
         EXPECT(0, fi_inject(from, &at, sizeof at, 0));
