@@ -115,8 +115,15 @@ impl Engine {
         Ok(armed)
     }
 
-    /// Drives the worker until its connections are closed, for a bounded time.
+    /// Refuses requests that nobody decided, and drives the worker until its connections are closed, for a bounded time.
     pub(crate) fn linger(&self) {
+        {
+            let mut state = self.enter();
+            let undecided: Vec<_> = state.requests.drain().map(|it| it.0).collect();
+            for connection in undecided {
+                state.worker.refuse_request(connection);
+            }
+        }
         let deadline = Instant::now() + LINGER;
         while Instant::now() < deadline {
             let mut state = self.enter();

@@ -191,6 +191,58 @@ fn fi_pingpong__runs_with_both_kinds_of_endpoints() {
     }
 }
 
+/// A key of a job, for all ranks.
+const KEY: &str = "5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a";
+
+/// Runs a program of MPI by Debian's Open MPI, over `lane`.
+fn run_job(made: &Made, ranks: usize, lane: &str) {
+    let program = made.directory.path().join("job");
+    if !program.exists() {
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/c/job.c");
+        let mut compile = Command::new("mpicc");
+        compile
+            .args(STRICT)
+            .args(["-O1", "-g", source, "-o"])
+            .arg(&program);
+        succeeded("mpicc", &compile.output().expect("run"));
+    }
+    let mut command = made.command("timeout");
+    command
+        .args(["--kill-after=5", "100", "mpirun", "--oversubscribe", "-n"])
+        .arg(ranks.to_string())
+        .args(["--mca", "pml", "cm", "--mca", "mtl", "ofi"])
+        .args(["--mca", "mtl_ofi_provider_include", "zerolane;ofi_rxm"])
+        .arg(&program)
+        .env("FI_ZEROLANE_SECURITY", "sealed")
+        .env("FI_ZEROLANE_KEY", KEY)
+        .env("FI_ZEROLANE_LANE", lane)
+        .env("FI_LOG_LEVEL", "info")
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    let output = command.output().expect("run");
+    succeeded("mpirun", &output);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains(&format!("{ranks} ranks agree")), "{said}");
+    // It was this provider, over that lane.
+    let log = String::from_utf8_lossy(&output.stderr);
+    let over = match lane {
+        "udp" => "over Udp",
+        _ => "over SharedMemory",
+    };
+    assert!(log.contains(over), "{log}");
+}
+
+#[test]
+fn mpi__a_job_of_open_mpi_over_shared_memory_and_sealed_udp() {
+    let Some(made) = made() else { return };
+    if !is_there("mpirun", "openmpi-bin") || !is_there("mpicc", "libopenmpi-dev") {
+        return;
+    }
+    run_job(made, 2, "best");
+    run_job(made, 2, "udp");
+    run_job(made, 4, "best");
+}
+
 #[test]
 fn library__needs_no_symbol_of_libfabric_and_offers_one() {
     if !is_there("nm", "binutils") {
