@@ -95,7 +95,7 @@ impl<'a> Hints<'a> {
 
     /// Why the provider is not what the program asks for.
     pub(crate) fn mismatch(&self, api: u32) -> Option<&'static str> {
-        let of_endpoint = self.ep.and_then(|it| ep_mismatch(it));
+        let of_endpoint = self.ep.and_then(ep_mismatch);
         let of_domain = self
             .domain
             .and_then(|it| domain_mismatch(it, self.caps(), api));
@@ -164,9 +164,9 @@ fn domain_mismatch(domain: &fi_domain_attr, caps: u64, api: u32) -> Option<&'sta
 const KEY: usize = 8;
 
 fn fabric_mismatch(fabric: &fi_fabric_attr) -> Option<&'static str> {
-    // SAFETY: libfabric passes null or a text.
     let text = |name: *const std::ffi::c_char| match name.is_null() {
         true => None,
+        // SAFETY: libfabric passes null or a text.
         false => Some(unsafe { CStr::from_ptr(name) }.to_bytes()),
     };
     let ours = NAME.to_bytes();
