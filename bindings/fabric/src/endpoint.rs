@@ -1,6 +1,5 @@
 //! Active endpoints: connections.
 
-use crate::attributes::SHARED;
 use crate::cm::{Answer, Ask};
 use crate::completions::{Completed, Entry};
 use crate::counter::Counter;
@@ -10,13 +9,11 @@ use crate::engine::State;
 use crate::eq::{Eq, Occurrence};
 use crate::errno::{self, Cause, Errno, Outcome};
 use crate::libfabric::*;
-use crate::messages::{self, Arrivals, Arrived, Receive};
-use crate::object::{self, Head, Object, absent, fid_of, fid_ops, place};
-use crate::operations::{Kind, Operation, is_of};
-use crate::passive::{self, parameter};
+use crate::object::{Head, Object};
+use crate::operations::{Kind, Operation, Owner, is_of};
+use crate::receives::{Arrivals, Arrived, MOST_EARLY, Receive};
 use crate::shared_receives::SharedReceives;
-use crate::{address, atomic, rma, tagged};
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use zerolane::request::Request;
@@ -43,6 +40,17 @@ unsafe impl Object for Endpoint {
     fn head(&self) -> &Head<fid_ep> {
         &self.head
     }
+}
+
+/// What an endpoint is made from.
+pub(crate) struct Made {
+    pub(crate) tx_flags: u64,
+    pub(crate) rx_flags: u64,
+    pub(crate) shares: bool,
+    /// The handle of a request, or 0.
+    pub(crate) request: usize,
+    pub(crate) local: Option<SocketAddr>,
+    pub(crate) peer: Option<SocketAddr>,
 }
 
 /// A queue that an endpoint reports to.
@@ -81,41 +89,6 @@ struct Links {
     arrivals: Arrivals,
 }
 
-static FID_OPS: fi_ops = fid_ops(close, bind, control);
-static OPS: fi_ops_ep = fi_ops_ep {
-    size: size_of::<fi_ops_ep>(),
-    cancel: Some(cancel),
-    getopt: Some(getopt),
-    setopt: Some(no_setopt),
-    tx_ctx: Some(no_tx_ctx),
-    rx_ctx: Some(no_rx_ctx),
-    rx_size_left: Some(no_size_left),
-    tx_size_left: Some(no_size_left),
-};
-static CM: fi_ops_cm = fi_ops_cm {
-    size: size_of::<fi_ops_cm>(),
-    setname: Some(no_setname),
-    getname: Some(getname),
-    getpeer: Some(getpeer),
-    connect: Some(connect),
-    listen: Some(no_listen),
-    accept: Some(accept),
-    reject: Some(no_reject),
-    shutdown: Some(shutdown),
-    join: Some(no_join),
-};
-
-absent! {
-    no_setopt(fid_t, c_int, c_int, *const c_void, usize) -> c_int;
-    no_tx_ctx(*mut fid_ep, c_int, *mut fi_tx_attr, *mut *mut fid_ep, *mut c_void) -> c_int;
-    no_rx_ctx(*mut fid_ep, c_int, *mut fi_rx_attr, *mut *mut fid_ep, *mut c_void) -> c_int;
-    no_size_left(*mut fid_ep) -> isize;
-    no_setname(fid_t, *mut c_void, usize) -> c_int;
-    no_listen(*mut fid_pep) -> c_int;
-    no_reject(*mut fid_pep, fid_t, *const c_void, usize) -> c_int;
-    no_join(*mut fid_ep, *const c_void, u64, *mut *mut fid_mc, *mut c_void) -> c_int;
-}
-
 impl Links {
     fn connection(&self) -> Option<ConnectionId> {
         match self.stage {
@@ -142,12 +115,246 @@ impl Links {
 }
 
 impl Endpoint {
+    pub(crate) fn new(head: fid_ep, domain: Arc<Domain>, made: Made) -> Endpoint {
+        Endpoint {
+            head: Head::new(head),
+            domain,
+            tx_flags: made.tx_flags,
+            rx_flags: made.rx_flags,
+            shares: made.shares,
+            links: Mutex::new(Links {
+                stage: Stage::New,
+                tx: None,
+                rx: None,
+                eq: None,
+                sends: None,
+                receives: None,
+                reads: None,
+                writes: None,
+                shared: None,
+                request: made.request,
+                local: made.local,
+                peer: made.peer,
+                early: Vec::new(),
+                arrivals: Arrivals::default(),
+            }),
+        }
+    }
+
+    /// Binds something while the endpoint is new.
+    ///
+    /// # Errors
+    /// It is enabled already, or `bind` refuses.
+    fn bind(&self, bind: impl FnOnce(&mut Links) -> Outcome) -> Outcome {
+        let mut links = self.links();
+        match links.stage {
+            Stage::New => bind(&mut links),
+            _ => Err(Errno::STATE),
+        }
+    }
+
+    /// # Errors
+    /// It has one, or is enabled already.
+    pub(crate) fn bind_eq(&self, eq: Arc<Eq>) -> Outcome {
+        self.bind(|links| bind_once(&mut links.eq, eq))
+    }
+
+    /// # Errors
+    /// It has one, takes receives of its own, or is enabled already.
+    pub(crate) fn bind_shared(&self, shared: Arc<SharedReceives>) -> Outcome {
+        self.bind(|links| match self.shares {
+            true => bind_once(&mut links.shared, shared),
+            false => Err(Errno::INVALID),
+        })
+    }
+
+    /// # Errors
+    /// It has one for these operations, the flags name none, or it is enabled already.
+    pub(crate) fn bind_queue(&self, cq: Arc<Cq>, flags: u64) -> Outcome {
+        self.bind(|links| bind_queue(links, cq, flags))
+    }
+
+    /// # Errors
+    /// As for [`Endpoint::bind_queue`].
+    pub(crate) fn bind_counter(&self, counter: &Arc<Counter>, flags: u64) -> Outcome {
+        self.bind(|links| bind_counter(links, counter, flags))
+    }
+
+    /// # Errors
+    /// Something that it needs is not bound, or it is enabled already.
+    pub(crate) fn enable(&self) -> Outcome {
+        self.bind(|links| {
+            if links.eq.is_none() {
+                return Err(Errno(FI_ENOEQ));
+            }
+            if links.tx.is_none() && links.rx.is_none() {
+                return Err(Errno(FI_ENOCQ));
+            }
+            if self.shares && links.shared.is_none() {
+                return Err(Errno(FI_ENORX));
+            }
+            links.stage = Stage::Enabled;
+            Ok(())
+        })
+    }
+
+    pub(crate) fn local(&self) -> Option<SocketAddr> {
+        self.links().local
+    }
+
+    /// The peer, while there is a connection.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        let links = self.links();
+        links.connection().and(links.peer)
+    }
+
+    /// Begins to connect to `to`, or to the destination of the info that the endpoint was made from.
+    ///
+    /// # Errors
+    /// It is not enabled, is connected, or was made for a request; or there is no route.
+    pub(crate) fn connect(self: &Arc<Self>, to: Option<SocketAddr>, data: Vec<u8>) -> Outcome {
+        let engine = self.domain.engine();
+        let mut state = engine.enter();
+        let mut links = self.links();
+        let to = to.or(links.peer).ok_or(Errno::INVALID)?;
+        match links.stage {
+            Stage::Enabled if links.request == 0 => {}
+            Stage::Connecting(_) | Stage::Connected(_) => return Err(Errno(FI_EISCONN)),
+            _ => return Err(Errno::STATE),
+        }
+        let from = links.local.filter(|it| !it.ip().is_unspecified());
+        let ask = Ask { from, data }.encode()?;
+        let options = engine.settings.options();
+        let options = options.with(|it| it.private_data = Some(ask));
+        let id = state.worker.connect(to, &options)?;
+        links.stage = Stage::Connecting(id);
+        links.peer = Some(to);
+        let started = self.start(&mut state, &mut links, id);
+        drop(links);
+        state.endpoints.insert(id, self.owner());
+        started?;
+        state.advance().map(drop)
+    }
+
+    /// Accepts the request that the endpoint was made for.
+    ///
+    /// # Errors
+    /// It is not enabled or was made for none; or the client gave up.
+    pub(crate) fn accept(self: &Arc<Self>, data: Vec<u8>) -> Outcome {
+        let mut state = self.domain.engine().enter();
+        let mut links = self.links();
+        if links.stage != Stage::Enabled || links.request == 0 {
+            return Err(Errno::STATE);
+        }
+        let answer = Answer::Accepted(data).encode()?;
+        let request = state.decide(links.request as *mut fid)?;
+        let id = request.connection;
+        if !state.worker.accept_request(id, Some(answer)) {
+            return Err(Errno(FI_ECONNABORTED));
+        }
+        links.stage = Stage::Connected(id);
+        links.request = 0;
+        links.peer = request.from.or(links.peer);
+        self.start(&mut state, &mut links, id)?;
+        self.occur(&links, FI_CONNECTED, Vec::new());
+        drop(links);
+        state.endpoints.insert(id, self.owner());
+        state.advance().map(drop)
+    }
+
+    /// Begins to close the connection: what was sent before is delivered, then the peer is told.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn shutdown(&self) -> Outcome {
+        let mut state = self.domain.engine().enter();
+        let id = self.links().connection();
+        state.worker.close(id.ok_or(Errno::NOT_CONNECTED)?);
+        state.advance().map(drop)
+    }
+
+    /// Cancels the first operation with this context; its completion follows.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn cancel(self: &Arc<Self>, context: usize) -> Outcome {
+        let mut state = self.domain.engine().enter();
+        let early = {
+            let mut links = self.links();
+            let at = links.early.iter().position(|it| it.context() == context);
+            at.map(|at| links.early.remove(at))
+        };
+        if let Some(receive) = early {
+            self.on_finished(receive.cancelled(), 0, None);
+            return Ok(());
+        }
+        let wanted = |it: &Operation| it.context == context && is_of(it, self);
+        let found = state.operations.find(wanted);
+        let first = found.first().ok_or(Errno(FI_ENOENT))?;
+        let operation = state.operations.get(*first).ok_or(Errno(FI_ENOENT))?;
+        let requests = operation.requests.clone();
+        let connection = self.connection(&mut state)?;
+        for request in requests {
+            connection.cancel(request);
+        }
+        state.advance().map(drop)
+    }
+
+    /// Gives the program's memory back at once, and ends the connection. What was injected is still delivered.
+    pub(crate) fn end(self: &Arc<Self>) {
+        let mut state = self.domain.engine().enter();
+        let id = {
+            let mut links = self.links();
+            links.early.clear();
+            links.arrivals.clear();
+            let id = links.connection();
+            links.stage = Stage::Over;
+            if let Some(eq) = links.eq.take() {
+                eq.forget(self.as_fid());
+            }
+            id
+        };
+        for number in state.operations.find(|it| is_of(it, self)) {
+            let operation = state.operations.remove(number);
+            let requests = operation.map(|it| it.requests).unwrap_or_default();
+            let connection = id.and_then(|id| state.worker.connection(id));
+            if let Some(connection) = connection {
+                for request in requests {
+                    connection.cancel(request);
+                }
+            }
+        }
+        if let Some(id) = id {
+            state.endpoints.remove(&id);
+            state.worker.close(id);
+            let _ = state.advance();
+        }
+    }
+
+    fn owner(self: &Arc<Self>) -> Arc<dyn Owner> {
+        let owner: Arc<Endpoint> = Arc::clone(self);
+        owner
+    }
+
+    /// An operation of this endpoint, with the flags of its call.
+    pub(crate) fn operation(
+        self: &Arc<Self>,
+        kind: Kind,
+        context: *mut c_void,
+        flags: u64,
+    ) -> Operation {
+        Operation {
+            owner: Some(self.owner()),
+            ..Operation::new(kind, context, self.reports(kind, flags))
+        }
+    }
+
     fn links(&self) -> MutexGuard<'_, Links> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether an operation with these flags is reported when it succeeds.
-    pub(crate) fn reports(&self, kind: Kind, flags: u64) -> bool {
+    fn reports(&self, kind: Kind, flags: u64) -> bool {
         let links = self.links();
         let queue = links.queue(kind);
         queue.is_some_and(|it| !it.selective || flags & u64::from(FI_COMPLETION) != 0)
@@ -167,7 +374,7 @@ impl Endpoint {
         }
         match links.stage {
             Stage::New => Err(Errno::STATE),
-            Stage::Enabled if links.early.len() >= messages::MOST_EARLY => Err(Errno::AGAIN),
+            Stage::Enabled if links.early.len() >= MOST_EARLY => Err(Errno::AGAIN),
             Stage::Enabled => {
                 links.early.push(receive);
                 Ok(())
@@ -239,70 +446,6 @@ impl Endpoint {
         posted.and(advanced).map(drop)
     }
 
-    /// Reports the end of an operation: that of a receive when all earlier ones have ended.
-    pub(crate) fn on_finished(&self, operation: Operation, length: usize, data: Option<u32>) {
-        let mut links = self.links();
-        let Some(sequence) = operation.sequence else {
-            return report(&links, &operation, length, data);
-        };
-        let arrived = Arrived {
-            operation,
-            length,
-            data,
-        };
-        links.arrivals.end(sequence, arrived);
-        while let Some(it) = links.arrivals.take() {
-            report(&links, &it.operation, it.length, it.data);
-        }
-    }
-
-    /// Reports a number that came with a put. False if the queue is full.
-    pub(crate) fn on_immediate(&self, number: u32, length: usize) -> bool {
-        let links = self.links();
-        let entry = Entry {
-            context: 0,
-            flags: u64::from(FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA),
-            length,
-            buffer: 0,
-            data: number.into(),
-        };
-        links.rx.as_ref().is_none_or(|it| it.cq.push_of_peer(entry))
-    }
-
-    /// The peer answered. False if the connection is to be closed.
-    pub(crate) fn on_connected(&self, data: &[u8]) -> bool {
-        let mut links = self.links();
-        let Stage::Connecting(id) = links.stage else {
-            return false;
-        };
-        let rejected = match Answer::decode(data) {
-            Some(Answer::Accepted(data)) => {
-                links.stage = Stage::Connected(id);
-                self.occur(&links, FI_CONNECTED, data);
-                return true;
-            }
-            Some(Answer::Rejected(data)) => data,
-            None => Vec::new(),
-        };
-        links.stage = Stage::Over;
-        let cause = Cause {
-            err: Errno(FI_ECONNREFUSED),
-            detail: errno::REJECTED,
-        };
-        self.fail(&links, cause, rejected);
-        false
-    }
-
-    /// The connection is over.
-    pub(crate) fn on_closed(&self, reason: &Error) {
-        let mut links = self.links();
-        match std::mem::replace(&mut links.stage, Stage::Over) {
-            Stage::Connecting(_) => self.fail(&links, errno::of_error(reason), Vec::new()),
-            Stage::Connected(_) => self.occur(&links, FI_SHUTDOWN, Vec::new()),
-            Stage::New | Stage::Enabled | Stage::Over => {}
-        }
-    }
-
     fn occur(&self, links: &Links, event: u32, data: Vec<u8>) {
         if let Some(eq) = &links.eq {
             eq.push(Occurrence::Connection {
@@ -337,155 +480,6 @@ impl Endpoint {
         }
         Ok(())
     }
-}
-
-/// Reports the end of an operation to its queue and counter.
-fn report(links: &Links, operation: &Operation, length: usize, data: Option<u32>) {
-    let kind = operation.kind;
-    let with_data = data.map_or(0, |_| u64::from(FI_REMOTE_CQ_DATA));
-    let entry = Entry {
-        context: operation.context,
-        flags: operation.flags | with_data,
-        length: match kind {
-            Kind::Receive => length,
-            Kind::Send | Kind::Read | Kind::Write => 0,
-        },
-        buffer: match kind {
-            Kind::Receive => operation.buffer,
-            Kind::Send | Kind::Read | Kind::Write => 0,
-        },
-        data: data.map_or(0, u64::from),
-    };
-    let cq = links.queue(kind).map(|it| &it.cq);
-    match (operation.failure, cq) {
-        (None, Some(cq)) if operation.reported => cq.push(Completed::Done(entry)),
-        (Some(cause), Some(cq)) => cq.push(Completed::Failed { entry, cause }),
-        _ => {}
-    }
-    if let Some(counter) = links.counter(kind) {
-        counter.count(operation.failure.is_none());
-    }
-}
-
-pub(crate) unsafe extern "C" fn open(
-    domain: *mut fid_domain,
-    info: *mut fi_info,
-    ep: *mut *mut fid_ep,
-    context: *mut c_void,
-) -> c_int {
-    errno::status(|| {
-        // SAFETY: libfabric's promise.
-        let (domain, info) = unsafe { (object::shared::<Domain>(domain)?, info.as_ref()) };
-        let ep = place(ep)?;
-        let info = info.ok_or(Errno::INVALID)?;
-        // SAFETY: libfabric's promise: null or whole.
-        let (attr, tx, rx) = unsafe {
-            let attr = info.ep_attr.as_ref();
-            (attr, info.tx_attr.as_ref(), info.rx_attr.as_ref())
-        };
-        if attr.is_some_and(|it| ![FI_EP_MSG, FI_EP_UNSPEC].contains(&it.type_)) {
-            return Err(Errno::INVALID);
-        }
-        // SAFETY: libfabric's promise: an address has its length.
-        let (local, peer) = unsafe {
-            let read = |address: *mut c_void, length| match address.is_null() {
-                true => Ok(None),
-                false => address::read(address, length).map(Some),
-            };
-            (
-                read(info.src_addr, info.src_addrlen)?,
-                read(info.dest_addr, info.dest_addrlen)?,
-            )
-        };
-        let handle = info.handle;
-        if !handle.is_null() {
-            let state = domain.engine().enter();
-            let known = state.requests.values().any(|it| it.as_fid() == handle);
-            if !known {
-                // A passive endpoint as a source is not supported.
-                return Err(Errno::INVALID);
-            }
-        }
-        let new = Endpoint {
-            head: Head::new(fid_ep {
-                fid: fid_of::<Endpoint>(context, &FID_OPS),
-                ops: std::ptr::from_ref(&OPS).cast_mut(),
-                cm: std::ptr::from_ref(&CM).cast_mut(),
-                msg: std::ptr::from_ref(&messages::OPS).cast_mut(),
-                rma: std::ptr::from_ref(&rma::OPS).cast_mut(),
-                tagged: std::ptr::from_ref(&tagged::OPS).cast_mut(),
-                atomic: std::ptr::from_ref(&atomic::OPS).cast_mut(),
-                collective: std::ptr::null_mut(),
-            }),
-            domain,
-            tx_flags: tx.map_or(0, |it| it.op_flags),
-            rx_flags: rx.map_or(0, |it| it.op_flags),
-            shares: attr.is_some_and(|it| it.rx_ctx_cnt == SHARED),
-            links: Mutex::new(Links {
-                stage: Stage::New,
-                tx: None,
-                rx: None,
-                eq: None,
-                sends: None,
-                receives: None,
-                reads: None,
-                writes: None,
-                shared: None,
-                request: handle as usize,
-                local,
-                peer,
-                early: Vec::new(),
-                arrivals: Arrivals::default(),
-            }),
-        };
-        object::hand_out(Arc::new(new), ep);
-        Ok(())
-    })
-}
-
-pub(crate) unsafe extern "C" fn open_with_flags(
-    domain: *mut fid_domain,
-    info: *mut fi_info,
-    ep: *mut *mut fid_ep,
-    flags: u64,
-    context: *mut c_void,
-) -> c_int {
-    match flags {
-        // SAFETY: the same promise.
-        0 => unsafe { open(domain, info, ep, context) },
-        _ => -(FI_EBADFLAGS as c_int),
-    }
-}
-
-unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
-    errno::status(|| {
-        place(other)?;
-        // SAFETY: libfabric's promise.
-        let endpoint = unsafe { object::given::<Endpoint>(fid.cast()) }?;
-        let mut links = endpoint.links();
-        if links.stage != Stage::New {
-            return Err(Errno::STATE);
-        }
-        // SAFETY: libfabric's promise; the class tells the type.
-        unsafe {
-            match (*other).fclass as u32 {
-                FI_CLASS_EQ => {
-                    let eq = object::shared::<Eq>(other.cast())?;
-                    bind_once(&mut links.eq, eq)
-                }
-                FI_CLASS_CQ => bind_queue(&mut links, object::shared::<Cq>(other.cast())?, flags),
-                FI_CLASS_CNTR => {
-                    let counter = object::shared::<Counter>(other.cast())?;
-                    bind_counter(&mut links, &counter, flags)
-                }
-                FI_CLASS_SRX_CTX if endpoint.shares => {
-                    let shared = object::shared::<SharedReceives>(other.cast())?;
-                    bind_once(&mut links.shared, shared)
-                }
-                _ => Err(Errno::INVALID),
-            }
-        }
-    })
 }
 
 fn bind_once<T>(link: &mut Option<T>, new: T) -> Outcome {
@@ -543,242 +537,92 @@ fn bind_counter(links: &mut Links, counter: &Arc<Counter>, flags: u64) -> Outcom
     }
 }
 
-unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_void) -> c_int {
-    errno::status(|| {
-        // SAFETY: libfabric's promise.
-        let endpoint = unsafe { object::given::<Endpoint>(fid.cast()) }?;
-        match command as u32 {
-            FI_ENABLE => {
-                let mut links = endpoint.links();
-                if links.stage != Stage::New {
-                    return Err(Errno::STATE);
-                }
-                if links.eq.is_none() {
-                    return Err(Errno(FI_ENOEQ));
-                }
-                if links.tx.is_none() && links.rx.is_none() {
-                    return Err(Errno(FI_ENOCQ));
-                }
-                if endpoint.shares && links.shared.is_none() {
-                    return Err(Errno(FI_ENORX));
-                }
-                links.stage = Stage::Enabled;
-                Ok(())
-            }
-            FI_GETOPSFLAG => {
-                let flags = place(argument.cast::<u64>())?;
-                // SAFETY: the argument of this command is a place for flags, which say which are wanted.
-                unsafe {
-                    let of_sends = flags.read() & u64::from(FI_TRANSMIT) != 0;
-                    flags.write(match of_sends {
-                        true => endpoint.tx_flags,
-                        false => endpoint.rx_flags,
-                    });
-                }
-                Ok(())
-            }
-            _ => Err(Errno::NO_SYSTEM),
-        }
-    })
-}
-
-unsafe extern "C" fn getopt(
-    fid: fid_t,
-    level: c_int,
-    option: c_int,
-    value: *mut c_void,
-    length: *mut usize,
-) -> c_int {
-    errno::status(|| {
-        // SAFETY: libfabric's promise.
-        unsafe {
-            object::given::<Endpoint>(fid.cast())?;
-            passive::option_of(level, option, value, length)
-        }
-    })
-}
-
-/// Cancels the first operation with this context; its completion follows.
-unsafe extern "C" fn cancel(fid: fid_t, context: *mut c_void) -> isize {
-    errno::posted(|| {
-        // SAFETY: libfabric's promise; the class tells the type.
-        unsafe {
-            place(fid)?;
-            if (*fid).fclass as u32 == FI_CLASS_SRX_CTX {
-                return object::given::<SharedReceives>(fid.cast())?.cancel(context as usize);
-            }
-        }
-        // SAFETY: libfabric's promise.
-        let endpoint = unsafe { object::shared::<Endpoint>(fid.cast()) }?;
-        let mut state = endpoint.domain.engine().enter();
-        let early = {
-            let mut links = endpoint.links();
-            let at = links
-                .early
-                .iter()
-                .position(|it| it.context() == context as usize);
-            at.map(|at| links.early.remove(at))
+impl Owner for Endpoint {
+    fn on_finished(&self, operation: Operation, length: usize, data: Option<u32>) {
+        let mut links = self.links();
+        let Some(sequence) = operation.sequence else {
+            return report(&links, &operation, length, data);
         };
-        if let Some(receive) = early {
-            endpoint.on_finished(receive.cancelled(), 0, None);
-            return Ok(());
-        }
-        let found = state
-            .operations
-            .find(|it| it.context == context as usize && is_of(it, &endpoint));
-        let first = found.first().ok_or(Errno(FI_ENOENT))?;
-        let operation = state.operations.get(*first).ok_or(Errno(FI_ENOENT))?;
-        let requests = operation.requests.clone();
-        let connection = endpoint.connection(&mut state)?;
-        for request in requests {
-            connection.cancel(request);
-        }
-        state.advance().map(drop)
-    })
-}
-
-unsafe extern "C" fn getname(fid: fid_t, into: *mut c_void, length: *mut usize) -> c_int {
-    errno::status(|| {
-        // SAFETY: libfabric's promise.
-        let endpoint = unsafe { object::given::<Endpoint>(fid.cast()) }?;
-        let local = endpoint.links().local.ok_or(Errno::NO_DATA)?;
-        // SAFETY: libfabric's promise.
-        unsafe { address::write(local, into, length) }
-    })
-}
-
-unsafe extern "C" fn getpeer(ep: *mut fid_ep, into: *mut c_void, length: *mut usize) -> c_int {
-    errno::status(|| {
-        // SAFETY: libfabric's promise.
-        let endpoint = unsafe { object::given::<Endpoint>(ep) }?;
-        let peer = {
-            let links = endpoint.links();
-            links.connection().and(links.peer)
+        let arrived = Arrived {
+            operation,
+            length,
+            data,
         };
-        // SAFETY: libfabric's promise.
-        unsafe { address::write(peer.ok_or(Errno::NOT_CONNECTED)?, into, length) }
-    })
-}
+        links.arrivals.end(sequence, arrived);
+        while let Some(it) = links.arrivals.take() {
+            report(&links, &it.operation, it.length, it.data);
+        }
+    }
 
-unsafe extern "C" fn connect(
-    ep: *mut fid_ep,
-    to: *const c_void,
-    param: *const c_void,
-    length: usize,
-) -> c_int {
-    errno::status(|| {
-        // SAFETY: libfabric's promise.
-        let (endpoint, data) =
-            unsafe { (object::shared::<Endpoint>(ep)?, parameter(param, length)?) };
-        let engine = endpoint.domain.engine();
-        let mut state = engine.enter();
-        let mut links = endpoint.links();
-        let to = match to.is_null() {
-            // The destination of the info that it was made from.
-            true => links.peer.ok_or(Errno::INVALID)?,
-            // SAFETY: libfabric's promise: a whole address.
-            false => unsafe { address::read(to, 0) }?,
+    fn on_immediate(&self, number: u32, length: usize) -> bool {
+        let links = self.links();
+        let entry = Entry {
+            context: 0,
+            flags: u64::from(FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA),
+            length,
+            buffer: 0,
+            data: number.into(),
         };
-        match links.stage {
-            Stage::Enabled if links.request == 0 => {}
-            Stage::Connecting(_) | Stage::Connected(_) => return Err(Errno(FI_EISCONN)),
-            _ => return Err(Errno::STATE),
-        }
-        let from = links.local.filter(|it| !it.ip().is_unspecified());
-        let ask = Ask { from, data }.encode()?;
-        let options = engine
-            .settings
-            .options()
-            .with(|it| it.private_data = Some(ask));
-        let id = state.worker.connect(to, &options)?;
-        links.stage = Stage::Connecting(id);
-        links.peer = Some(to);
-        let started = endpoint.start(&mut state, &mut links, id);
-        drop(links);
-        state.endpoints.insert(id, Arc::clone(&endpoint));
-        started?;
-        state.advance().map(drop)
-    })
-}
+        links.rx.as_ref().is_none_or(|it| it.cq.push_of_peer(entry))
+    }
 
-unsafe extern "C" fn accept(ep: *mut fid_ep, param: *const c_void, length: usize) -> c_int {
-    errno::status(|| {
-        // SAFETY: libfabric's promise.
-        let (endpoint, data) =
-            unsafe { (object::shared::<Endpoint>(ep)?, parameter(param, length)?) };
-        let mut state = endpoint.domain.engine().enter();
-        let mut links = endpoint.links();
-        if links.stage != Stage::Enabled || links.request == 0 {
-            return Err(Errno::STATE);
-        }
-        let answer = Answer::Accepted(data).encode()?;
-        let handle = links.request as *mut fid;
-        let request = passive::decide(&mut state, handle)?;
-        let id = request.connection;
-        if !state.worker.accept_request(id, Some(answer)) {
-            return Err(Errno(FI_ECONNABORTED));
-        }
-        links.stage = Stage::Connected(id);
-        links.request = 0;
-        links.peer = request.from.or(links.peer);
-        endpoint.start(&mut state, &mut links, id)?;
-        endpoint.occur(&links, FI_CONNECTED, Vec::new());
-        drop(links);
-        state.endpoints.insert(id, Arc::clone(&endpoint));
-        state.advance().map(drop)
-    })
-}
-
-/// What was sent before is delivered; then the peer is told.
-unsafe extern "C" fn shutdown(ep: *mut fid_ep, flags: u64) -> c_int {
-    errno::status(|| {
-        // SAFETY: libfabric's promise.
-        let endpoint = unsafe { object::given::<Endpoint>(ep) }?;
-        if flags != 0 {
-            return Err(Errno(FI_EBADFLAGS));
-        }
-        let mut state = endpoint.domain.engine().enter();
-        let id = endpoint.links().connection();
-        state.worker.close(id.ok_or(Errno::NOT_CONNECTED)?);
-        state.advance().map(drop)
-    })
-}
-
-/// Gives back the program's memory at once. What was injected is still delivered.
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    errno::status(|| {
-        // SAFETY: libfabric's promise.
-        let endpoint = unsafe { object::shared::<Endpoint>(fid.cast()) }?;
-        let mut state = endpoint.domain.engine().enter();
-        let id = {
-            let mut links = endpoint.links();
-            links.early.clear();
-            links.arrivals.clear();
-            let id = links.connection();
-            links.stage = Stage::Over;
-            if let Some(eq) = links.eq.take() {
-                eq.forget(fid);
+    fn on_connected(&self, data: &[u8]) -> bool {
+        let mut links = self.links();
+        let Stage::Connecting(id) = links.stage else {
+            return false;
+        };
+        let rejected = match Answer::decode(data) {
+            Some(Answer::Accepted(data)) => {
+                links.stage = Stage::Connected(id);
+                self.occur(&links, FI_CONNECTED, data);
+                return true;
             }
-            id
+            Some(Answer::Rejected(data)) => data,
+            None => Vec::new(),
         };
-        for number in state.operations.find(|it| is_of(it, &endpoint)) {
-            let operation = state.operations.remove(number);
-            let requests = operation.map(|it| it.requests).unwrap_or_default();
-            let connection = id.and_then(|id| state.worker.connection(id));
-            if let Some(connection) = connection {
-                for request in requests {
-                    connection.cancel(request);
-                }
-            }
+        links.stage = Stage::Over;
+        let cause = Cause {
+            err: Errno(FI_ECONNREFUSED),
+            detail: errno::REJECTED,
+        };
+        self.fail(&links, cause, rejected);
+        false
+    }
+
+    fn on_closed(&self, reason: &Error) {
+        let mut links = self.links();
+        match std::mem::replace(&mut links.stage, Stage::Over) {
+            Stage::Connecting(_) => self.fail(&links, errno::of_error(reason), Vec::new()),
+            Stage::Connected(_) => self.occur(&links, FI_SHUTDOWN, Vec::new()),
+            Stage::New | Stage::Enabled | Stage::Over => {}
         }
-        if let Some(id) = id {
-            state.endpoints.remove(&id);
-            state.worker.close(id);
-            let _ = state.advance();
-        }
-        drop(state);
-        drop(endpoint);
-        // SAFETY: libfabric's promise.
-        unsafe { object::take_back::<Endpoint>(fid) }.map(drop)
-    })
+    }
+}
+
+/// Reports the end of an operation to its queue and counter.
+fn report(links: &Links, operation: &Operation, length: usize, data: Option<u32>) {
+    let kind = operation.kind;
+    let with_data = data.map_or(0, |_| u64::from(FI_REMOTE_CQ_DATA));
+    let entry = Entry {
+        context: operation.context,
+        flags: operation.flags | with_data,
+        length: match kind {
+            Kind::Receive => length,
+            Kind::Send | Kind::Read | Kind::Write => 0,
+        },
+        buffer: match kind {
+            Kind::Receive => operation.buffer,
+            Kind::Send | Kind::Read | Kind::Write => 0,
+        },
+        data: data.map_or(0, u64::from),
+    };
+    let cq = links.queue(kind).map(|it| &it.cq);
+    match (operation.failure, cq) {
+        (None, Some(cq)) if operation.reported => cq.push(Completed::Done(entry)),
+        (Some(cause), Some(cq)) => cq.push(Completed::Failed { entry, cause }),
+        _ => {}
+    }
+    if let Some(counter) = links.counter(kind) {
+        counter.count(operation.failure.is_none());
+    }
 }

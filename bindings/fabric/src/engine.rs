@@ -3,13 +3,13 @@
 //! A fabric has one worker, not each domain, because a passive endpoint belongs to the fabric and the connection that it
 //! accepts to a domain that may be opened later. Locks are taken in this order: engine, endpoint, queue.
 
-use crate::endpoint::Endpoint;
-use crate::errno::{self, Outcome};
+use crate::errno::{self, Errno, Outcome};
 use crate::libfabric::*;
 use crate::log::{self, Level};
-use crate::memory::Numbers;
-use crate::operations::{Kind, Number, Operation, Operations, Place, SILENT};
-use crate::passive::{Passive, Request};
+use crate::numbers::Numbers;
+use crate::object::Object;
+use crate::operations::{self, Kind, Number, Operation, Operations, Owner, Place, SILENT};
+use crate::request::Request;
 use crate::settings::Settings;
 use rustix::event::epoll;
 use std::collections::HashMap;
@@ -17,14 +17,23 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use zerolane::Completion;
 use zerolane::request::Output;
 use zerolane::worker::{ConnectionId, EndpointId, Event, Worker};
+use zerolane::{Completion, Error};
 
 /// How long closing a fabric waits for what was sent before: messages that were injected have no other owner.
 const LINGER: Duration = Duration::from_secs(5);
 /// Passes of the worker before a program may sleep: its events follow from one another.
 const PASSES: usize = 64;
+
+/// A passive endpoint, as the engine tells it what happened.
+pub(crate) trait Listening: Send + Sync {
+    /// Passes a request to the program. False: it is to be refused.
+    fn on_requested(&self, state: &mut State, connection: ConnectionId) -> bool;
+
+    /// It listens no more.
+    fn on_failed(&self, error: &Error);
+}
 
 /// The worker of a fabric, and what belongs to it.
 pub(crate) struct Engine {
@@ -40,8 +49,8 @@ pub(crate) struct Engine {
 
 pub(crate) struct State {
     pub(crate) worker: Worker,
-    pub(crate) endpoints: HashMap<ConnectionId, Arc<Endpoint>>,
-    pub(crate) listeners: HashMap<EndpointId, Arc<Passive>>,
+    pub(crate) endpoints: HashMap<ConnectionId, Arc<dyn Owner>>,
+    pub(crate) listeners: HashMap<EndpointId, Arc<dyn Listening>>,
     /// Requests for connections that the program has not decided.
     pub(crate) requests: HashMap<ConnectionId, Arc<Request>>,
     pub(crate) operations: Operations,
@@ -164,6 +173,20 @@ impl State {
         Ok(false)
     }
 
+    /// The request that a handle names, if it is not decided yet. Takes it from those that are not.
+    ///
+    /// # Errors
+    /// There is no such request, or its client gave up.
+    pub(crate) fn decide(&mut self, handle: fid_t) -> Outcome<Arc<Request>> {
+        let found = self.requests.values().find(|it| it.as_fid() == handle);
+        let connection = found.map(|it| it.connection).ok_or(Errno::INVALID)?;
+        let request = self.requests.remove(&connection).ok_or(Errno::INVALID)?;
+        match request.is_over() {
+            true => Err(Errno(FI_ECONNABORTED)),
+            false => Ok(request),
+        }
+    }
+
     /// Delivers the events of the worker.
     fn deliver(&mut self) {
         while let Some(event) = self.stalled.take().or_else(|| self.worker.next_event()) {
@@ -228,7 +251,7 @@ impl State {
             }
             return None;
         }
-        let is_shared = |it: &Operation| it.endpoint.is_none();
+        let is_shared = |it: &Operation| it.owner.is_none();
         let (number, index) = Number::of_context(it.context);
         let operation = self.operations.get(number)?;
         if is_shared(operation) && !self.endpoints.contains_key(&connection) {
@@ -246,7 +269,7 @@ impl State {
         if let (Place::Words { at, bytes }, Some(before)) = (&operation.place, it.before()) {
             let bytes = *bytes;
             if let Some(&at) = at.get(index) {
-                crate::atomic::store(at, bytes, before);
+                operations::store(at, bytes, before);
             }
         }
         operation.left -= 1;
@@ -254,10 +277,10 @@ impl State {
             return None;
         }
         let operation = self.operations.remove(number)?;
-        let endpoint = operation.endpoint.clone();
+        let endpoint = operation.owner.clone();
         let endpoint = endpoint.or_else(|| self.endpoints.get(&connection).map(Arc::clone));
         if let Some(endpoint) = endpoint {
-            finish(&endpoint, operation, it);
+            finish(&*endpoint, operation, it);
         }
         None
     }
@@ -298,7 +321,7 @@ impl State {
 }
 
 /// Reports the end of an operation.
-fn finish(endpoint: &Endpoint, operation: Operation, completion: Completion) {
+fn finish(endpoint: &dyn Owner, operation: Operation, completion: Completion) {
     let data = match completion.output {
         Output::MessageReceived { ref control, .. } => {
             let bytes: Option<[u8; 4]> = control.get(..4).and_then(|it| it.try_into().ok());
@@ -310,19 +333,7 @@ fn finish(endpoint: &Endpoint, operation: Operation, completion: Completion) {
     if let Place::Pieces(pieces) = &operation.place
         && let Ok(region) = completion.into_region()
     {
-        crate::messages::scatter(&region[..arrived.min(region.len())], pieces);
+        operations::scatter(&region[..arrived.min(region.len())], pieces);
     }
     endpoint.on_finished(operation, arrived, data);
-}
-
-/// The counter and flags of operations.
-impl Kind {
-    pub(crate) fn flags(self) -> u64 {
-        u64::from(match self {
-            Kind::Send => FI_SEND | FI_MSG,
-            Kind::Receive => FI_RECV | FI_MSG,
-            Kind::Read => FI_READ | FI_RMA,
-            Kind::Write => FI_WRITE | FI_RMA,
-        })
-    }
 }

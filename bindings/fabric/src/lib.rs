@@ -10,8 +10,8 @@
 #![allow(non_camel_case_types)]
 
 mod address;
-mod atomic;
 mod attributes;
+mod calls;
 mod cm;
 mod completions;
 mod counter;
@@ -33,15 +33,16 @@ mod info;
 mod libfabric;
 mod log;
 mod memory;
-mod messages;
+mod numbers;
 mod object;
 mod operations;
 mod passive;
+mod pieces;
 mod progress;
-mod rma;
+mod receives;
+mod request;
 mod settings;
 mod shared_receives;
-mod tagged;
 mod wait;
 
-pub use fabric::fi_prov_ini;
+pub use calls::fi_prov_ini;

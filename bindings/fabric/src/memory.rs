@@ -8,37 +8,10 @@ use crate::domain::Domain;
 use crate::errno::{self, Errno, Outcome};
 use crate::libfabric::*;
 use crate::object::{self, Head, Object, fid_of, fid_ops, place};
-use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use zerolane::{ExportedRegion, Region, RegionKey, RegionNumber, Rights};
-
-const NUMBERS: u32 = 1 << 24;
-/// A number rests while so many others are given back: an operation of a peer may still be on its way to it.
-const RESTING: usize = 1 << 16;
-
-/// Gives numbers to regions.
-#[derive(Debug, Default)]
-pub(crate) struct Numbers {
-    next: u32,
-    resting: VecDeque<u32>,
-}
-
-impl Numbers {
-    fn take(&mut self) -> Option<u32> {
-        if self.resting.len() > RESTING {
-            return self.resting.pop_front();
-        }
-        let fresh = Some(self.next).filter(|it| *it < NUMBERS)?;
-        self.next += 1;
-        Some(fresh)
-    }
-
-    fn give_back(&mut self, number: u32) {
-        self.resting.push_back(number);
-    }
-}
 
 #[repr(C)]
 pub(crate) struct MemoryRegion {

@@ -1,9 +1,10 @@
 //! Keeps the operations that a program posted until they complete.
 
-use crate::endpoint::Endpoint;
 use crate::errno::Cause;
+use crate::libfabric::*;
+use std::ffi::c_void;
 use std::sync::Arc;
-use zerolane::RequestId;
+use zerolane::{Error, RequestId};
 
 /// What an operation does: the counter that it advances, and the queue that it reports to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +13,33 @@ pub(crate) enum Kind {
     Receive,
     Read,
     Write,
+}
+
+impl Kind {
+    /// The flags of its completion.
+    pub(crate) fn flags(self) -> u64 {
+        u64::from(match self {
+            Kind::Send => FI_SEND | FI_MSG,
+            Kind::Receive => FI_RECV | FI_MSG,
+            Kind::Read => FI_READ | FI_RMA,
+            Kind::Write => FI_WRITE | FI_RMA,
+        })
+    }
+}
+
+/// The endpoint of a connection, as the engine tells it what happened.
+pub(crate) trait Owner: Send + Sync {
+    /// An operation is over.
+    fn on_finished(&self, operation: Operation, length: usize, data: Option<u32>);
+
+    /// A number came with a put. False if the queue is full.
+    fn on_immediate(&self, number: u32, length: usize) -> bool;
+
+    /// The peer answered. False if the connection is to be closed.
+    fn on_connected(&self, data: &[u8]) -> bool;
+
+    /// The connection is over.
+    fn on_closed(&self, reason: &Error);
 }
 
 /// Where bytes go when an operation completes. The program keeps the memory until then.
@@ -28,7 +56,7 @@ pub(crate) enum Place {
 /// An operation between its call and its completion.
 pub(crate) struct Operation {
     /// None for a receive of a shared context: its message tells.
-    pub(crate) endpoint: Option<Arc<Endpoint>>,
+    pub(crate) owner: Option<Arc<dyn Owner>>,
     /// The program's context, as a number.
     pub(crate) context: usize,
     pub(crate) kind: Kind,
@@ -46,6 +74,24 @@ pub(crate) struct Operation {
     pub(crate) requests: Vec<RequestId>,
     /// The first failure of its requests.
     pub(crate) failure: Option<Cause>,
+}
+
+impl Operation {
+    pub(crate) fn new(kind: Kind, context: *mut c_void, reported: bool) -> Operation {
+        Operation {
+            owner: None,
+            context: context as usize,
+            kind,
+            flags: kind.flags(),
+            reported,
+            buffer: 0,
+            place: Place::Nowhere,
+            sequence: None,
+            left: 1,
+            requests: Vec::new(),
+            failure: None,
+        }
+    }
 }
 
 /// The context of requests that report nothing: their failures are the connection's.
@@ -138,8 +184,29 @@ impl Operations {
     }
 }
 
-/// Whether an operation was posted to `endpoint`.
-pub(crate) fn is_of(operation: &Operation, endpoint: &Arc<Endpoint>) -> bool {
-    let own = operation.endpoint.as_ref();
-    own.is_some_and(|it| Arc::ptr_eq(it, endpoint))
+/// Whether an operation belongs to `owner`.
+pub(crate) fn is_of<T>(operation: &Operation, owner: &Arc<T>) -> bool {
+    let own = operation.owner.as_ref();
+    own.is_some_and(|it| std::ptr::addr_eq(Arc::as_ptr(it), Arc::as_ptr(owner)))
+}
+
+/// Copies what arrived to the pieces of the program.
+pub(crate) fn scatter(mut bytes: &[u8], pieces: &[(usize, usize)]) {
+    for &(start, length) in pieces {
+        let (now, later) = bytes.split_at(length.min(bytes.len()));
+        // SAFETY: the program keeps its memory until the completion, which follows.
+        unsafe { (start as *mut u8).copy_from_nonoverlapping(now.as_ptr(), now.len()) };
+        bytes = later;
+    }
+}
+
+/// Stores a result.
+pub(crate) fn store(at: usize, bytes: usize, word: u64) {
+    // SAFETY: the program keeps the memory of results until the completion, which follows.
+    unsafe {
+        match bytes {
+            8 => (at as *mut u64).write_unaligned(word),
+            _ => (at as *mut u32).write_unaligned(word as u32),
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use crate::address;
 use crate::attributes::Offer;
 use crate::cm::{Answer, Ask, MOST};
-use crate::engine::State;
+use crate::engine::{Listening, State};
 use crate::eq::{Eq, Occurrence};
 use crate::errno::{self, Errno, Outcome};
 use crate::fabric::Fabric;
@@ -11,9 +11,9 @@ use crate::info::{Ends, Info};
 use crate::libfabric::*;
 use crate::log::{self, Level};
 use crate::object::{self, Head, Object, absent, fid_of, fid_ops, place};
+use crate::request::Request;
 use std::ffi::{CString, c_int, c_void};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use zerolane::Error;
 use zerolane::worker::{ConnectionId, EndpointId};
@@ -47,34 +47,7 @@ unsafe impl Object for Passive {
     }
 }
 
-/// A request for a connection: the handle in the info of FI_CONNREQ.
-#[repr(C)]
-pub(crate) struct Request {
-    head: Head<fid>,
-    pub(crate) connection: ConnectionId,
-    pub(crate) from: Option<SocketAddr>,
-    /// The client gave up.
-    over: AtomicBool,
-}
-
-// SAFETY: repr(C), with the head first, which is a `fid` itself.
-unsafe impl Object for Request {
-    type Fid = fid;
-    const CLASS: u32 = FI_CLASS_CONNREQ;
-
-    fn head(&self) -> &Head<fid> {
-        &self.head
-    }
-}
-
-impl Request {
-    pub(crate) fn give_up(&self) {
-        self.over.store(true, Ordering::Release);
-    }
-}
-
 static FID_OPS: fi_ops = fid_ops(close, bind, control);
-static REQUEST_OPS: fi_ops = fid_ops(no_close, object::no_bind, object::no_control);
 static OPS: fi_ops_ep = fi_ops_ep {
     size: size_of::<fi_ops_ep>(),
     cancel: Some(no_cancel),
@@ -99,7 +72,6 @@ static CM: fi_ops_cm = fi_ops_cm {
 };
 
 absent! {
-    no_close(*mut fid) -> c_int;
     no_cancel(fid_t, *mut c_void) -> isize;
     no_setopt(fid_t, c_int, c_int, *const c_void, usize) -> c_int;
     no_tx_ctx(*mut fid_ep, c_int, *mut fi_tx_attr, *mut *mut fid_ep, *mut c_void) -> c_int;
@@ -116,9 +88,10 @@ impl Passive {
     fn links(&self) -> MutexGuard<'_, Links> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    /// Passes a request to the program. False: it is to be refused.
-    pub(crate) fn on_requested(&self, state: &mut State, connection: ConnectionId) -> bool {
+impl Listening for Passive {
+    fn on_requested(&self, state: &mut State, connection: ConnectionId) -> bool {
         let Some(asking) = state.worker.connection(connection) else {
             return true;
         };
@@ -137,12 +110,7 @@ impl Passive {
             );
             return false;
         }
-        let request = Arc::new(Request {
-            head: Head::new(fid_of::<Request>(std::ptr::null_mut(), &REQUEST_OPS)),
-            connection,
-            from: ask.from.or(Some(peer)),
-            over: AtomicBool::new(false),
-        });
+        let request = Arc::new(Request::new(connection, ask.from.or(Some(peer))));
         let links = self.links();
         let ends = Ends {
             source: links.address,
@@ -166,7 +134,7 @@ impl Passive {
         true
     }
 
-    pub(crate) fn on_failed(&self, error: &Error) {
+    fn on_failed(&self, error: &Error) {
         let mut links = self.links();
         links.listener = None;
         if let Some(eq) = &links.eq {
@@ -177,20 +145,6 @@ impl Passive {
                 data: Vec::new(),
             });
         }
-    }
-}
-
-/// The request that a handle names, if it is not decided yet. Takes it from those that are not.
-///
-/// # Errors
-/// There is no such request, or its client gave up.
-pub(crate) fn decide(state: &mut State, handle: fid_t) -> Outcome<Arc<Request>> {
-    let found = state.requests.values().find(|it| it.as_fid() == handle);
-    let connection = found.map(|it| it.connection).ok_or(Errno::INVALID)?;
-    let request = state.requests.remove(&connection).ok_or(Errno::INVALID)?;
-    match request.over.load(Ordering::Acquire) {
-        true => Err(Errno(FI_ECONNABORTED)),
-        false => Ok(request),
     }
 }
 
@@ -349,7 +303,8 @@ unsafe extern "C" fn listen(pep: *mut fid_pep) -> c_int {
         links.address = bound.or(links.address);
         links.listener = Some(listener);
         drop(links);
-        state.listeners.insert(listener, Arc::clone(&passive));
+        let listening: Arc<Passive> = Arc::clone(&passive);
+        state.listeners.insert(listener, listening);
         Ok(())
     })
 }
@@ -365,7 +320,7 @@ unsafe extern "C" fn reject(
         let (passive, data) =
             unsafe { (object::given::<Passive>(pep)?, parameter(param, length)?) };
         let mut state = passive.fabric.engine().enter();
-        let request = match decide(&mut state, handle) {
+        let request = match state.decide(handle) {
             // The client gave up: it is rejected already.
             Err(Errno(FI_ECONNABORTED)) => return Ok(()),
             request => request?,

@@ -4,9 +4,9 @@ use crate::attributes::INJECT;
 use crate::endpoint::Endpoint;
 use crate::errno::{self, Errno, Outcome};
 use crate::libfabric::*;
-use crate::messages::{copied, memory, piece, pieces, region, total};
 use crate::object;
-use crate::operations::{Kind, Operation, SILENT};
+use crate::operations::{Kind, SILENT};
+use crate::pieces::{copied, memory, piece, pieces, region, total};
 use std::ffi::c_void;
 use zerolane::request::{Get, GetPieces, MAX_INLINE, Put, PutInline};
 use zerolane::{Region, RegionKey};
@@ -59,7 +59,7 @@ unsafe fn get(ep: *mut fid_ep, it: &Transfer<'_>) -> Outcome {
     total(it.pieces)?;
     let fence = flags & u64::from(FI_FENCE) != 0;
     let key = RegionKey::from_u64(it.key);
-    let operation = Operation::of(&endpoint, Kind::Read, it.context, flags);
+    let operation = endpoint.operation(Kind::Read, it.context, flags);
     let mut state = endpoint.domain.engine().enter();
     match it.pieces {
         [one] => endpoint.post(&mut state, operation, |context| {
@@ -103,7 +103,7 @@ unsafe fn put(ep: *mut fid_ep, it: &Transfer<'_>) -> Outcome {
     let fence = flags & u64::from(FI_FENCE) != 0;
     let key = RegionKey::from_u64(it.key);
     let immediate = it.data.map(|it| it as u32);
-    let operation = Operation::of(&endpoint, Kind::Write, it.context, flags);
+    let operation = endpoint.operation(Kind::Write, it.context, flags);
     let mut state = endpoint.domain.engine().enter();
     if total == 0 || (copies && total <= MAX_INLINE) {
         // SAFETY: the caller's promise.

@@ -7,7 +7,7 @@ use crate::endpoint::Endpoint;
 use crate::errno::{self, Errno, Outcome};
 use crate::libfabric::*;
 use crate::object::{self, place};
-use crate::operations::{Kind, Operation, Place, SILENT};
+use crate::operations::{Kind, Place, SILENT};
 use std::ffi::{c_int, c_void};
 use zerolane::request::Fetch;
 use zerolane::{FetchOp, RegionKey};
@@ -132,7 +132,7 @@ unsafe fn start(ep: *mut fid_ep, it: &Atomic) -> Outcome {
         Form::Write => Kind::Write,
         Form::Fetch | Form::Compare => Kind::Read,
     };
-    let mut operation = Operation::of(&endpoint, kind, it.context, flags);
+    let mut operation = endpoint.operation(kind, it.context, flags);
     operation.flags = operation.flags & !u64::from(FI_RMA) | u64::from(FI_ATOMIC);
     operation.left = it.count;
     if it.form != Form::Write {
@@ -223,17 +223,6 @@ unsafe fn load(start: usize, index: usize, width: usize) -> u64 {
         match width {
             8 => at.cast::<u64>().read_unaligned(),
             _ => at.cast::<u32>().read_unaligned().into(),
-        }
-    }
-}
-
-/// Stores a result.
-pub(crate) fn store(at: usize, bytes: usize, word: u64) {
-    // SAFETY: the program keeps the memory of results until the completion, which follows.
-    unsafe {
-        match bytes {
-            8 => (at as *mut u64).write_unaligned(word),
-            _ => (at as *mut u32).write_unaligned(word as u32),
         }
     }
 }
