@@ -118,7 +118,7 @@ fn value(cntr: *mut fid_cntr, of: impl FnOnce(&Counter) -> &AtomicU64) -> u64 {
     let _ = errno::status(|| {
         // SAFETY: libfabric's promise.
         let counter = unsafe { object::given::<Counter>(cntr) }?;
-        let _ = counter.domain.engine().enter().advance();
+        let _ = counter.domain.engine().enter()?.advance();
         value = of(counter).load(Ordering::Acquire);
         Ok(())
     });

@@ -113,7 +113,7 @@ impl Cq {
     unsafe fn read(&self, into: *mut c_void, count: usize) -> Outcome<usize> {
         if count == 0 {
             // Progress alone.
-            self.domain.engine().enter().advance()?;
+            self.domain.engine().enter()?.advance()?;
             return Ok(0);
         }
         place(into)?;
@@ -122,7 +122,7 @@ impl Cq {
             if let Some(taken) = self.take(into, count) {
                 return taken;
             }
-            self.domain.engine().enter().advance()?;
+            self.domain.engine().enter()?.advance()?;
             self.take(into, count).unwrap_or(Err(Errno::AGAIN))
         }
     }

@@ -214,7 +214,7 @@ impl Endpoint {
     /// It is not enabled, is connected, or was made for a request; or there is no route.
     pub(crate) fn connect(self: &Arc<Self>, to: Option<SocketAddr>, data: Vec<u8>) -> Outcome {
         let engine = self.domain.engine();
-        let mut state = engine.enter();
+        let mut state = engine.enter()?;
         let mut links = self.links();
         let to = to.or(links.peer).ok_or(Errno::INVALID)?;
         match links.stage {
@@ -241,7 +241,7 @@ impl Endpoint {
     /// # Errors
     /// It is not enabled or was made for none; or the client gave up.
     pub(crate) fn accept(self: &Arc<Self>, data: Vec<u8>) -> Outcome {
-        let mut state = self.domain.engine().enter();
+        let mut state = self.domain.engine().enter()?;
         let mut links = self.links();
         if links.stage != Stage::Enabled || links.request == 0 {
             return Err(Errno::STATE);
@@ -267,7 +267,7 @@ impl Endpoint {
     /// # Errors
     /// There is none.
     pub(crate) fn shutdown(&self) -> Outcome {
-        let mut state = self.domain.engine().enter();
+        let mut state = self.domain.engine().enter()?;
         let id = self.links().connection();
         state.worker.close(id.ok_or(Errno::NOT_CONNECTED)?);
         state.advance().map(drop)
@@ -278,7 +278,7 @@ impl Endpoint {
     /// # Errors
     /// There is none.
     pub(crate) fn cancel(self: &Arc<Self>, context: usize) -> Outcome {
-        let mut state = self.domain.engine().enter();
+        let mut state = self.domain.engine().enter()?;
         let early = {
             let mut links = self.links();
             let at = links.early.iter().position(|it| it.context() == context);
@@ -301,8 +301,11 @@ impl Endpoint {
     }
 
     /// Gives the program's memory back at once, and ends the connection. What was injected is still delivered.
-    pub(crate) fn end(self: &Arc<Self>) {
-        let mut state = self.domain.engine().enter();
+    ///
+    /// # Errors
+    /// It belongs to the parent process.
+    pub(crate) fn end(self: &Arc<Self>) -> Outcome {
+        let mut state = self.domain.engine().enter()?;
         let id = {
             let mut links = self.links();
             links.early.clear();
@@ -329,6 +332,7 @@ impl Endpoint {
             state.worker.close(id);
             let _ = state.advance();
         }
+        Ok(())
     }
 
     fn owner(self: &Arc<Self>) -> Arc<dyn Owner> {

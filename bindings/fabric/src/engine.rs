@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use zerolane::request::Output;
 use zerolane::worker::{ConnectionId, EndpointId, Event, Worker};
-use zerolane::{Completion, Error};
+use zerolane::{Completion, Error, Process};
 
 /// How long closing a fabric waits for what was sent before: messages that were injected have no other owner.
 const LINGER: Duration = Duration::from_secs(5);
@@ -45,6 +45,7 @@ pub(crate) struct Engine {
     /// Readable when the worker has something to do.
     pub(crate) input: OwnedFd,
     pub(crate) settings: Settings,
+    process: Process,
 }
 
 pub(crate) struct State {
@@ -79,14 +80,21 @@ impl Engine {
             sleeps: AtomicBool::new(false),
             input,
             settings,
+            process: Process::current(),
         })
     }
 
     /// Locks the worker for a call of the program.
-    pub(crate) fn enter(&self) -> MutexGuard<'_, State> {
+    ///
+    /// # Errors
+    /// FI_EPERM: this process is a child of fork. A thread that it does not have may hold its copy of the lock.
+    pub(crate) fn enter(&self) -> Outcome<MutexGuard<'_, State>> {
+        if !self.process.is_current() {
+            return Err(Errno(FI_EPERM));
+        }
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.sleeps.store(false, Ordering::Relaxed);
-        self.lock()
+        Ok(self.lock())
     }
 
     /// Locks the worker.
@@ -119,15 +127,18 @@ impl Engine {
     /// # Errors
     /// The worker failed.
     pub(crate) fn arm(&self) -> Outcome<bool> {
-        let armed = self.enter().settle()?;
+        let armed = self.enter()?.settle()?;
         self.sleeps.store(armed, Ordering::Relaxed);
         Ok(armed)
     }
 
     /// Refuses requests that nobody decided, and drives the worker until its connections are closed, for a bounded time.
-    pub(crate) fn linger(&self) {
+    ///
+    /// # Errors
+    /// The worker failed, or belongs to the parent process.
+    pub(crate) fn linger(&self) -> Outcome {
         {
-            let mut state = self.enter();
+            let mut state = self.enter()?;
             let undecided: Vec<_> = state.requests.drain().map(|it| it.0).collect();
             for connection in undecided {
                 state.worker.refuse_request(connection);
@@ -135,13 +146,15 @@ impl Engine {
         }
         let deadline = Instant::now() + LINGER;
         while Instant::now() < deadline {
-            let mut state = self.enter();
-            if state.worker.connections() == 0 || state.advance().is_err() {
-                return;
+            let mut state = self.enter()?;
+            if state.worker.connections() == 0 {
+                break;
             }
+            state.advance()?;
             // Nothing else uses the worker now.
             let _ = state.worker.wait(Some(Duration::from_millis(50)));
         }
+        Ok(())
     }
 }
 

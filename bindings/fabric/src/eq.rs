@@ -222,7 +222,7 @@ unsafe extern "C" fn read(
             if let Some(taken) = eq.take(event, into, length, flags) {
                 return taken;
             }
-            eq.fabric.engine().enter().advance()?;
+            eq.fabric.engine().enter()?.advance()?;
             eq.take(event, into, length, flags)
                 .unwrap_or(Err(Errno::AGAIN))
         }

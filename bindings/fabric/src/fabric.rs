@@ -46,7 +46,7 @@ impl Fabric {
 impl Drop for Fabric {
     fn drop(&mut self) {
         // What was injected still leaves.
-        self.engine.linger();
+        let _ = self.engine.linger();
         self.progress.take();
     }
 }

@@ -52,7 +52,10 @@ impl Drop for MemoryRegion {
         let Some((number, exported)) = self.exported.take() else {
             return;
         };
-        let mut state = self.domain.engine().enter();
+        // The exports of a parent are the parent's.
+        let Ok(mut state) = self.domain.engine().enter() else {
+            return;
+        };
         if let Some(at) = RegionNumber::new(number) {
             // On return no packet writes to the memory any more.
             state.worker.revoke_number(at);
@@ -98,7 +101,7 @@ unsafe fn register(domain: *mut fid, wanted: &Wanted, mr: *mut *mut fid_mr) -> O
         // rules, and an exported region is never dereferenced.
         let region = unsafe { Region::foreign(at, end - start, false, Box::new(())) };
         let region = ExportedRegion::new(region).map_err(|_| Errno::INVALID)?;
-        let mut state = domain.engine().enter();
+        let mut state = domain.engine().enter()?;
         let number = state.numbers.take().ok_or(Errno(FI_ENOSPC))?;
         let at = RegionNumber::new(number).ok_or(Errno::OTHER)?;
         if let Err(error) = state.worker.export_numbered(at, &region, rights) {

@@ -288,7 +288,7 @@ unsafe extern "C" fn listen(pep: *mut fid_pep) -> c_int {
         // SAFETY: libfabric's promise.
         let passive = unsafe { object::shared::<Passive>(pep) }?;
         let engine = passive.fabric.engine();
-        let mut state = engine.enter();
+        let mut state = engine.enter()?;
         let mut links = passive.links();
         if links.eq.is_none() {
             return Err(Errno(FI_ENOEQ));
@@ -319,7 +319,7 @@ unsafe extern "C" fn reject(
         // SAFETY: libfabric's promise.
         let (passive, data) =
             unsafe { (object::given::<Passive>(pep)?, parameter(param, length)?) };
-        let mut state = passive.fabric.engine().enter();
+        let mut state = passive.fabric.engine().enter()?;
         let request = match state.decide(handle) {
             // The client gave up: it is rejected already.
             Err(Errno(FI_ECONNABORTED)) => return Ok(()),
@@ -361,7 +361,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     errno::status(|| {
         // SAFETY: libfabric's promise.
         let passive = unsafe { object::shared::<Passive>(fid.cast()) }?;
-        let mut state = passive.fabric.engine().enter();
+        let mut state = passive.fabric.engine().enter()?;
         let mut links = passive.links();
         if let Some(listener) = links.listener.take() {
             state.worker.close_endpoint(listener);

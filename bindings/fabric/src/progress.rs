@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use zerolane::Process;
 
 /// A program that made no call for this long computes, or sleeps elsewhere.
 const QUIET: Duration = Duration::from_millis(4);
@@ -19,6 +20,7 @@ const STEP: Duration = Duration::from_millis(100);
 pub(crate) struct Progress {
     stop: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
+    process: Process,
 }
 
 impl Progress {
@@ -32,12 +34,17 @@ impl Progress {
         Ok(Progress {
             stop,
             thread: Some(thread),
+            process: Process::current(),
         })
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
+        // A child of fork has no such thread, and the descriptor is its parent's, too.
+        if !self.process.is_current() {
+            return;
+        }
         let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

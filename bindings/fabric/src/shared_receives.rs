@@ -44,7 +44,7 @@ impl SharedReceives {
     /// # Errors
     /// There is none, or a message has it.
     pub(crate) fn cancel(&self, context: usize) -> Outcome {
-        let mut state = self.domain.engine().enter();
+        let mut state = self.domain.engine().enter()?;
         let mut found = None;
         // No message comes while the worker is locked. The pool gives its first piece alone, so all go round once.
         for _ in 0..self.pool.len() {

@@ -100,7 +100,7 @@ pub(crate) fn until<T>(
 ) -> Outcome<Option<T>> {
     let started = Instant::now();
     loop {
-        engine.enter().advance()?;
+        engine.enter()?.advance()?;
         if let Some(got) = ready() {
             return Ok(Some(got));
         }

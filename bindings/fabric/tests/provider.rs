@@ -111,6 +111,7 @@ cases! {
     progress__without_a_call_of_the_program: "unattended",
     security__another_key_and_a_dead_peer: "strangers",
     close__with_receives_posted_spoils_no_later_ones: "reopened",
+    fork__a_child_gets_errors_and_the_parent_goes_on: "forked",
     endpoints__200_pairs_of_one_process: "many",
 }
 

@@ -145,7 +145,7 @@ unsafe fn start(ep: *mut fid_ep, it: &Atomic) -> Outcome {
     it.offset.checked_add(length).ok_or(Errno::INVALID)?;
     let key = RegionKey::from_u64(it.key);
     let fence = flags & u64::from(FI_FENCE) != 0;
-    let mut state = endpoint.domain.engine().enter();
+    let mut state = endpoint.domain.engine().enter()?;
     if endpoint.connection(&mut state)?.in_flight() > MOST_IN_FLIGHT {
         state.advance()?;
         return Err(Errno::AGAIN);

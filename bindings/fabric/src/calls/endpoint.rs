@@ -83,7 +83,7 @@ pub(crate) unsafe extern "C" fn open(
         };
         let handle = info.handle;
         if !handle.is_null() {
-            let state = domain.engine().enter();
+            let state = domain.engine().enter()?;
             let known = state.requests.values().any(|it| it.as_fid() == handle);
             if !known {
                 // A passive endpoint as a source is not supported.
@@ -264,7 +264,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     errno::status(|| {
         // SAFETY: libfabric's promise.
         let endpoint = unsafe { object::shared::<Endpoint>(fid.cast()) }?;
-        endpoint.end();
+        endpoint.end()?;
         drop(endpoint);
         // SAFETY: libfabric's promise.
         unsafe { object::take_back::<Endpoint>(fid) }.map(drop)

@@ -47,7 +47,7 @@ unsafe fn receive(
     unsafe {
         if (*ep).fid.fclass as u32 == FI_CLASS_SRX_CTX {
             let shared = object::given::<SharedReceives>(ep)?;
-            let mut state = shared.domain.engine().enter();
+            let mut state = shared.domain.engine().enter()?;
             let receive = Receive::new(Operation::new(Kind::Receive, context, true), pieces)?;
             return receive.add(&mut state, shared.pool());
         }
@@ -55,7 +55,7 @@ unsafe fn receive(
     // SAFETY: the caller's promise.
     let endpoint = unsafe { object::shared::<Endpoint>(ep) }?;
     let flags = flags.unwrap_or(endpoint.rx_flags);
-    let mut state = endpoint.domain.engine().enter();
+    let mut state = endpoint.domain.engine().enter()?;
     let operation = endpoint.operation(Kind::Receive, context, flags);
     endpoint.receive(&mut state, Receive::new(operation, pieces)?)
 }
@@ -98,7 +98,7 @@ unsafe fn start(ep: *mut fid_ep, send: &Send<'_>) -> Outcome {
     let fence = flags & u64::from(FI_FENCE) != 0;
     let data = send.data.map(|it| (it as u32).to_le_bytes());
     let control: &[u8] = data.as_ref().map_or(&[], |it| &it[..DATA]);
-    let mut state = endpoint.domain.engine().enter();
+    let mut state = endpoint.domain.engine().enter()?;
     if copies && total <= MAX_INLINE {
         // SAFETY: the caller's promise.
         let bytes = unsafe { copied(send.pieces, total) };

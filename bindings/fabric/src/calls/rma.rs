@@ -60,7 +60,7 @@ unsafe fn get(ep: *mut fid_ep, it: &Transfer<'_>) -> Outcome {
     let fence = flags & u64::from(FI_FENCE) != 0;
     let key = RegionKey::from_u64(it.key);
     let operation = endpoint.operation(Kind::Read, it.context, flags);
-    let mut state = endpoint.domain.engine().enter();
+    let mut state = endpoint.domain.engine().enter()?;
     match it.pieces {
         [one] => endpoint.post(&mut state, operation, |context| {
             let get = Get::new(&key, it.offset, region(one));
@@ -104,7 +104,7 @@ unsafe fn put(ep: *mut fid_ep, it: &Transfer<'_>) -> Outcome {
     let key = RegionKey::from_u64(it.key);
     let immediate = it.data.map(|it| it as u32);
     let operation = endpoint.operation(Kind::Write, it.context, flags);
-    let mut state = endpoint.domain.engine().enter();
+    let mut state = endpoint.domain.engine().enter()?;
     if total == 0 || (copies && total <= MAX_INLINE) {
         // SAFETY: the caller's promise.
         let bytes = unsafe { copied(it.pieces, total) };

@@ -67,7 +67,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     errno::status(|| {
         // SAFETY: libfabric's promise.
         let shared = unsafe { object::take_back::<SharedReceives>(fid) }?;
-        let mut state = shared.domain.engine().enter();
+        let mut state = shared.domain.engine().enter()?;
         shared.pool().close();
         while let Some((_, own)) = shared.pool().remove() {
             state.operations.remove(Number::of_context(own).0);

@@ -831,6 +831,38 @@ static void strangers(void) {
     }
 }
 
+/* A child of fork cannot use the fabric of its parent, and does not disturb it. */
+static void forked(void) {
+    struct pair pair;
+    listen_on(&pair);
+    connect_both(&pair, &plain);
+    char buffer[8] = "parent";
+    struct fid_mr *mr = registered(&pair, buffer, 8, FI_REMOTE_READ), *none;
+    pid_t child = fork();
+    if (child == 0) {
+        struct fi_cq_tagged_entry entry;
+        struct fi_eq_cm_entry event;
+        uint32_t kind;
+        EXPECT(-FI_EPERM, fi_send(pair.client.ep, buffer, 8, NULL, 0, NULL));
+        EXPECT(-FI_EPERM, fi_recv(pair.client.ep, buffer, 8, NULL, 0, NULL));
+        EXPECT(-FI_EPERM, fi_cq_read(pair.client.tx, &entry, 1));
+        EXPECT(-FI_EPERM, fi_eq_read(pair.eq, &kind, &event, sizeof event, 0));
+        EXPECT(-FI_EPERM, fi_mr_reg(pair.domain, buffer, 8, FI_REMOTE_READ, 0, 0, 0, &none, NULL));
+        EXPECT(-FI_EPERM, fi_close(&pair.client.ep->fid));
+        EXPECT(-FI_EPERM, fi_close(&pair.pep->fid));
+        EXPECT(0, fi_close(&mr->fid));
+        exit(0);
+    }
+    int status;
+    THAT(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    char got[8];
+    EXPECT(0, fi_read(pair.client.ep, got, 8, NULL, 0, 0, fi_mr_key(mr), NULL));
+    done(pair.client.tx);
+    EXPECT(0, strcmp(got, "parent"));
+    EXPECT(0, fi_close(&mr->fid));
+    close_pair(&pair);
+}
+
 /* An endpoint that is closed with receives posted: what comes late of it meets no receive of the next one. */
 static void reopened(void) {
     enum { RECEIVES = 64 };
@@ -902,7 +934,7 @@ int main(int argc, char **argv) {
         {"memory", memory},     {"atomics", atomics},         {"counters", counters},
         {"shared", shared},     {"waiting", waiting},         {"unattended", unattended},
         {"strangers", strangers}, {"many", many},
-        {"reopened", reopened},
+        {"reopened", reopened}, {"forked", forked},
     };
     for (size_t at = 0; at < sizeof cases / sizeof *cases; at++)
         if (argc == 2 && strcmp(argv[1], cases[at].name) == 0) {
