@@ -3,8 +3,8 @@
 //! libfabric finds `libzerolane-fi.so` by `FI_PROVIDER_PATH`, and layers its utility provider `ofi_rxm` on it for
 //! programs that want datagram endpoints with tags: MPI. The library needs no symbol of libfabric.
 //!
-//! A fabric is one [`Worker`](zerolane::worker::Worker) behind a lock ([`engine`]). The program's calls drive it; a
-//! thread does while the program makes none ([`progress`]). An endpoint is a connection, a send is a message, a
+//! A fabric is one [`Worker`](zerolane::worker::Worker) behind a lock (`engine`). The program's calls drive it; a
+//! thread does while the program makes none (`progress`). An endpoint is a connection, a send is a message, a
 //! registered region is an export under a number.
 // The names of libfabric's headers.
 #![allow(non_camel_case_types)]

@@ -29,7 +29,7 @@ pub(crate) const KEEP_BYTES: usize = 64 << 10;
 /// What a peer may send on a new stream before any credit.
 pub const INITIAL_WINDOW: u64 = 64 << 10;
 
-/// What a new stream may be granted beyond that at once, but at most a part in [`EARLY_PART`] of what is left of
+/// What a new stream may be granted beyond that at once, but at most one part in 16 of what is left of
 /// [`EXTRA_WINDOW`], and nothing once half of that is in use: a bulk stream over a long path then does not begin with
 /// round trips for credit.
 pub const EARLY_WINDOW: u64 = 4 << 20;
