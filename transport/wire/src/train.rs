@@ -1,7 +1,7 @@
 //! Assembles trains: one piece of payload in many datagrams, and one header behind all of it.
 //!
 //! Only the last datagram holds more than payload: the end of the payload, padding, the header, and the seal. So the
-//! kernel copies the payload in one piece at either end, and none of it is trusted before all of it was checked.
+//! payload is one piece at either end, and none of it is trusted before all of it was checked.
 
 use crate::header::{Field, Flags, HEADER_LEN, Header, Op, ParseError, Problem};
 use core::ops::Range;

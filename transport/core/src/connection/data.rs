@@ -77,7 +77,8 @@ impl Connection {
         placed.map(drop)
     }
 
-    /// Does the same for the payload of a train whose datagrams had `datagram` bytes.
+    /// Marks the claimed payload of a train, whose datagrams had `datagram` bytes, as received: see
+    /// [`Connection::on_placed`].
     ///
     /// # Errors
     /// As [`Connection::on_placed`].

@@ -526,7 +526,7 @@ impl Connection {
         }
     }
 
-    /// The same for the payload of a train.
+    /// Finds the place of a train's payload. The header may be forged: nothing is marked.
     ///
     /// # Errors
     /// As [`Connection::claim`], or `header` is not that of a train.

@@ -126,6 +126,7 @@ impl Receiving {
         Ok(Placement::Eager(span))
     }
 
+    /// Marks claimed payload as received, and moves nothing.
     fn place(
         &mut self,
         cx: &mut Context,

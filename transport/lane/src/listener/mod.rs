@@ -62,7 +62,7 @@ pub struct ListenerCounters {
 /// How datagrams of unauthenticated peers arrive.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "a listener has one")]
-enum Door {
+enum Ingress {
     /// At a UDP port of the kernel.
     Udp,
     /// At a port of raw Ethernet, which no other listener has; and the answers for this host's name.
@@ -82,7 +82,7 @@ pub struct Listener {
     options: Options,
     /// Receives for existing connections.
     port: Arc<SharedPort>,
-    door: Door,
+    ingress: Ingress,
     /// Where paths over UDP are added to connections over raw Ethernet, if that is permitted.
     udp_paths: Option<UdpPaths>,
     /// Checks unauthenticated peers; `None` in plain mode.
@@ -112,16 +112,16 @@ impl Listener {
             LaneChoice::Ethernet => {
                 let (port, socket, attended) = ethernet_port::attend(local, options)?;
                 let answering = Answering::new(&options.lane.neighbour, port.local().port());
-                Ok((port, socket, Door::Ethernet(attended, answering)))
+                Ok((port, socket, Ingress::Ethernet(attended, answering)))
             }
             LaneChoice::Ip118 => {
                 let (port, socket, claim) = ip118_port::attend(local, options)?;
-                Ok((port, socket, Door::Ip118(claim)))
+                Ok((port, socket, Ingress::Ip118(claim)))
             }
             LaneChoice::Udp | LaneChoice::Best | LaneChoice::SharedMemory => {
                 let ports = &options.listen.ports;
                 let (port, socket) = SharedPort::attend(local, options.flow.receive_buffer, ports)?;
-                Ok((port, socket, Door::Udp))
+                Ok((port, socket, Ingress::Udp))
             }
         })
     }
@@ -141,13 +141,13 @@ impl Listener {
         Listener::at(options, |options| {
             let (port, socket) =
                 SharedPort::adopt(socket, options.flow.receive_buffer, &options.listen.ports)?;
-            Ok((port, socket, Door::Udp))
+            Ok((port, socket, Ingress::Udp))
         })
     }
 
     fn at(
         mut options: Options,
-        attend: impl FnOnce(&Options) -> io::Result<(Arc<SharedPort>, Arc<Socket>, Door)>,
+        attend: impl FnOnce(&Options) -> io::Result<(Arc<SharedPort>, Arc<Socket>, Ingress)>,
     ) -> io::Result<Listener> {
         options.check()?;
         options.rate.scheduler.get_or_insert_default();
@@ -166,7 +166,7 @@ impl Listener {
         if options.takes_ethernet_paths() {
             Ear::try_one()?;
         }
-        let (port, socket, door) = attend(&options)?;
+        let (port, socket, ingress) = attend(&options)?;
         let udp_paths = match options.takes_udp_paths() {
             true => Some(UdpPaths::attend(port.local().port(), &options)?),
             false => None,
@@ -202,7 +202,7 @@ impl Listener {
             watched,
             host,
             port,
-            door,
+            ingress,
             udp_paths,
             options,
             gate,
@@ -408,24 +408,26 @@ impl Listener {
 
     /// The next datagram of an unauthenticated peer. `None` if the socket is empty, or had another datagram.
     fn next_datagram(&mut self) -> io::Result<Option<(Vec<u8>, Caller)>> {
-        let next = match &mut self.door {
-            Door::Ethernet(_, answering) => ethernet::receive(&self.socket).map(|it| match it? {
-                ListenerFrame::Discovery(frame, from) => {
-                    if let Some(answer) = answering.answer(&frame, Instant::now()) {
-                        // A host that does not get the answer asks again.
-                        let _ = ethernet::send(&self.socket, &answer, from);
+        let next = match &mut self.ingress {
+            Ingress::Ethernet(_, answering) => {
+                ethernet::receive(&self.socket).map(|it| match it? {
+                    ListenerFrame::Discovery(frame, from) => {
+                        if let Some(answer) = answering.answer(&frame, Instant::now()) {
+                            // A host that does not get the answer asks again.
+                            let _ = ethernet::send(&self.socket, &answer, from);
+                        }
+                        None
                     }
-                    None
-                }
-                ListenerFrame::Datagram(bytes, from) => Some((bytes, Caller::Frame(from))),
-                ListenerFrame::Foreign => {
-                    self.counters.refused += 1;
-                    None
-                }
-            }),
-            Door::Ip118(_) => ip118_port::receive(&self.socket)
+                    ListenerFrame::Datagram(bytes, from) => Some((bytes, Caller::Frame(from))),
+                    ListenerFrame::Foreign => {
+                        self.counters.refused += 1;
+                        None
+                    }
+                })
+            }
+            Ingress::Ip118(_) => ip118_port::receive(&self.socket)
                 .map(|it| it.map(|(bytes, addresses)| (bytes, Caller::Raw(addresses)))),
-            Door::Udp => self
+            Ingress::Udp => self
                 .port
                 .next_other(&self.socket)
                 .map(|it| it.map(|(bytes, addresses)| (bytes, Caller::Packet(addresses)))),
@@ -442,7 +444,7 @@ impl Listener {
     fn is_interface_gone(&self, error: &io::Error) -> bool {
         let down = error.raw_os_error() == Some(libc::ENETDOWN);
         let local = Station::of(self.port.local())
-            .filter(|_| down && matches!(self.door, Door::Ethernet(..)));
+            .filter(|_| down && matches!(self.ingress, Ingress::Ethernet(..)));
         local.is_some_and(|it| ethernet::is_gone(&self.socket, it.interface))
     }
 }

@@ -45,7 +45,7 @@ impl Receiver {
             let marked = if ecn == ECN_MASK { segments } else { 0 };
             turn.core.on_marks(segments, marked);
         }
-        let predicted = batch.layouts[index].pairs > 0 || self.trains.is_lent();
+        let predicted = batch.layouts[index].pairs > 0 || self.trains.has_room();
         let around = self.unsealer.around();
         self.predictor.note(message, predicted, around);
         Some(message)

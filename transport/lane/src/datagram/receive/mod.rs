@@ -176,7 +176,7 @@ impl Receiver {
     fn predict(&mut self, turn: &Turn<'_>, strict: bool) -> usize {
         let (batch, unsealer) = (&mut self.buffers.batch, &self.unsealer);
         batch.clear();
-        let count = match self.trains.is_lent() {
+        let count = match self.trains.has_room() {
             true => {
                 self.trains.predict(batch, unsealer, turn);
                 1
@@ -189,13 +189,13 @@ impl Receiver {
         count
     }
 
-    /// Delivers a recorded message that lies where it was predicted.
+    /// Delivers a recorded message, in place if it lies where it was predicted.
     fn deliver(&mut self, message: Message, turn: &mut Turn<'_>) {
         let fits = |it: &Receiver| {
             let layout = &it.buffers.batch.layouts[message.index];
             layout.fits(message.total, message.segment, it.unsealer.around())
         };
-        if !self.trains.is_lent() {
+        if !self.trains.has_room() {
             match fits(self) {
                 true => self.deliver_in_place(message, turn),
                 false => self.deliver_linear(message, turn),
