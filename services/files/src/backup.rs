@@ -12,7 +12,9 @@ use crate::name::RelativePath;
 use crate::root::{DIRECTORY, Root, kind_of, open_in, stat_at};
 use crate::temporary::random_name;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{self, AtFlags, Mode, OFlags, fstat, fsync, linkat, mkdirat, renameat, unlinkat};
+use rustix::fs::{
+    self, AtFlags, Mode, OFlags, Stat, fstat, fsync, linkat, mkdirat, renameat, unlinkat,
+};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -137,13 +139,13 @@ impl Backups {
         }
     }
 
-    /// Gives the file or link `name` its backup's name. With `stays` it keeps its own name too, if it can have both.
+    /// Gives the file or link `name` its backup's name. One that stays keeps its own name too, if it can have both.
     fn store(
         &self,
         directory: BorrowedFd<'_>,
         name: &[u8],
         above: &[u8],
-        stays: bool,
+        kept: Kept<'_>,
     ) -> Result<(), Cause> {
         let there = match self.tree.as_ref().map(|tree| tree.directory(above)) {
             Some(there) => Some(there?),
@@ -154,9 +156,14 @@ impl Backups {
         if backup == name && identity(&fstat(to)?) == identity(&fstat(directory)?) {
             return Err(Cause::BackupIsItself);
         }
-        match stays && link(directory, name, to, &backup)? {
-            true => {}
-            false => rename(directory, name, to, &backup)?,
+        let linked = match kept {
+            Kept::Stays { by } => link(directory, name, (to, &backup), by)?,
+            Kept::Leaves => Linked::Cannot,
+        };
+        match linked {
+            Linked::Yes => {}
+            Linked::Needless => return Ok(()),
+            Linked::Cannot => rename(directory, name, to, &backup)?,
         }
         if self.durable {
             fsync(to)?;
@@ -174,14 +181,21 @@ pub(crate) struct BackupsOf {
 }
 
 impl BackupsOf {
-    /// Makes a backup of a file or link at `name` before it is replaced. The file may no longer be there afterwards.
-    pub(crate) fn keep(&self, directory: impl AsFd, name: &[u8]) -> Result<(), Cause> {
+    /// Makes a backup of a file or link at `name` before it is replaced, `by` a file with this status. The file may no
+    /// longer be there afterwards. If it is of the same version as the new one, another copy has replaced the old one and
+    /// made its backup, which stays.
+    pub(crate) fn keep(
+        &self,
+        directory: impl AsFd,
+        name: &[u8],
+        by: Option<&Stat>,
+    ) -> Result<(), Cause> {
         let stat = match stat_at(&directory, name) {
             Err(Cause::NotFound) => return Ok(()),
             stat => stat?,
         };
         match has_backup(kind_of(&stat)) {
-            true => self.store(directory.as_fd(), name, true),
+            true => self.store(directory.as_fd(), name, Kept::Stays { by }),
             false => Ok(()),
         }
     }
@@ -193,11 +207,11 @@ impl BackupsOf {
 
     /// Moves a file or link to its backup.
     pub(crate) fn take(&self, directory: impl AsFd, name: &[u8]) -> Result<(), Cause> {
-        self.store(directory.as_fd(), name, false)
+        self.store(directory.as_fd(), name, Kept::Leaves)
     }
 
-    fn store(&self, directory: BorrowedFd<'_>, name: &[u8], stays: bool) -> Result<(), Cause> {
-        self.backups.store(directory, name, &self.above, stays)
+    fn store(&self, directory: BorrowedFd<'_>, name: &[u8], kept: Kept<'_>) -> Result<(), Cause> {
+        self.backups.store(directory, name, &self.above, kept)
     }
 }
 
@@ -301,23 +315,58 @@ fn make(
     Ok(directory)
 }
 
-/// Links `name` to `backup`, replacing a file of that name. False: the file cannot have a second name.
+/// How a file gets its backup's name.
+#[derive(Clone, Copy)]
+enum Kept<'s> {
+    /// It keeps its own until another replaces it, with this status if that is known.
+    Stays { by: Option<&'s Stat> },
+    /// It is removed.
+    Leaves,
+}
+
+/// The outcome of linking a file to its backup.
+enum Linked {
+    Yes,
+    /// It is of the version that replaces it.
+    Needless,
+    /// It cannot have a second name.
+    Cannot,
+}
+
+/// Whether both are of one version, as a sync compares them.
+fn same_version(one: &Stat, other: &Stat) -> bool {
+    let version = |it: &Stat| (it.st_mode, it.st_size, it.st_mtime, it.st_mtime_nsec);
+    version(one) == version(other)
+}
+
+/// Links `name` to the backup `to`, replacing a file of that name, unless it is of the version `by`.
 fn link(
     directory: BorrowedFd<'_>,
     name: &[u8],
-    to: BorrowedFd<'_>,
-    backup: &[u8],
-) -> Result<bool, Cause> {
+    (to, backup): (BorrowedFd<'_>, &[u8]),
+    by: Option<&Stat>,
+) -> Result<Linked, Cause> {
     let aside = random_name()?;
     match linkat(directory, name, to, &aside, AtFlags::empty()) {
         Ok(()) => {}
-        Err(Errno::MLINK | Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(false),
+        Err(Errno::MLINK | Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => {
+            return Ok(Linked::Cannot);
+        }
         Err(errno) => return Err(no_backup(errno)),
     }
-    let named = renameat(to, &aside, to, backup);
+    // Looked at under its new name: another copy may replace the old one at any moment.
+    let needless = by.is_some_and(|by| stat_at(to, &aside).is_ok_and(|it| same_version(&it, by)));
+    let named = match needless {
+        true => Ok(()),
+        false => renameat(to, &aside, to, backup),
+    };
     // It still exists if `backup` was already a link to the same file.
     let _ = unlinkat(to, &aside, AtFlags::empty());
-    named.map(|()| true).map_err(no_backup)
+    named.map_err(no_backup)?;
+    Ok(match needless {
+        true => Linked::Needless,
+        false => Linked::Yes,
+    })
 }
 
 fn rename(

@@ -36,6 +36,38 @@ fn read(path: impl AsRef<Path>) -> String {
     std_fs::read_to_string(path).unwrap()
 }
 
+/// Two syncs of one source overlap: the second finds the new file of the first, after it has listed the old one.
+#[test]
+fn keep__is_needless_for_the_version_that_replaces_it() {
+    let base = tempfile::tempdir().unwrap();
+    let t = base.path().join("t");
+    std_fs::create_dir(&t).unwrap();
+    let backups = below(base.path(), &backup(Some(b"../old"), "")).unwrap();
+    let here = opened(&t);
+    std_fs::write(t.join("a"), "old").unwrap();
+    let write = |name: &str| {
+        let file = File::create(t.join(name)).unwrap();
+        std_fs::write(t.join(name), "of the source").unwrap();
+        file.set_modified(std::time::UNIX_EPOCH).unwrap();
+        fstat(&file).unwrap()
+    };
+    let first = write("first");
+    backups.of(b"").keep(&here, b"a", Some(&first)).unwrap();
+    std_fs::rename(t.join("first"), t.join("a")).unwrap();
+    let second = write("second");
+    backups.of(b"").keep(&here, b"a", Some(&second)).unwrap();
+    assert_eq!(read(base.path().join("old/a")), "old");
+    assert_eq!(backups.take_made(), 1);
+    assert_eq!(
+        std_fs::read_dir(base.path().join("old")).unwrap().count(),
+        1
+    );
+    // Another version gets its backup.
+    std_fs::write(t.join("a"), "newer").unwrap();
+    backups.of(b"").keep(&here, b"a", Some(&second)).unwrap();
+    assert_eq!(read(base.path().join("old/a")), "newer");
+}
+
 #[test]
 fn keep__beside_it_and_the_last_one_stays() {
     let base = tempfile::tempdir().unwrap();
@@ -46,14 +78,14 @@ fn keep__beside_it_and_the_last_one_stays() {
     for content in ["one", "two"] {
         std_fs::remove_file(t.join("a")).ok();
         std_fs::write(t.join("a"), content).unwrap();
-        backups.of(b"").keep(&here, b"a").unwrap();
+        backups.of(b"").keep(&here, b"a", None).unwrap();
         // Until a new file replaces it, the old one has both names.
         assert_eq!(
             (read(t.join("a")), read(t.join("a~"))),
             (content.into(), content.into())
         );
         // Once more, when the backup is already the same file.
-        backups.of(b"").keep(&here, b"a").unwrap();
+        backups.of(b"").keep(&here, b"a", None).unwrap();
         assert_eq!(std_fs::metadata(t.join("a")).unwrap().nlink(), 2);
     }
     backups.of(b"").take(&here, b"a").unwrap();
@@ -64,12 +96,12 @@ fn keep__beside_it_and_the_last_one_stays() {
     std_fs::create_dir(t.join("d")).unwrap();
     nix_fifo(&t.join("fifo"));
     for name in ["none", "d", "fifo"] {
-        backups.of(b"").keep(&here, name.as_bytes()).unwrap();
+        backups.of(b"").keep(&here, name.as_bytes(), None).unwrap();
     }
     assert_eq!(backups.take_made(), 0);
     // Links are kept as links.
     symlink("nowhere", t.join("link")).unwrap();
-    backups.of(b"").keep(&here, b"link").unwrap();
+    backups.of(b"").keep(&here, b"link", None).unwrap();
     assert_eq!(
         std_fs::read_link(t.join("link~")).unwrap(),
         Path::new("nowhere")
@@ -176,11 +208,11 @@ fn take__never_through_a_link_nor_over_a_directory() {
     std_fs::remove_file(base.path().join("old")).unwrap();
     std_fs::create_dir_all(base.path().join("old/er")).unwrap();
     symlink("../../real", base.path().join("old/er/d")).unwrap();
-    assert_eq!(of.keep(&here, b"a"), no_backup(Errno::NOTDIR));
+    assert_eq!(of.keep(&here, b"a", None), no_backup(Errno::NOTDIR));
     std_fs::remove_file(base.path().join("old/er/d")).unwrap();
     std_fs::create_dir_all(base.path().join("old/er/d/a/full")).unwrap();
     assert_eq!(of.take(&here, b"a"), no_backup(Errno::ISDIR));
-    assert_eq!(of.keep(&here, b"a"), no_backup(Errno::ISDIR));
+    assert_eq!(of.keep(&here, b"a", None), no_backup(Errno::ISDIR));
     assert_eq!(
         std_fs::read_dir(base.path().join("real")).unwrap().count(),
         0
@@ -188,7 +220,10 @@ fn take__never_through_a_link_nor_over_a_directory() {
     // A backup that would be the file itself, and a name too long with the suffix.
     let same = below(base.path(), &backup(Some(b"../t"), "")).unwrap();
     assert_eq!(same.of(b"d").take(&here, b"a"), Err(Cause::BackupIsItself));
-    assert_eq!(same.of(b"d").keep(&here, b"a"), Err(Cause::BackupIsItself));
+    assert_eq!(
+        same.of(b"d").keep(&here, b"a", None),
+        Err(Cause::BackupIsItself)
+    );
     let longer = below(base.path(), &backup(None, &"~".repeat(250))).unwrap();
     std_fs::write(t.join("d/longer"), b"x").unwrap();
     assert_eq!(
@@ -217,7 +252,10 @@ fn take__another_file_system_is_told() {
     let here = opened(base.path());
     let backups = Arc::new(Backups::local(&here, (&asked, false)).unwrap());
     let elsewhere = Cause::NoBackup(Errno::XDEV.raw_os_error());
-    assert_eq!(backups.of(b"").keep(&here, b"a"), Err(elsewhere.clone()));
+    assert_eq!(
+        backups.of(b"").keep(&here, b"a", None),
+        Err(elsewhere.clone())
+    );
     assert_eq!(backups.of(b"").take(&here, b"a"), Err(elsewhere.clone()));
     assert!(elsewhere.to_string().contains("on another file system"));
     assert_eq!(read(base.path().join("a")), "a");

@@ -15,7 +15,7 @@ use crate::positioned::write_at;
 use crate::root::{is_write_protected, kind_of, stat_at};
 use crate::temporary::{self, Lasting};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{self, AtFlags, FallocateFlags, FileType, Mode};
+use rustix::fs::{self, AtFlags, FallocateFlags, FileType, Mode, Stat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use std::sync::Arc;
@@ -348,6 +348,7 @@ impl Part {
             &self.target,
             replace_read_only,
             self.backups.as_ref(),
+            Some(&fs::fstat(&self.file)?),
         )
     }
 
@@ -406,9 +407,10 @@ pub(crate) fn make_way(
     name: &[u8],
     replace_read_only: bool,
     backups: Option<&BackupsOf>,
+    by: Option<&Stat>,
 ) -> Result<(), Cause> {
     check_target(directory, name, replace_read_only)?;
-    backups.map_or(Ok(()), |backups| backups.keep(directory, name))
+    backups.map_or(Ok(()), |backups| backups.keep(directory, name, by))
 }
 
 /// Makes the symbolic link `name`, replacing a file or link there. With `durable`, it is on disk when it returns.
@@ -425,7 +427,7 @@ pub(crate) fn make_link(
     fs::symlinkat(target, directory, &aside)?;
     let named = set_owner_at(directory, &aside, meta).and_then(|not_kept| {
         fs::utimensat(directory, &aside, &times(meta), AtFlags::SYMLINK_NOFOLLOW)?;
-        make_way(directory, name, options.replace_read_only, backups)?;
+        make_way(directory, name, options.replace_read_only, backups, None)?;
         fs::renameat(directory, &aside, directory, name)?;
         Ok(not_kept)
     });

@@ -127,7 +127,13 @@ impl FileReceiver<'_> {
         }
         let backups = self.backups_here();
         let replace_read_only = self.options.replace_read_only;
-        make_way(directory.as_fd(), name, replace_read_only, backups.as_ref())?;
+        make_way(
+            directory.as_fd(),
+            name,
+            replace_read_only,
+            backups.as_ref(),
+            None,
+        )?;
         put_link((&above, leaf), file, directory, name)?;
         match self.options.durable {
             true => Ok(fsync(directory)?),

@@ -107,7 +107,7 @@ fn exchange(
         return Err(Cause::NoReplacement);
     };
     if let Some(backups) = backups {
-        backups.keep(directory, name)?;
+        backups.keep(directory, name, None)?;
     }
     let old = match stat_at(directory, name) {
         Ok(old) => kind_of(&old),

@@ -147,7 +147,7 @@ impl FileReceiver<'_> {
             return Ok(None);
         }
         let replace_read_only = self.options.replace_read_only;
-        make_way(directory.as_fd(), name, replace_read_only, backups)?;
+        make_way(directory.as_fd(), name, replace_read_only, backups, None)?;
         match put_link((&above, leaf), which, directory, name) {
             Ok(()) if self.options.durable => Ok(fsync(directory).map(|()| None)?),
             Ok(()) => Ok(None),
