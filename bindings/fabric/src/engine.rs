@@ -28,7 +28,7 @@ const PASSES: usize = 64;
 
 /// A passive endpoint, as the engine tells it what happened.
 pub(crate) trait Listening: Send + Sync {
-    /// Passes a request to the program. False: it is to be refused.
+    /// Passes a request to the program. False: it must be refused.
     fn on_requested(&self, state: &mut State, connection: ConnectionId) -> bool;
 
     /// It listens no more.
@@ -132,7 +132,7 @@ impl Engine {
         Ok(armed)
     }
 
-    /// Refuses requests that nobody decided, and drives the worker until its connections are closed, for a bounded time.
+    /// Refuses undecided requests, and drives the worker until its connections are closed, for a bounded time.
     ///
     /// # Errors
     /// The worker failed, or belongs to the parent process.
@@ -268,7 +268,7 @@ impl State {
         let (number, index) = Number::of_context(it.context);
         let operation = self.operations.get(number)?;
         if is_shared(operation) && !self.endpoints.contains_key(&connection) {
-            // The endpoint is closed: its message is nobody's, and the memory serves another.
+            // The endpoint is closed: its message is dropped, and the memory serves another.
             it.recycle();
             return None;
         }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub(crate) struct Head<T>(UnsafeCell<T>);
 
 // SAFETY: only C accesses the structure after it was made, by libfabric's rules; Rust reads `fid.fclass` alone, which
-// nobody writes.
+// stays as it is.
 unsafe impl<T> Send for Head<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Head<T> {}

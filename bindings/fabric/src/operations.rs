@@ -35,7 +35,7 @@ pub(crate) trait Owner: Send + Sync {
     /// A number came with a put. False if the queue is full.
     fn on_immediate(&self, number: u32, length: usize) -> bool;
 
-    /// The peer answered. False if the connection is to be closed.
+    /// The peer answered. False if the connection must close.
     fn on_connected(&self, data: &[u8]) -> bool;
 
     /// The connection is over.

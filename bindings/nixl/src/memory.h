@@ -12,7 +12,7 @@
 #include <vector>
 #include <zerolane.h>
 
-// Registered memory. It stays, for the library, while a transfer has it.
+// Registered memory. The library keeps it while a transfer uses it.
 struct Block {
     uintptr_t base = 0;
     size_t length = 0;
