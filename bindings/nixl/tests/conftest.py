@@ -8,6 +8,7 @@ import signal
 import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -177,9 +178,18 @@ def frozen():
     """Stops a process, which goes on after the test at the latest."""
     stopped = []
 
+    def running(pid):
+        tasks = Path(f"/proc/{pid}/task").iterdir()
+        return [it.name for it in tasks if (it / "stat").read_text().rpartition(")")[2].split()[0] != "T"]
+
     def freeze(process):
         os.kill(process.pid, signal.SIGSTOP)
         stopped.append(process.pid)
+        # One thread takes the signal and stops the others, which go on until it runs.
+        deadline = time.monotonic() + 60
+        while running(process.pid):
+            assert time.monotonic() < deadline, running(process.pid)
+            time.sleep(0.001)
 
     yield freeze
     for pid in stopped:

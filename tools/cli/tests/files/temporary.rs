@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 
 use super::lab::*;
@@ -108,6 +109,9 @@ fn stopped_copy(lab: &Lab, source: &str, target: &str) -> Running {
         }
         if copy.0.try_wait().unwrap().is_none() {
             signal(&copy, Signal::SIGSTOP);
+            // One thread takes the signal; the others go on until it runs.
+            let stopped = WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+            waitid(Id::Pid(pid(&copy)), stopped).unwrap();
             if part_bytes(&lab.local(""), target) > 0 {
                 return copy;
             }
@@ -119,7 +123,11 @@ fn stopped_copy(lab: &Lab, source: &str, target: &str) -> Running {
 }
 
 fn signal(copy: &Running, signal: Signal) {
-    kill(Pid::from_raw(copy.0.id() as i32), signal).unwrap();
+    kill(pid(copy), signal).unwrap();
+}
+
+fn pid(copy: &Running) -> Pid {
+    Pid::from_raw(copy.0.id() as i32)
 }
 
 /// Resumes a stopped copy. Returns its exit code and output.
