@@ -187,7 +187,9 @@ impl Model {
             }
             Finding::Own => self.resume(now),
             // The last probe met no congestion.
-            _ if self.mode == Mode::Up => self.ceiling = self.ceiling.map(|it| it + it / 4),
+            _ if self.mode == Mode::Up => {
+                self.ceiling = self.ceiling.map(|it| it.saturating_add(it / 4))
+            }
             Finding::Usual | Finding::Full | Finding::Trial => {}
         }
     }
