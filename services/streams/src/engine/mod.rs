@@ -395,6 +395,13 @@ impl Engine {
         self.streams.get(&id).is_none_or(|it| it.inbox.is_over())
     }
 
+    /// Whether everything that the peer sends on the stream has arrived.
+    pub fn is_complete(&self, id: StreamId) -> bool {
+        self.streams
+            .get(&id)
+            .is_some_and(|it| it.inbox.is_complete())
+    }
+
     /// Forgets bytes that were read.
     pub fn consume(&mut self, id: StreamId, len: usize) {
         if let Some(stream) = self.streams.get_mut(&id) {
