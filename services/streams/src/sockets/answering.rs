@@ -246,6 +246,7 @@ impl Pump {
                 };
                 self.is_without(to);
                 (self.notify)(Notice::Plain(to, why.into()));
+                self.set_stage(number, Stage::New);
                 self.reply(number, self.refusal());
             }
         }
@@ -271,6 +272,10 @@ impl Pump {
             .filter(|(_, it)| due(it))
             .map(|(it, _)| *it)
             .collect();
+        if !late.is_empty() {
+            // The server may be this pump.
+            self.take_all_questions();
+        }
         late.into_iter().for_each(|it| self.take_answer(it));
     }
 

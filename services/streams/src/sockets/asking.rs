@@ -13,9 +13,9 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use zerolane::keys::HostTrust;
-use zerolane::security::random;
+use zerolane::security::{Anyone, random};
 use zerolane::worker::ConnectionId;
 
 /// How long an address without Zerolane is not asked again.
@@ -99,9 +99,14 @@ impl Pump {
             from,
             source: socket.local_addr()?,
         };
+        let mut heard = Heard::Nothing;
         for _ in 0..COPIES {
-            // A refusal comes by the next receive.
-            let _ = socket.send(&question.write());
+            // A refusal of the first copy is the error of the second.
+            if let Err(error) = socket.send(&question.write())
+                && error.kind() == io::ErrorKind::ConnectionRefused
+            {
+                heard = Heard::No;
+            }
         }
         let watched = self.number(Source::Asked(caller));
         epoll::add(
@@ -115,7 +120,7 @@ impl Pump {
             nonce,
             watched,
             since: Instant::now(),
-            heard: Heard::Nothing,
+            heard,
         })
     }
 
@@ -210,7 +215,7 @@ impl Pump {
         if let Some((_, port)) = self.endpoints.get(&home) {
             return Ok(*port);
         }
-        let options = self.options(HostTrust::anyone());
+        let options = self.options(Arc::new(Anyone));
         let id = self.worker.listen(SocketAddr::new(home, 0), options)?;
         let endpoint = self.worker.endpoint(id);
         let port = endpoint

@@ -63,7 +63,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use zerolane::counters::LaneKind;
 use zerolane::keys::HostTrust;
-use zerolane::security::{Identity, PublicKey, random};
+use zerolane::security::{Identity, PublicKey, Trust, random};
 use zerolane::worker::{ConnectionId, EndpointId, Event as Happened, Worker};
 use zerolane::{Options, Security};
 
@@ -345,10 +345,10 @@ impl Pump {
         number
     }
 
-    fn options(&self, trust: HostTrust) -> Options {
+    fn options(&self, trust: Arc<dyn Trust>) -> Options {
         let security = Security {
             identity: Some(Arc::clone(&self.identity)),
-            trust: Arc::new(trust),
+            trust,
             ..Security::default()
         };
         Options::default().with(|it| {
@@ -644,7 +644,7 @@ impl Pump {
         if let Some(&id) = self.ways.get(&(to, key)) {
             return Ok(id);
         }
-        let options = self.options(HostTrust::only(PublicKey(key)));
+        let options = self.options(Arc::new(HostTrust::only(PublicKey(key))));
         let id = self.worker.connect(to, &options)?;
         self.ways.insert((to, key), id);
         let peer = Peer {
