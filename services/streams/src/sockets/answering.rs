@@ -1,6 +1,6 @@
 //! Answers the calls of programs' libraries.
 
-use super::asking::{ANSWER_WITHIN, Asked, Heard, canonical};
+use super::asking::{Asked, Heard, canonical};
 use super::call::{Answer, CALL_BYTES, Call};
 use super::question::{NONCE_BYTES, Yes};
 use super::rules::cover;
@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 
 /// How long one conversation may take: a program may block in `connect` for as long as TCP tries.
 const TALK_WITHIN: Duration = Duration::from_secs(300);
+
+/// How long a client waits for the answer of a host that it is connected with already.
+const KNOWN_WITHIN: Duration = Duration::from_millis(250);
 
 /// Lines in one packet of a list: some ten kilobytes.
 const LINES: usize = 128;
@@ -141,7 +144,12 @@ impl Pump {
             },
             (Call::Connected(micros), Stage::Asks(to, asked)) => {
                 let round_trip = Duration::from_micros(micros.into());
-                let due = asked.since + ANSWER_WITHIN.max(2 * round_trip);
+                // A host that has a pump is worth waiting for, if it is busy: one without says so, or is silent always.
+                let least = match self.has_pump(to.ip()) {
+                    true => self.settings.answer_within.max(KNOWN_WITHIN),
+                    false => self.settings.answer_within,
+                };
+                let due = asked.since + least.max(2 * round_trip);
                 self.set_stage(number, Stage::Waits(to, asked, due));
                 self.take_answer(number);
             }

@@ -32,8 +32,6 @@ const MAX_MISSED: usize = 4096;
 const MAX_LISTENING: usize = 256;
 /// Questions read from one socket in one turn.
 const QUESTIONS: usize = 64;
-/// The least that a client waits for an answer.
-pub(super) const ANSWER_WITHIN: Duration = Duration::from_millis(20);
 /// Each question is sent so often: a lost one would cost Zerolane for a minute.
 const COPIES: usize = 2;
 
@@ -133,6 +131,13 @@ impl Pump {
         if self.without.len() < MAX_WITHOUT {
             self.without.insert(canonical(to), now + WITHOUT_FOR);
         }
+    }
+
+    /// Whether there is a connection to a pump of this host.
+    pub(super) fn has_pump(&self, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        let mut ways = self.ways.iter().filter(|(way, _)| way.0.ip() == ip);
+        ways.any(|(_, id)| self.peers.get(id).is_some_and(|it| it.session.is_some()))
     }
 
     /// Whether that is remembered.

@@ -80,6 +80,8 @@ const AGREE_WITHIN: Duration = Duration::from_secs(3);
 const COME_WITHIN: Duration = Duration::from_secs(5);
 /// How long a program's end may take to reach the pump over loopback.
 const MEET_WITHIN: Duration = Duration::from_secs(10);
+/// The least that a client waits for an answer; it waits for two round trips if they are longer.
+pub const ANSWER_WITHIN: Duration = Duration::from_millis(20);
 /// Calls at a time; further programs go on by TCP.
 const MAX_CALLERS: usize = 1024;
 /// Programs' ends that the pump accepted before it knew for what.
@@ -118,12 +120,24 @@ impl fmt::Display for Notice {
 }
 
 /// What a pump does for whom.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// The connections that are tried by Zerolane; none: all.
     pub only: Vec<Rule>,
     /// Connections that Zerolane cannot carry fail.
     pub strict: bool,
+    /// The least that a client waits for an answer, from its question on: [`ANSWER_WITHIN`], or more where hosts are busy.
+    pub answer_within: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            only: Vec::new(),
+            strict: false,
+            answer_within: ANSWER_WITHIN,
+        }
+    }
 }
 
 /// What a watched descriptor is.

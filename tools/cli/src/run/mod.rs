@@ -24,6 +24,7 @@ use zerolane_streams::sockets::{Notice, Pump, Settings};
 
 use crate::console;
 use crate::exit::Exit;
+use crate::units;
 
 /// Arguments of `zerolane run`.
 #[derive(Debug, clap::Args)]
@@ -45,6 +46,10 @@ pub struct Args {
     /// Let connections fail that Zerolane cannot carry, and say why; those that no rule covers stay TCP
     #[arg(long)]
     strict: bool,
+    /// Wait this long, or two round trips, for the answer of a host that may have no Zerolane, once a minute. Busy hosts
+    /// may need more
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = units::duration)]
+    answer_within: Duration,
     /// Say on standard error what carries each connection, and why not Zerolane
     #[arg(short, long)]
     verbose: bool,
@@ -70,6 +75,7 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
     let settings = Settings {
         only: args.only,
         strict: args.strict,
+        answer_within: args.answer_within,
     };
     let (verbose, strict) = (args.verbose, args.strict);
     let tell = move |notice: Notice| {

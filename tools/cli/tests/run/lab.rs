@@ -122,6 +122,8 @@ pub(crate) fn run(options: &[&str], words: &[&str]) -> Command {
 /// The same by `timeout`, which another program may have to start.
 pub(crate) fn under(mut timeout: Command, options: &[&str], words: &[&str]) -> Command {
     timeout.args(["--signal=KILL", "300", program(), "run", "-v"]);
+    // A busy machine answers late.
+    timeout.args(["--answer-within", "10s"]);
     timeout
         .args(options)
         .arg("--")
