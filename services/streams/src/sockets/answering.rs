@@ -155,6 +155,8 @@ impl Pump {
             }
             (Call::Accepted { local, peer }, Stage::New) => self.accepted(number, local, peer),
             (Call::Take(port), Stage::Gives(to, yes)) => {
+                // Its end was connected before: what else was parked for the port is older.
+                self.take_programs();
                 let Some(tcp) = descriptor else {
                     return self.hang_up(number);
                 };
@@ -170,6 +172,7 @@ impl Pump {
                 }
             }
             (Call::Take(port), Stage::Accepts { token, local, peer }) => {
+                self.take_programs();
                 let Some(tcp) = descriptor else {
                     self.refuses(token);
                     return self.hang_up(number);

@@ -37,7 +37,7 @@ mod shown;
 
 pub use shown::connections;
 
-use crate::engine::{Event, Fill, Role};
+use crate::engine::{Event, Fill, OpenError, Role};
 use crate::message::{ResetCode, StreamId};
 use crate::passing::{After, Passing};
 use crate::session::Session;
@@ -57,7 +57,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -471,7 +471,9 @@ impl Pump {
             let _ = sockopt::set_tcp_nodelay(&socket, true);
             let peer = rustix::net::getpeername(&socket).ok().flatten();
             let peer = peer.and_then(|it| SocketAddr::try_from(it).ok());
-            let Some(port) = peer.map(|it| it.port()) else {
+            // Another address could have the port of a program's end.
+            let own = peer.filter(|it| it.ip() == Ipv4Addr::LOCALHOST);
+            let Some(port) = own.map(|it| it.port()) else {
                 continue;
             };
             match self.ports.get(&port) {
@@ -648,6 +650,18 @@ impl Pump {
                 peer.uses.insert(stream, Use::Link(number));
                 link.state = State::Asks(id, stream);
                 self.changed.insert(id);
+            }
+            Err(OpenError::TooMany) => {
+                let way = self.ways.iter().find(|(_, it)| **it == id);
+                let Some((to, key)) = way.map(|(way, _)| *way) else {
+                    return self.fall_back(number, "too many connections");
+                };
+                // One more connection; this one keeps its streams.
+                self.ways.remove(&(to, key));
+                match self.dial(to, key) {
+                    Ok(other) => self.ask(number, other),
+                    Err(error) => self.fall_back(number, &error.to_string()),
+                }
             }
             Err(error) => self.fall_back(number, &error.to_string()),
         }
