@@ -40,8 +40,9 @@ fn library__defines_the_calls_and_nothing_else() {
 fn library__without_a_runner_changes_nothing() {
     let address = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = address.local_addr().expect("a port").port();
-    let served = std::thread::spawn(move || address.accept().map(|it| it.1));
-    for value in [None, Some(""), Some("none"), Some("00 00 00 00")] {
+    let values = [None, Some(""), Some("none"), Some("00 00 00 00")];
+    let served = std::thread::spawn(move || values.map(|_| address.accept().map(|_| ())));
+    for value in values {
         let mut command = Command::new("bash");
         command.args(["-c", &format!("exec 3<>/dev/tcp/127.0.0.1/{port}")]);
         command
@@ -54,7 +55,12 @@ fn library__without_a_runner_changes_nothing() {
             eprintln!("skipped: bash is not installed");
             return;
         };
-        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        assert!(
+            output.status.success() && output.stderr.is_empty(),
+            "{output:?}"
+        );
     }
-    served.join().expect("a client").expect("a client");
+    for client in served.join().expect("clients") {
+        client.expect("a client");
+    }
 }
