@@ -136,8 +136,7 @@ impl Link {
     /// Ends the stream, if there is one, because the socket failed.
     pub(super) fn fail(&self, engine: &mut Engine, why: &str) {
         if let Some(stream) = self.stream() {
-            engine.reset(stream, ResetCode::Aborted, why);
-            engine.release(stream);
+            engine.abort(stream, ResetCode::Aborted, why);
         }
     }
 }

@@ -512,11 +512,16 @@ impl Pump {
         let Some(link) = self.remove(number) else {
             return;
         };
-        if let Some((peer, stream)) = link.stream()
-            && let Some(session) = self.peers.get_mut(&peer).and_then(|it| it.session.as_mut())
+        if let Some((id, stream)) = link.stream()
+            && let Some(peer) = self.peers.get_mut(&id)
+            && let Some(session) = peer.session.as_mut()
         {
-            session.engine.reset(stream, ResetCode::Aborted, why);
-            session.engine.release(stream);
+            let is_over = peer.over;
+            session.engine.abort(stream, ResetCode::Aborted, why);
+            if matches!(link.state, State::Open(..)) && !is_over {
+                // The stream's reset comes behind what was written; that of TCP would not.
+                let _ = sockopt::set_socket_linger(&link.tcp, None);
+            }
         }
         (self.notify)(Notice::Reset(link.peer, why.to_owned()));
     }
