@@ -5,7 +5,7 @@
 
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
-# The directory of the nbdkit plugin.
+# The directory of the nbdkit plugin, and of the library that `zerolane run` loads: ../lib/zerolane, seen from BINDIR.
 LIBDIR ?= $(PREFIX)/lib/zerolane
 MANDIR ?= $(PREFIX)/share/man
 BASHDIR ?= $(PREFIX)/share/bash-completion/completions
@@ -27,7 +27,8 @@ services = zerolane.service zerolane-forward@.service zerolane-forward-serve.ser
 .PHONY: build install uninstall deb
 
 build:
-	$(CARGO) build --locked --release --package zerolane-cli --package zerolane-bench --package zerolane-nbdkit
+	$(CARGO) build --locked --release --package zerolane-cli --package zerolane-bench --package zerolane-nbdkit \
+		--package zerolane-preload
 	$(RM) -r $(made)
 	$(built)/zerolane-bench generate $(made)
 
@@ -35,6 +36,7 @@ install: build
 	$(INSTALL) -D -m 755 $(built)/zerolane $(DESTDIR)$(BINDIR)/zerolane
 	$(INSTALL) -D -m 755 $(built)/zerolane-bench $(DESTDIR)$(BINDIR)/zerolane-bench
 	$(INSTALL) -D -m 644 $(built)/libzerolane_nbdkit.so $(DESTDIR)$(LIBDIR)/libzerolane_nbdkit.so
+	$(INSTALL) -D -m 644 $(built)/libzerolane_sockets.so $(DESTDIR)$(LIBDIR)/libzerolane-sockets.so
 	$(INSTALL) -d $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(UNITDIR)
 	$(INSTALL) -m 644 $(made)/man1/*.1 $(DESTDIR)$(MANDIR)/man1
 	$(INSTALL) -D -m 644 $(made)/bash/zerolane.bash $(DESTDIR)$(BASHDIR)/zerolane
@@ -50,7 +52,8 @@ install: build
 
 # Keeps the administrator's files.
 uninstall:
-	$(RM) $(DESTDIR)$(LIBDIR)/libzerolane_nbdkit.so $(DESTDIR)$(BINDIR)/zerolane $(DESTDIR)$(BINDIR)/zerolane-bench $(DESTDIR)$(MANDIR)/man1/zerolane.1 $(DESTDIR)$(MANDIR)/man1/zerolane-*.1 \
+	$(RM) $(DESTDIR)$(LIBDIR)/libzerolane_nbdkit.so $(DESTDIR)$(LIBDIR)/libzerolane-sockets.so \
+		$(DESTDIR)$(BINDIR)/zerolane $(DESTDIR)$(BINDIR)/zerolane-bench $(DESTDIR)$(MANDIR)/man1/zerolane.1 $(DESTDIR)$(MANDIR)/man1/zerolane-*.1 \
 		$(DESTDIR)$(BASHDIR)/zerolane $(DESTDIR)$(ZSHDIR)/_zerolane $(DESTDIR)$(FISHDIR)/zerolane.fish \
 		$(addprefix $(DESTDIR)$(UNITDIR)/,$(services) zerolane.socket)
 
@@ -60,4 +63,5 @@ uninstall:
 deb: build
 	$(STRIP) -o $(made)/zerolane-bench $(built)/zerolane-bench
 	$(STRIP) --strip-unneeded -o $(made)/libzerolane_nbdkit.so $(built)/libzerolane_nbdkit.so
+	$(STRIP) --strip-unneeded -o $(made)/libzerolane-sockets.so $(built)/libzerolane_sockets.so
 	$(CARGO) deb --locked --package zerolane-cli --no-build --strip $(DEBFLAGS)

@@ -25,7 +25,9 @@ pub mod engine;
 pub mod forward;
 pub mod limits;
 pub mod message;
+mod passing;
 pub mod session;
+pub mod sockets;
 mod stream;
 
 pub use engine::Role;

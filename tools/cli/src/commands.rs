@@ -7,7 +7,9 @@ use clap::{Parser, Subcommand};
 use nix::libc::SIGXFSZ;
 
 use crate::exit::Exit;
-use crate::{cast, config, disk, doctor, explain, files, forward, keys, lab, lanes, mem, trace};
+use crate::{
+    cast, config, disk, doctor, explain, files, forward, keys, lab, lanes, mem, run, trace,
+};
 
 /// Move data between machines: it lands once, in its final place.
 #[derive(Debug, Parser)]
@@ -57,6 +59,10 @@ pub enum Command {
     Disk(disk::Args),
     /// Forward TCP connections and UNIX sockets to or from another host
     Forward(forward::Args),
+    /// Run any program, and carry its TCP connections to hosts that do the same
+    Run(run::Args),
+    /// List the connections of a program that `run` runs
+    Sockets(run::sockets::Args),
     /// Make the key that identifies you
     Keygen(keys::Args),
     /// Print the public half of your key
@@ -96,6 +102,8 @@ impl Command {
             Command::Send(args) => files::send::run(args),
             Command::Receive(args) => files::receive::run(args),
             Command::Forward(args) => forward::run(args),
+            Command::Run(args) => return run::run(args),
+            Command::Sockets(args) => run::sockets::run(args),
             Command::Cast(args) => cast::run(args),
             Command::Ls(args) => files::list::run(args),
             Command::Rm(args) => files::change::remove(args),

@@ -38,13 +38,13 @@ pub enum Exit {
     Vanished,
     /// Everything was copied, and `--max-delete` kept some files from being deleted. rsync uses the same number.
     DeleteLimit,
-    /// `explain` cannot execute the command. Shells exit with this number too.
+    /// `explain` or `run` cannot execute the command. Shells exit with this number too.
     NotExecutable,
-    /// `lab` or `explain` cannot find the command. Shells exit with this number too.
+    /// `lab`, `explain` or `run` cannot find the command. Shells exit with this number too.
     CommandNotFound,
     /// Ended by Ctrl-C or SIGTERM, after cleaning up.
     Interrupted,
-    /// The command that `lab` or `explain` ran ended with this code.
+    /// The command that `lab`, `explain` or `run` ran ended with this code.
     Command(u8),
 }
 
@@ -63,8 +63,8 @@ Exit codes:
   8    the other host has too many connections: try again later
   24   some files vanished from the source before they were read; everything else was copied
   25   sync: everything was copied; --max-delete kept some files that --delete would have removed
-  126  explain: the command cannot be executed
-  127  lab, explain: command not found; otherwise the exit code is the command's
+  126  explain, run: the command cannot be executed
+  127  lab, explain, run: command not found; otherwise the exit code is the command's
   130  stopped by Ctrl-C or SIGTERM, after cleaning up";
 
     /// The exit code for a connection that failed because of `why`.

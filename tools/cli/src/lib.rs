@@ -31,6 +31,7 @@ pub mod paths;
 mod ports;
 pub mod program;
 mod rate;
+mod run;
 mod security;
 mod trace;
 mod transport;

@@ -122,6 +122,8 @@ struct Stream {
     inbox: Inbox,
     outbox: Outbox,
     reset: Option<Reset>,
+    /// It is reset when what was queued has arrived.
+    aborts: Option<Reset>,
     /// The program has not released it.
     is_held: bool,
     /// It waits for its turn to send.
@@ -181,6 +183,8 @@ pub struct Engine {
     early: BTreeMap<u64, Option<(Region, usize)>>,
     flight: Flight,
     leaving: HashMap<u64, Leaving>,
+    /// Streams that are reset when all messages before this number are at the peer.
+    aborting: Vec<(u64, StreamId)>,
     sent: u64,
 }
 
@@ -211,6 +215,7 @@ impl Engine {
             early: BTreeMap::new(),
             flight: Flight::new(),
             leaving: HashMap::new(),
+            aborting: Vec::new(),
             sent: 0,
         }
     }
@@ -358,6 +363,35 @@ impl Engine {
         self.forget_if_over(id);
     }
 
+    /// Ends the stream in both directions as a socket that was reset does: what was queued arrives before. The program
+    /// uses the stream no more.
+    pub fn abort(&mut self, id: StreamId, code: ResetCode, words: &str) {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        stream.is_held = false;
+        if stream.reset.is_some() {
+            return self.forget_if_over(id);
+        }
+        stream.aborts = Some(Reset::new(code, words));
+        if stream.outbox.queued() == 0 {
+            self.aborting.push((self.sent, id));
+            self.reset_aborted();
+        }
+    }
+
+    /// Resets the streams whose last bytes are at the peer.
+    fn reset_aborted(&mut self) {
+        let first = self.leaving.keys().min().copied().unwrap_or(u64::MAX);
+        let due = self.aborting.extract_if(.., |(behind, _)| *behind <= first);
+        for (_, id) in due.collect::<Vec<_>>() {
+            let aborts = self.streams.get_mut(&id).and_then(|it| it.aborts.take());
+            if let Some(Reset { code, words }) = aborts {
+                self.reset(id, code, &words);
+            }
+        }
+    }
+
     /// Drops what a stream holds.
     fn end(&mut self, id: StreamId, reset: Reset) {
         let Some(stream) = self.streams.get_mut(&id) else {
@@ -393,6 +427,13 @@ impl Engine {
     /// Whether everything the peer sent was read, and no more comes.
     pub fn is_over(&self, id: StreamId) -> bool {
         self.streams.get(&id).is_none_or(|it| it.inbox.is_over())
+    }
+
+    /// Whether everything that the peer sends on the stream has arrived.
+    pub fn is_complete(&self, id: StreamId) -> bool {
+        self.streams
+            .get(&id)
+            .is_some_and(|it| it.inbox.is_complete())
     }
 
     /// Forgets bytes that were read.
@@ -743,7 +784,10 @@ impl Engine {
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
-        if stream.outbox.finish == Finish::Asked && stream.outbox.queued() == 0 {
+        if stream.aborts.is_some() && stream.outbox.queued() == 0 {
+            // Behind the message that is being made.
+            self.aborting.push((self.sent + 1, id));
+        } else if stream.outbox.finish == Finish::Asked && stream.outbox.queued() == 0 {
             self.owed.push_back(Owed::Finish(id));
         } else if stream.outbox.room() > 0 && std::mem::take(&mut stream.wants_room) {
             self.events.push_back(Event::Writable(id));
@@ -858,11 +902,15 @@ impl Engine {
                 self.trim();
             }
         }
+        if !self.aborting.is_empty() {
+            self.reset_aborted();
+        }
     }
 
     /// Whether everything that was queued is at the peer.
     pub fn is_flushed(&self) -> bool {
-        self.owed.is_empty() && self.leaving.is_empty() && self.queued.is_empty()
+        let is_sent = self.owed.is_empty() && self.leaving.is_empty() && self.queued.is_empty();
+        is_sent && self.aborting.is_empty()
     }
 
     /// Which end this is.
@@ -892,6 +940,7 @@ impl Stream {
             inbox: Inbox::new(),
             outbox: Outbox::new(),
             reset: None,
+            aborts: None,
             is_held: true,
             is_ready: false,
             waits_in_queue: false,
@@ -902,7 +951,7 @@ impl Stream {
     }
 
     fn can_write(&self) -> bool {
-        self.reset.is_none() && self.outbox.finish == Finish::Open
+        self.reset.is_none() && self.aborts.is_none() && self.outbox.finish == Finish::Open
     }
 }
 

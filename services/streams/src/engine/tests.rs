@@ -393,6 +393,38 @@ fn Engine__half_close_leaves_the_other_direction() {
 }
 
 #[test]
+fn Engine__an_aborted_stream_is_reset_behind_what_was_written() {
+    let mut pair = Pair::new(9, Duration::from_millis(5), Duration::ZERO);
+    let id = pair.open(0);
+    while pair.step() {}
+    pair.ends[1].accept(id);
+    for len in [0, 10, 40_000] {
+        let id = if len == 0 { id } else { pair.open(0) };
+        let filled = pair.ends[0].fill(id, |place| {
+            place[..len].fill(7);
+            Ok(len)
+        });
+        assert!(matches!(filled, Fill::Asked(Ok(it)) if it == len));
+        pair.ends[0].abort(id, ResetCode::Aborted, "failed");
+        assert!(matches!(pair.ends[0].fill(id, |_| Ok(1)), Fill::Ended));
+        let mut read = 0;
+        while pair.step() {
+            while let here @ 1.. = pair.ends[1].readable(id).len() {
+                pair.ends[1].consume(id, here);
+                read += here;
+            }
+        }
+        assert_eq!(read, len);
+        let reset = pair.ends[1].reset_reason(id).expect("a reset");
+        assert_eq!(reset.words, "failed");
+        pair.ends[1].release(id);
+        assert!(pair.ends[0].is_flushed());
+    }
+    while pair.step() {}
+    assert_eq!(pair.ends[0].streams() + pair.ends[1].streams(), 0);
+}
+
+#[test]
 fn Engine__a_released_stream_that_is_still_written_is_reset() {
     let mut pair = Pair::new(5, Duration::from_millis(1), Duration::ZERO);
     let id = pair.open(0);

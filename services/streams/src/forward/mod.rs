@@ -20,8 +20,9 @@ pub use socks::{Negotiation, Reply, Step, answer};
 
 use crate::engine::{Event, Role};
 use crate::message::{Reset, ResetCode, StreamId};
+use crate::passing::After;
 use dial::Dials;
-use link::{After, Link, Negotiated, Stage, abort};
+use link::{Link, Negotiated, Stage, abort};
 use listener::Listener;
 use peer::{Peer, Use};
 use rustix::event::Timespec;
