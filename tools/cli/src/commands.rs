@@ -7,7 +7,9 @@ use clap::{Parser, Subcommand};
 use nix::libc::SIGXFSZ;
 
 use crate::exit::Exit;
-use crate::{cast, config, disk, doctor, explain, files, forward, keys, lab, lanes, mem, trace};
+use crate::{
+    cast, config, disk, doctor, explain, files, forward, keys, lab, lanes, mem, trace, tunnel,
+};
 
 /// Move data between machines: it lands once, in its final place.
 #[derive(Debug, Parser)]
@@ -57,6 +59,12 @@ pub enum Command {
     Disk(disk::Args),
     /// Forward TCP connections and UNIX sockets to or from another host
     Forward(forward::Args),
+    /// Make a network interface whose packets travel to other hosts, as wg-quick does
+    Up(tunnel::UpArgs),
+    /// Remove an interface of `up`
+    Down(tunnel::DownArgs),
+    /// Show the interfaces of `up`, their peers and their traffic
+    Show(tunnel::ShowArgs),
     /// Make the key that identifies you
     Keygen(keys::Args),
     /// Print the public half of your key
@@ -97,6 +105,9 @@ impl Command {
             Command::Receive(args) => files::receive::run(args),
             Command::Forward(args) => forward::run(args),
             Command::Cast(args) => cast::run(args),
+            Command::Up(args) => return tunnel::up(args),
+            Command::Down(args) => tunnel::down(args),
+            Command::Show(args) => tunnel::show(args),
             Command::Ls(args) => files::list::run(args),
             Command::Rm(args) => files::change::remove(args),
             Command::Mkdir(args) => files::change::make(args),

@@ -34,6 +34,7 @@ mod rate;
 mod security;
 mod trace;
 mod transport;
+mod tunnel;
 pub mod units;
 
 pub use commands::{Args, Command};
