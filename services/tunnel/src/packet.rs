@@ -180,7 +180,7 @@ pub fn clamp_segments(frame: &mut [u8], packet: &Packet, mtu: u32) {
                     bytes[at + 2..at + 4].copy_from_slice(&most.to_be_bytes());
                     // Otherwise the sum is of the pseudo header alone.
                     if header[0] & NEEDS_CHECKSUM == 0 {
-                        let aligned = (at - tcp) % 2 == 0;
+                        let aligned = (at - tcp).is_multiple_of(2);
                         adjust(&mut bytes[tcp + 16..tcp + 18], told, most, aligned);
                     }
                 }
