@@ -24,7 +24,7 @@ fn post(sim: &mut Sim, seed: u64, len: u64) -> Result<TransferId, PostError> {
 
 /// Sends `count` datagrams, one every `pause`; every third is long. Returns the seeds of those that arrived.
 fn stream(sim: &mut Sim, count: u64, pause: Duration) -> Vec<u64> {
-    let len = |seed: u64| if seed % 3 == 0 { 60 << 10 } else { 100 + seed };
+    let len = |seed: u64| if seed.is_multiple_of(3) { 60 << 10 } else { 100 + seed };
     for seed in 0..count {
         post(sim, seed, len(seed)).unwrap();
         sim.run_for(pause);
@@ -81,7 +81,7 @@ fn datagrams__most_short_ones_survive_loss_reordering_and_copies() {
         });
         let mut sim = over(bad, seed);
         let come = stream(&mut sim, 150, 2 * MS);
-        let short = come.iter().filter(|&&it| it % 3 > 0).count();
+        let short = come.iter().filter(|&&it| !it.is_multiple_of(3)).count();
         assert!(short > 85, "{short} of 100");
     }
 }
