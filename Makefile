@@ -22,7 +22,7 @@ made = $(built)/generated
 # Keeps an existing file, which belongs to the administrator.
 install_once = test -e $(DESTDIR)$(2) || $(INSTALL) -D -m 644 $(1) $(DESTDIR)$(2)
 
-services = zerolane.service zerolane-forward@.service zerolane-forward-serve.service
+services = zerolane.service zerolane-forward@.service zerolane-forward-serve.service zerolane@.service
 
 .PHONY: build install uninstall deb
 

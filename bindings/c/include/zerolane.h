@@ -352,6 +352,39 @@ zl_status zl_recv_into(struct zl_connection *connection,
                        size_t *len);
 
 /**
+ * Sends a copy of `len` bytes at `data`, 1 to zl_max_datagram, as a datagram: sealed, and under
+ * congestion control, but it may be lost, come late or before an earlier one, and is never sent
+ * again (RFC 9221). ZL_ERROR_TOO_MANY if many wait to leave; ZL_ERROR_REFUSED if the peer takes
+ * none. One that waits for longer than 100 ms is dropped; the `unreliable_` counters of
+ * zl_account_json tell what was dropped, and why.
+ *
+ * Threads: one at a time; any on a connection of a worker's thread.
+ */
+zl_status zl_send_datagram(struct zl_connection *connection, const void *data, size_t len);
+
+/**
+ * Waits `timeout_ms` milliseconds (negative: no limit) for a datagram of the peer, copies it to
+ * `buffer` and writes its length to `len`. ZL_TIMEOUT if none came; ZL_ERROR_TOO_LARGE if it has
+ * more than `capacity` bytes: then it is dropped, and `len` has its length. On a connection that a
+ * worker drives it does not wait.
+ *
+ * Threads: one at a time; any on a connection of a worker's thread.
+ */
+zl_status zl_recv_datagram(struct zl_connection *connection,
+                           int64_t timeout_ms,
+                           void *buffer,
+                           size_t capacity,
+                           size_t *len);
+
+/**
+ * Writes the length of the longest datagram that the peer takes to `len`, in bytes; 0: it takes
+ * none.
+ *
+ * Threads: one at a time; any on a connection of a worker's thread.
+ */
+zl_status zl_max_datagram(struct zl_connection *connection, size_t *len);
+
+/**
  * Limits how long a call may wait for its request, in milliseconds (negative: no limit, the
  * default): zl_send, zl_recv_into, zl_put and so on. A request that takes longer is cancelled,
  * and the call returns ZL_ERROR_TIMED_OUT.
@@ -1769,6 +1802,11 @@ enum zl_event_kind
      * zl_worker_accept_request or zl_worker_refuse_request answers. It is the program's, too.
      */
     ZL_EVENT_REQUESTED = 7,
+    /**
+     * Datagrams of the peer of `connection` wait: zl_recv_datagram. Reported again for later ones
+     * once it was called.
+     */
+    ZL_EVENT_DATAGRAMS = 8,
     /**
      * A kind that this version does not know.
      */

@@ -30,6 +30,9 @@ pub enum zl_event_kind {
     /// ZL_OPTION_ASKS. zl_peer_data, zl_peer_key and zl_peer_addr show who asks;
     /// zl_worker_accept_request or zl_worker_refuse_request answers. It is the program's, too.
     ZL_EVENT_REQUESTED = 7,
+    /// Datagrams of the peer of `connection` wait: zl_recv_datagram. Reported again for later ones
+    /// once it was called.
+    ZL_EVENT_DATAGRAMS = 8,
     /// A kind that this version does not know.
     ZL_EVENT_OTHER = 255,
 }
@@ -91,7 +94,9 @@ impl zl_event {
                 connected.set_established();
                 connection = connected.handle();
             }
-            Event::Completed { connection: id, .. } | Event::Announced { connection: id, .. } => {
+            Event::Completed { connection: id, .. }
+            | Event::Announced { connection: id, .. }
+            | Event::Datagrams { connection: id } => {
                 connection = shared.connection(*id)?.handle();
             }
             Event::Closed { connection: id, .. } => {
@@ -128,6 +133,7 @@ impl zl_event {
                 flat.length = length;
                 zl_event_kind::ZL_EVENT_ANNOUNCED
             }
+            Event::Datagrams { .. } => zl_event_kind::ZL_EVENT_DATAGRAMS,
             Event::Closed { reason, .. } => {
                 flat.status = of_error(&reason);
                 zl_event_kind::ZL_EVENT_CLOSED

@@ -19,6 +19,7 @@
 pub mod address;
 pub mod completion;
 pub mod connection;
+pub mod datagram;
 pub mod delivery;
 pub mod device;
 pub mod endpoint;

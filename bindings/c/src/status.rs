@@ -230,12 +230,13 @@ fn of_post(error: PostError) -> zl_status {
         PostError::Full | PostError::TooManyExports => ZL_ERROR_TOO_MANY,
         PostError::OutOfBounds => ZL_ERROR_OUT_OF_BOUNDS,
         PostError::Denied => ZL_ERROR_DENIED,
-        PostError::Unsupported => ZL_ERROR_REFUSED,
+        PostError::Unsupported | PostError::NoDatagrams => ZL_ERROR_REFUSED,
         PostError::NameTaken
         | PostError::NumberTaken
         | PostError::Misaligned
         | PostError::ControlTooLong
         | PostError::NoPieces
+        | PostError::DatagramLength
         | PostError::TooLong => ZL_ERROR_ARGUMENT,
     }
 }

@@ -208,6 +208,7 @@ fn install__programs_compile_without_a_warning_and_run() {
     extremes_are_tried(&installed);
     installed.run(&installed.compile(&source("tests/c/forked.c")));
     installed.run(&installed.compile(&source("tests/c/delivery.c")));
+    installed.run(&installed.compile(&source("tests/c/datagrams.c")));
     installed.run(&installed.compile(&source("tests/c/incoming.c")));
     installed.run(&installed.compile(&source("tests/c/work.c")));
     installed.run(&installed.compile(&source("tests/c/gather.c")));

@@ -14,6 +14,7 @@ use crate::queue::CompletionQueue;
 use crate::requests::Requests;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
@@ -141,6 +142,35 @@ impl Connection {
             let mut state = self.driven.enter_to_wait()?;
             Ok(state.connection()?.announced(Some(time))?.got())
         })
+    }
+
+    /// Sends a copy of `datagram`, 1 to `max_datagram` bytes: sealed, and under congestion control, but it may be lost,
+    /// come late or before an earlier one, and is never sent again (RFC 9221). Raises QueueFull if many wait to leave.
+    /// One that waits for longer than 100 ms is dropped; the counters `unreliable_*` of `Account.json` tell why.
+    fn send_datagram(&self, py: Python<'_>, datagram: &[u8]) -> PyResult<()> {
+        let datagram = datagram.to_vec();
+        self.driven
+            .with(py, |state| state.connection()?.send_datagram(datagram))
+    }
+
+    /// Waits for a datagram of the peer, and returns it; None if none comes within `timeout` seconds.
+    #[pyo3(signature = (timeout=None))]
+    fn recv_datagram<'py>(
+        &self,
+        py: Python<'py>,
+        timeout: Option<f64>,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let datagram = Patience::new(timeout)?.wait(py, |time| {
+            let mut state = self.driven.enter_to_wait()?;
+            Ok(state.connection()?.recv_datagram(Some(time))?.got())
+        })?;
+        Ok(datagram.map(|it| PyBytes::new(py, &it)))
+    }
+
+    /// Returns the length of the longest datagram that the peer takes, in bytes; 0: it takes none.
+    fn max_datagram(&self, py: Python<'_>) -> PyResult<usize> {
+        self.driven
+            .with(py, |state| Ok(state.connection()?.max_datagram()))
     }
 
     /// Makes progress without waiting; returns a completion if there is one, including those of "polled" delivery.

@@ -42,13 +42,14 @@ pub(crate) fn of(py: Python<'_>, error: Error) -> PyErr {
         Error::Post(PostError::Full | PostError::TooManyExports) => "QueueFull",
         Error::Post(PostError::OutOfBounds) => "OutOfBounds",
         Error::Post(PostError::Denied) => "Denied",
-        Error::Post(PostError::Unsupported) => "Refused",
+        Error::Post(PostError::Unsupported | PostError::NoDatagrams) => "Refused",
         Error::Post(
             PostError::NameTaken
             | PostError::NumberTaken
             | PostError::Misaligned
             | PostError::ControlTooLong
             | PostError::NoPieces
+            | PostError::DatagramLength
             | PostError::TooLong,
         )
         | Error::InUse

@@ -35,7 +35,7 @@ pub(crate) struct Event {
     /// "accepted": an endpoint accepted a connection. "requested": a client asks for one, if the endpoint's options
     /// have `asks`; `connection` has its `peer_data`, and `accept_request` or `refuse_request` answers. "connected": a
     /// connection of `connect` is established. "completed": a request is over, or an immediate arrived. "announced":
-    /// the peer announced a message that no posted receive matches. "closed": a connection is over; its last event.
+    /// the peer announced a message that no posted receive matches. "datagrams": some of the peer wait. "closed": a connection is over; its last event.
     /// "endpoint_failed": an endpoint is closed.
     kind: &'static str,
     /// The connection's number; None for "endpoint_failed".
@@ -105,6 +105,11 @@ impl Event {
                 kind: "announced",
                 connection: Some(connection.to_u64()),
                 length: Some(length),
+                ..nothing
+            },
+            Of::Datagrams { connection } => Event {
+                kind: "datagrams",
+                connection: Some(connection.to_u64()),
                 ..nothing
             },
             Of::Closed { connection, reason } => Event {

@@ -8,7 +8,7 @@ use nix::libc::SIGXFSZ;
 
 use crate::exit::Exit;
 use crate::{
-    cast, config, disk, doctor, explain, files, forward, keys, lab, lanes, mem, run, trace,
+    cast, config, disk, doctor, explain, files, forward, keys, lab, lanes, mem, run, trace, tunnel,
 };
 
 /// Move data between machines: it lands once, in its final place.
@@ -63,6 +63,12 @@ pub enum Command {
     Run(run::Args),
     /// List the connections of a program that `run` runs
     Sockets(run::sockets::Args),
+    /// Make a network interface whose packets travel to other hosts, as wg-quick does
+    Up(tunnel::UpArgs),
+    /// Remove an interface of `up`
+    Down(tunnel::DownArgs),
+    /// Show the interfaces of `up`, their peers and their traffic
+    Show(tunnel::ShowArgs),
     /// Make the key that identifies you
     Keygen(keys::Args),
     /// Print the public half of your key
@@ -105,6 +111,9 @@ impl Command {
             Command::Run(args) => return run::run(args),
             Command::Sockets(args) => run::sockets::run(args),
             Command::Cast(args) => cast::run(args),
+            Command::Up(args) => return tunnel::up(args),
+            Command::Down(args) => tunnel::down(args),
+            Command::Show(args) => tunnel::show(args),
             Command::Ls(args) => files::list::run(args),
             Command::Rm(args) => files::change::remove(args),
             Command::Mkdir(args) => files::change::make(args),

@@ -35,6 +35,7 @@ mod run;
 mod security;
 mod trace;
 mod transport;
+mod tunnel;
 pub mod units;
 
 pub use commands::{Args, Command};

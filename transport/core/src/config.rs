@@ -44,6 +44,8 @@ pub struct Config {
     /// Grant posted receives, including those of messages, before their Transfers are announced, and accept such grants
     /// (extended profile).
     pub advance_grants: bool,
+    /// Send and accept datagrams (extended profile).
+    pub datagrams: bool,
     /// Most paths of the connection, 1 to [`MAX_PATHS`] (extended profile). The lower count of the two ends applies.
     pub paths: u8,
     /// Ask for payload checksums.
@@ -96,6 +98,7 @@ impl Default for Config {
             eager_credit: limits::DEFAULT_EAGER_CREDIT,
             frames: true,
             advance_grants: true,
+            datagrams: true,
             paths: 1,
             checksum: false,
             buffer_log2: 30,
@@ -134,6 +137,7 @@ impl Config {
             frames: self.frames && !classic,
             advance_grants: self.advance_grants && !classic,
             advance_messages: self.advance_grants && !classic,
+            datagrams: self.datagrams && !classic,
             paths: match classic {
                 true => 1,
                 false => self.paths.clamp(1, MAX_PATHS),

@@ -20,8 +20,8 @@ use alloc::collections::VecDeque;
 use core::time::Duration;
 use zerolane_wire::encapsulation::Encapsulation;
 use zerolane_wire::{
-    Answer, Capabilities, Eager, End, Nop, Occasion, Operation, Place, Profile, Reason, Report,
-    RequestAnswer, Route, State,
+    Answer, Capabilities, Eager, End, MAX_DATAGRAM, Nop, Occasion, Operation, Place, Profile,
+    Reason, Report, RequestAnswer, Route, State,
 };
 
 /// log2 of the peer's buffer size while its capabilities are unknown: the largest possible.
@@ -492,6 +492,17 @@ impl Context {
     /// Whether this end accepts several numbered operations in one datagram.
     pub(crate) fn takes_frames(&self) -> bool {
         self.config.frames && self.profile == Profile::Extended
+    }
+
+    /// Whether this end accepts datagrams.
+    pub(crate) fn takes_datagrams(&self) -> bool {
+        self.config.datagrams && self.profile == Profile::Extended
+    }
+
+    /// Longest datagram that the peer accepts, bytes; 0: none.
+    pub(crate) fn max_datagram(&self) -> u32 {
+        let accepts = self.takes_datagrams() && self.peer.is_some_and(|peer| peer.datagrams);
+        if accepts { MAX_DATAGRAM } else { 0 }
     }
 
     /// Whether this end accepts advance grants.

@@ -90,6 +90,16 @@ pub struct Counters {
     pub ecn_marked: u64,
     /// Datagrams received that were ECN-capable, marked ones included.
     pub ecn_capable: u64,
+    /// Datagrams of the program ([`WorkRequest::Datagram`](crate::WorkRequest::Datagram)) that left.
+    pub unreliable_sent: u64,
+    /// Of those posted, refused because too many waited to leave.
+    pub unreliable_refused: u64,
+    /// Of those posted, dropped because they expired before they left.
+    pub unreliable_expired: u64,
+    /// Datagrams of the peer's program that arrived whole.
+    pub unreliable_received: u64,
+    /// Datagrams of the peer's program of which only some parts arrived.
+    pub unreliable_incomplete: u64,
     /// Address changes of the peer or of this end.
     pub migrations: u64,
     /// Paths that stopped answering, so that other paths took over their payload.

@@ -52,7 +52,9 @@ pub use connection::{Ahead, Connection, HandshakeOutcome, SendingMark, listen, r
 pub use counters::{Counters, DropReason, PathState};
 pub use event::{CloseReason, Event, TransferError};
 pub use links::PathLife;
-pub use receiving::{Claim, Forecast, Hold, HoldOrder, Placement, Predictor, Run, pattern_holds};
+pub use receiving::{
+    Claim, DatagramSlot, Forecast, Hold, HoldOrder, Placement, Predictor, Run, pattern_holds,
+};
 pub use request::{
     Atomic, AtomicRequest, ExportAs, PostError, RegionName, RegionNumber, RemotePlace,
     RemoteRegion, WorkFlags, WorkRequest,

@@ -56,6 +56,24 @@ pub const MAX_REPAIRS: usize = 4096;
 /// Control operations queued for sending. Timers repeat all of them, so a drop only delays.
 pub const MAX_CONTROL_QUEUE: usize = 512;
 
+/// Datagrams, and bytes of them, that wait to leave: several windows of a fast path. Further ones are refused.
+pub const MAX_DATAGRAMS_QUEUED: usize = 4096;
+/// See [`MAX_DATAGRAMS_QUEUED`].
+pub const MAX_DATAGRAM_BYTES_QUEUED: u64 = 4 << 20;
+
+/// Bytes in flight above which datagrams wait where no pace limits them: nothing was granted for them.
+pub const MAX_DATAGRAM_FLIGHT: u64 = 1 << 20;
+
+/// UDP datagrams of a train that carries a datagram: as many as one send call of the kernel takes.
+pub const MAX_DATAGRAM_SEGMENTS: u32 = 64;
+
+/// Datagrams assembled from parts at a time. A further one replaces the oldest.
+pub const MAX_DATAGRAMS_ASSEMBLED: usize = 16;
+
+/// Numbers of datagrams remembered, so that none is delivered twice. Those that are this far behind the newest are
+/// dropped. A multiple of 64.
+pub const DATAGRAM_NUMBERS: u32 = 4096;
+
 /// Blocks asked about at a time during silence.
 pub const MAX_BLOCKS_ASKED: usize = 8;
 

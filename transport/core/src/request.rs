@@ -4,6 +4,7 @@ use crate::limits;
 use crate::span::Span;
 use crate::transfer::{Delivery, NUMBERED, TransferId, mx};
 use core::fmt;
+use core::time::Duration;
 use smallvec::SmallVec;
 use zerolane_wire::{FetchOpKind, OPTIONS_LEN, Word};
 
@@ -202,6 +203,12 @@ pub enum WorkRequest<'a> {
         /// Room for control data, [`MAX_CONTROL`](crate::limits::MAX_CONTROL) bytes.
         control: Span,
     },
+    /// Sends the memory as a datagram, which may be lost, and is never sent again. [`Event::Sent`](crate::Event::Sent)
+    /// follows when it left, or expired.
+    Datagram {
+        /// How long it may wait to leave.
+        lifetime: Duration,
+    },
     /// Asks for a region of the peer by name. Takes no local memory. [`Event::Region`](crate::Event::Region) follows.
     OpenRegion {
         /// The name.
@@ -262,6 +269,10 @@ pub enum PostError {
     NoPieces,
     /// The pieces exceed the longest request, 2^63 - 1 bytes, together.
     TooLong,
+    /// A datagram is empty, or longer than the longest.
+    DatagramLength,
+    /// The peer takes no datagrams.
+    NoDatagrams,
     /// This end has finished sending.
     Finished,
     /// This process is a fork of the connection's process. The driver detects this; the core knows no processes.
@@ -293,6 +304,14 @@ impl fmt::Display for PostError {
             }
             PostError::NoPieces => f.write_str("a request needs at least one piece"),
             PostError::TooLong => f.write_str("the pieces total more than 2^63 - 1 bytes"),
+            PostError::DatagramLength => {
+                write!(
+                    f,
+                    "a datagram has 1 to {} bytes",
+                    zerolane_wire::MAX_DATAGRAM
+                )
+            }
+            PostError::NoDatagrams => f.write_str("the peer takes no datagrams"),
             PostError::Finished => f.write_str("this end finished sending"),
             PostError::Forked => f.write_str("the connection belongs to the parent process"),
         }

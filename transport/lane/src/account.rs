@@ -124,6 +124,8 @@ pub struct Account {
     pub dropped_foreign: u64,
     /// Datagrams the interface refused to send (down, unreachable, too large).
     pub dropped_on_send: u64,
+    /// Datagrams of the peer's program dropped because this program did not take those before.
+    pub unreliable_unread: u64,
     /// Paths that could not be added: the address does not exist, no route leads there, or the peer accepts no more.
     pub paths_refused: u64,
     /// Why the last of [`Account::paths_refused`] failed. At an end that accepts paths over raw Ethernet

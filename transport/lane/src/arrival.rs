@@ -55,6 +55,7 @@ pub(crate) fn deliver_small(
             turn.account.count_moved(MoveCause::Eager, len);
             turn.holds.store(hold, payload);
         }
+        Placement::Datagram(slot) => turn.datagrams.store(slot, payload, turn.account),
         Placement::InPlace
         | Placement::Move(_)
         | Placement::Unannounced(_)

@@ -2,7 +2,7 @@
 
 use crate::account::Account;
 use crate::error::LaneError;
-use crate::memory::{Exporting, Holds, Registry};
+use crate::memory::{Datagrams, Exporting, Holds, Registry};
 use crate::wait::{Clock, Waker};
 use std::io;
 use std::mem::MaybeUninit;
@@ -22,6 +22,7 @@ pub struct Turn<'a> {
     /// Posts receives for messages that need one, if the connection shares a pool of memory.
     pub(crate) receives: Option<&'a mut dyn Supply>,
     pub(crate) holds: &'a mut Holds,
+    pub(crate) datagrams: &'a mut Datagrams,
     /// The connection's counters.
     pub account: &'a mut Account,
     /// Set by the lane if it stopped at the limit of a turn: there may be more to receive or to send, and no event will

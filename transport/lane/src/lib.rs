@@ -36,6 +36,7 @@ mod shm;
 mod socket;
 mod sync;
 mod threads;
+mod tun;
 mod unavailable;
 mod wait;
 
@@ -69,6 +70,7 @@ pub use seal::{Mode, Security, random};
 pub use shm::{Reach, ShmLane, probe_shared_memory};
 pub use socket::{Ports, passed_sockets};
 pub use threads::{Process, Scheduler, Submissions, spawn_thread};
+pub use tun::{TunDevice, TunOffload};
 pub use unavailable::{NoBypass, NoEthernet, NoIp118, NoPath, NoSharedMemory, NoXdp, RingFault};
 pub use wait::{Waited, Waker, spin};
 pub use zerolane_core::{

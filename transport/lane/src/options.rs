@@ -142,6 +142,8 @@ pub struct TimeOptions {
     pub keep_alive: bool,
     /// Spin this long for the next datagram before sleeping.
     pub spin: Duration,
+    /// Drop a datagram of the program that has not left after this time.
+    pub datagram: Duration,
 }
 
 /// How much the peer may send or announce before this end answers.
@@ -244,6 +246,7 @@ impl Default for Options {
                 idle: config.idle_timeout,
                 keep_alive: config.keep_alive,
                 spin: Duration::from_micros(50),
+                datagram: Duration::from_millis(100),
             },
             flow: FlowOptions {
                 receive_buffer: 8 << 20,

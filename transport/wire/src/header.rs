@@ -108,6 +108,8 @@ impl Flags {
     pub const PROBE: Flags = Flags(0x010);
     /// Request_To_Send, eager Data: answers a Request_To_Receive named by D_id.
     pub const READ: Flags = Flags(0x020);
+    /// Data that is not eager: part of a datagram, or a datagram that is a train.
+    pub const DATAGRAM: Flags = Flags(0x020);
     /// State: every Block of the Transfer is complete.
     pub const COMPLETE: Flags = Flags(0x040);
     /// State: the sender of this State has no such Transfer.
@@ -161,6 +163,8 @@ impl Flags {
     pub const CAP_ADVANCE: Flags = Flags(0x080);
     /// Request_Connection, Connection_Answer: accepts advance grants for the payload of messages.
     pub const CAP_ADVANCE_MESSAGES: Flags = Flags(0x100);
+    /// Request_Connection, Connection_Answer: accepts datagrams.
+    pub const CAP_DATAGRAMS: Flags = Flags(0x200);
 
     const MASK: u16 = 0x7ff;
 

@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 pub mod checksum;
+mod datagram;
 pub mod discovery;
 pub mod encapsulation;
 mod frames;
@@ -27,6 +28,7 @@ mod header;
 mod operation;
 mod train;
 
+pub use datagram::{DatagramPart, MAX_DATAGRAM};
 pub use frames::{FRAME_HEAD_LEN, FrameFields, FrameHead, Frames, MAX_FRAME_HEAD_LEN, MAX_FRAMES};
 pub use header::{Field, Flags, HEADER_LEN, Header, Op, ParseError, Problem};
 pub use operation::{

@@ -50,6 +50,7 @@ const LINGER_IDLE_TIMEOUTS: u32 = 1;
 pub struct Connection {
     pub(crate) driver: Driver<AnyLane>,
     idle_timeout: Duration,
+    datagram_lifetime: Duration,
     /// Marks the identifiers of its requests.
     pub(crate) poster: Poster,
     /// Requests of several pieces.
@@ -94,6 +95,7 @@ impl Connection {
         Connection {
             driver,
             idle_timeout: options.times.idle,
+            datagram_lifetime: options.times.datagram,
             poster: Poster::next(),
             vectored: Vectored::default(),
             queue: None,
@@ -207,6 +209,70 @@ impl Connection {
         let receive = WorkRequest::Receive;
         let received = self.driver.lend_target_uninit(receive, buffer)?;
         Ok(received.result? as usize)
+    }
+
+    /// Sends `datagram`, 1 to [`Connection::max_datagram`] bytes: sealed as everything else and under congestion control,
+    /// but it may be lost, come late or before an earlier one, and is never sent again (as the datagrams of QUIC, RFC
+    /// 9221). One longer than a packet is lost if any packet of it is. It leaves with the next progress; one that has not
+    /// left after [`TimeOptions::datagram`](crate::options::TimeOptions::datagram) is dropped, and so are those that
+    /// have not left when the connection ends. The counters `unreliable_*` of
+    /// [`Counters`](crate::counters::Counters) and [`Account`] count what was dropped, and why.
+    ///
+    /// ```
+    /// use zerolane::{Connection, Endpoint, Options};
+    /// let mut endpoint = Endpoint::bind("127.0.0.1:0", Options::default())?;
+    /// let address = endpoint.local_addr();
+    /// let receiver = std::thread::spawn(move || -> zerolane::Result<Vec<u8>> {
+    ///     let mut connection = endpoint.accept(None)?.expect("no timeout");
+    ///     Ok(connection.recv_datagram(None)?.got().expect("no timeout"))
+    /// });
+    /// let mut connection = Connection::connect(address, &Options::default())?;
+    /// connection.send_datagram(b"21.5 degrees")?;
+    /// assert_eq!(receiver.join().unwrap()?, b"21.5 degrees");
+    /// # Ok::<(), zerolane::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`PostError::DatagramLength`]; [`PostError::NoDatagrams`]; [`PostError::Full`] if many wait to leave; or the
+    /// connection ended.
+    ///
+    /// [`PostError::DatagramLength`]: crate::failure::PostError::DatagramLength
+    /// [`PostError::NoDatagrams`]: crate::failure::PostError::NoDatagrams
+    /// [`PostError::Full`]: crate::failure::PostError::Full
+    pub fn send_datagram(&mut self, datagram: impl Into<Vec<u8>>) -> Result<()> {
+        self.driver
+            .post_datagram(datagram.into(), self.datagram_lifetime)?;
+        self.driver.turn(Step::Send)?;
+        Ok(())
+    }
+
+    /// Waits for a datagram of the peer, and returns it. A [`Waker`] ends the wait.
+    ///
+    /// # Errors
+    /// The connection ended and all datagrams were taken.
+    pub fn recv_datagram(&mut self, timeout: Option<Duration>) -> Result<Waited<Vec<u8>>> {
+        let has = Driver::has_datagram;
+        let waited = self.driver.wait(timeout, OnWake::Return, has)?;
+        match (self.driver.take_datagram(), self.driver.closed()) {
+            (Some(datagram), _) => Ok(Waited::Got(datagram)),
+            (None, Some(reason)) => Err(Error::Closed(reason)),
+            (None, None) => Ok(waited.in_vain()),
+        }
+    }
+
+    /// The next datagram of the peer, if one has arrived already.
+    pub fn next_datagram(&mut self) -> Option<Vec<u8>> {
+        self.driver.take_datagram()
+    }
+
+    /// Longest datagram that the peer takes, in bytes; 0: it takes none.
+    pub fn max_datagram(&self) -> usize {
+        self.driver.max_datagram()
+    }
+
+    /// Bytes of datagrams that wait to leave.
+    pub fn datagram_bytes(&self) -> u64 {
+        self.driver.datagram_bytes()
     }
 
     /// Waits until the peer announces a Transfer that no posted receive matches. Returns its length in bytes, so that

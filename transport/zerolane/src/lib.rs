@@ -104,6 +104,11 @@ pub mod failure {
     pub use zerolane_wire::{PrivateDataTooLong, Reason};
 }
 
+/// A network interface of the kernel whose packets a program sends and receives.
+pub mod tun {
+    pub use zerolane_lane::{TunDevice, TunOffload};
+}
+
 /// The available lanes to a host, and parsing of host names and addresses.
 pub mod lanes {
     pub use crate::addresses::ToAddresses;

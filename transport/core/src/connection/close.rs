@@ -202,7 +202,7 @@ impl Connection {
                 self.cx.events.push_back(Event::Failed { id, error });
             }
         }
-        self.sending.clear();
+        self.sending.clear(&mut self.cx);
         self.receiving.clear(&mut self.cx);
         self.initiator.clear();
         self.responder.clear();

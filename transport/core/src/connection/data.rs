@@ -2,11 +2,11 @@
 
 use super::Connection;
 use crate::counters::DropReason;
-use crate::receiving::{Claim, Placement};
+use crate::receiving::{Claim, DatagramSlot, Placement};
 use crate::span::Span;
 use crate::time::Instant;
 use crate::transfer::{HANDLE, TransferId};
-use zerolane_wire::{Flags, Header, Op, RequestToSend, Target, Train};
+use zerolane_wire::{DatagramPart, Flags, Header, Op, RequestToSend, Target, Train};
 
 impl Connection {
     /// Takes the header of a Data operation with `len` bytes of payload, and returns the payload's placement.
@@ -102,6 +102,32 @@ impl Connection {
         let len = claim.span().len as u32;
         self.receiving.on_train(len.div_ceil(stu));
         Ok(())
+    }
+
+    /// Takes a train that is a datagram, which the lane has authenticated, and returns its place.
+    ///
+    /// # Errors
+    /// Why it must be dropped.
+    pub fn on_datagram_train(
+        &mut self,
+        now: Instant,
+        header: &Header,
+    ) -> Result<DatagramSlot, DropReason> {
+        self.cx.enter(now);
+        self.cx.counters.trains_received += 1;
+        let owned = self.owns(header) && self.session.is_established();
+        let taken = match (Train::of(header), owned) {
+            (Ok(Some(train)), true) if DatagramPart::is(header) => {
+                self.session.on_heard(&mut self.cx);
+                self.receiving.on_datagram(&mut self.cx, header, train.len)
+            }
+            _ => Err(DropReason::Unexpected),
+        };
+        if let Err(reason) = taken {
+            self.cx.counters.count_drop(reason, 1);
+        }
+        self.settle();
+        taken
     }
 
     /// Counts claimed payload that was not received in its place, and was moved there.
@@ -225,6 +251,11 @@ impl Connection {
         }
         if !session.is_established() {
             return Err(DropReason::Unexpected);
+        }
+        if DatagramPart::is(header) {
+            session.on_heard(cx);
+            let slot = receiving.on_datagram(cx, header, len);
+            return slot.map(Placement::Datagram);
         }
         if header.flags.contains(Flags::EAGER) {
             return self.place_eager(header, len, stu);

@@ -494,6 +494,16 @@ impl Connection {
         self.receiving.expects_trains()
     }
 
+    /// Longest datagram that the peer takes, bytes; 0: none.
+    pub fn max_datagram(&self) -> u32 {
+        self.cx.max_datagram()
+    }
+
+    /// Bytes of datagrams that wait to leave.
+    pub fn datagram_bytes(&self) -> u64 {
+        self.sending.datagram_bytes()
+    }
+
     /// Whether ungranted payload may come besides eager Data and puts: the answer to a single-datagram Get, or to a
     /// FetchOp. Its header has Bufx and Offset 0, or MEMORY.
     pub fn awaits_answers(&self) -> bool {
@@ -511,7 +521,7 @@ impl Connection {
     /// # Errors
     /// Why there is no place.
     pub fn claim(&self, header: &Header, len: u32) -> Result<Claim, DropReason> {
-        let others = [Flags::EAGER, Flags::FRAMES, Flags::TRAIN];
+        let others = [Flags::EAGER, Flags::FRAMES, Flags::TRAIN, Flags::DATAGRAM];
         let granted = header.op == Op::Data && !others.iter().any(|&it| header.flags.contains(it));
         if !granted || !self.session.is_established() {
             return Err(DropReason::Unexpected);

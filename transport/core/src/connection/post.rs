@@ -149,6 +149,8 @@ impl Connection {
             WorkRequest::Receive | WorkRequest::Read => self.receiving.len(),
             WorkRequest::ReceiveMessage { .. } => self.responder.receives(),
             WorkRequest::OpenRegion { .. } => self.initiator.requested(),
+            // Their queue has a limit of its own.
+            WorkRequest::Datagram { .. } => 0,
             WorkRequest::Put { .. }
             | WorkRequest::Get { .. }
             | WorkRequest::FetchOp { .. }
@@ -213,6 +215,9 @@ impl Connection {
             WorkRequest::ReceiveMessage { control } => {
                 let payload = Some(memory).filter(|span| span.len > 0);
                 return Ok(responder.post_receive(cx, receiving, control, payload));
+            }
+            WorkRequest::Datagram { lifetime } => {
+                return sending.post_datagram(cx, memory, lifetime);
             }
             WorkRequest::OpenRegion { name, rights } => {
                 return Ok(initiator.request_region(cx, name, rights));

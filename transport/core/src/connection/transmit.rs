@@ -10,6 +10,7 @@ impl Connection {
     /// The next transmission, if any. A burst is at most as large as `limit`.
     pub fn poll_transmit(&mut self, now: Instant, limit: BurstLimit) -> Option<Transmit> {
         self.cx.enter(now);
+        self.sending.settle_datagrams(&mut self.cx);
         let Some(transmit) = self.next_transmit(limit) else {
             self.cx.found_nothing();
             self.settle();
@@ -85,7 +86,7 @@ impl Connection {
         self.next_payload(limit)
     }
 
-    /// Payload that any carrying path may take: answers to Gets first.
+    /// Payload that any carrying path may take: datagrams, in turns with all else; then answers to Gets.
     fn next_payload(&mut self, limit: BurstLimit) -> Option<Transmit> {
         let Connection {
             cx,
@@ -93,6 +94,14 @@ impl Connection {
             responder,
             ..
         } = self;
+        let answering = responder.is_answering();
+        if sending.is_datagrams_turn(answering || sending.has_data())
+            && sending.may_carry(cx, |most| responder.unsent_answers(most))
+            && let Some(burst) = sending.next_datagram(cx, limit, answering)
+        {
+            return Some(Transmit::Data(burst));
+        }
+        sending.end_datagrams_turn();
         if let Some(burst) = responder.next_answer(cx, sending, limit) {
             return Some(Transmit::Data(burst));
         }

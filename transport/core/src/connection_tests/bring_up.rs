@@ -151,6 +151,7 @@ fn request(version_min: u8, version_max: u8) -> Packet {
                 frames: false,
                 advance_grants: false,
                 advance_messages: false,
+                datagrams: false,
                 paths: 1,
             },
             s_key: 4711,

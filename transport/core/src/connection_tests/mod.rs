@@ -9,6 +9,7 @@ mod arrived;
 mod bare_messages;
 mod bring_up;
 mod busy;
+mod datagrams;
 mod debts;
 mod eager;
 mod eager_puts;

@@ -60,6 +60,7 @@ fn answer__about_a_path_that_is_not_there_is_dropped() {
                 delay_us: 0,
                 marked: 0,
                 capable: 0,
+                trains: false,
             }),
         };
         let datagram = said(&mut sim, Operation::State(answer));

@@ -137,6 +137,7 @@ fn progress__made_up_does_not_open_the_window_beyond_what_was_sent() {
                 delay_us: dice.pick(&[0, 1, u32::MAX]),
                 marked: dice.next() as u32,
                 capable: 0,
+                trains: false,
             };
             let number = dice.pick(&[newest, newest.wrapping_sub(1), 0, 1]);
             let occasion = dice.pick(&[Occasion::Seen(number), Occasion::Reply(number)]);

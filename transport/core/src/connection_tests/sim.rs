@@ -89,6 +89,9 @@ pub(super) struct Host {
     pub(super) pooled: Vec<(TransferId, Span)>,
     /// Set where trains are sent and accepted.
     pub(super) trains: Option<Trains>,
+    /// Datagrams being assembled, and those that are whole.
+    slots: [Vec<u8>; limits::MAX_DATAGRAMS_ASSEMBLED],
+    pub(super) datagrams: Vec<Vec<u8>>,
 }
 
 impl Host {
@@ -112,6 +115,8 @@ impl Host {
             pool: vec![],
             pooled: vec![],
             trains: None,
+            slots: Default::default(),
+            datagrams: vec![],
         }
     }
 
@@ -332,7 +337,21 @@ impl Host {
                 let value = u64::from_be_bytes(payload.try_into().expect("8 bytes"));
                 self.c().on_value(now, number, id, value);
             }
+            Placement::Datagram(slot) => self.keep(slot, &payload),
             Placement::Drop(_) => {}
+        }
+    }
+
+    /// Stores a part of a datagram, as a lane does.
+    pub(super) fn keep(&mut self, to: DatagramSlot, payload: &[u8]) {
+        if to.begins {
+            self.slots[to.slot] = vec![UNTOUCHED; to.length as usize];
+        }
+        let start = to.start as usize;
+        self.slots[to.slot][start..start + payload.len()].copy_from_slice(payload);
+        if to.ends {
+            self.datagrams
+                .push(std::mem::take(&mut self.slots[to.slot]));
         }
     }
 

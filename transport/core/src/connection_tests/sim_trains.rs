@@ -9,7 +9,7 @@ use crate::limits::MIN_TRAIN;
 use crate::*;
 use netsim::link::LinkConfig;
 use std::time::Duration;
-use zerolane_wire::{Assembled, Assembler, Flags, HEADER_LEN, Header, MAX_TRAIN, Op};
+use zerolane_wire::{Assembled, Assembler, DatagramPart, Flags, HEADER_LEN, Header, MAX_TRAIN, Op};
 
 /// Bytes of a seal.
 pub(super) const SEAL: usize = 8;
@@ -253,6 +253,19 @@ impl Host {
         sealed: &[u8],
         datagram: u32,
     ) {
+        if DatagramPart::is(header) {
+            let holds = seal(&header.emit(), payload) == *sealed;
+            let trains = self.trains.as_mut().expect("trains");
+            if !holds {
+                trains.spoiled += 1;
+                return self.c().on_dropped(DropReason::Forged);
+            }
+            trains.opened += 1;
+            if let Ok(slot) = self.c().on_datagram_train(now, header) {
+                self.keep(slot, payload);
+            }
+            return;
+        }
         let claim = match self.c().claim_train(header) {
             Ok(claim) => claim,
             Err(reason) => {

@@ -6,6 +6,7 @@ mod admission;
 mod announcements;
 mod confirmations;
 mod data;
+mod datagrams;
 mod eager;
 mod forecast;
 mod gaps;
@@ -19,6 +20,7 @@ mod receive_window;
 mod repair;
 mod trains;
 
+pub use self::datagrams::DatagramSlot;
 pub use self::eager::{Hold, HoldOrder};
 pub use self::forecast::{Forecast, Run, pattern_holds};
 pub(crate) use self::inbound::{Finished, InboundState, Origin};
@@ -26,6 +28,7 @@ pub use self::placement::{Claim, Placement};
 pub use self::predictor::Predictor;
 
 use self::confirmations::Confirmations;
+use self::datagrams::Datagrams;
 use self::inbound::{Inbound, InboundEvent, Inbox, Posted};
 use self::loss_detector::LossDetector;
 use self::receive_window::ReceiveWindow;
@@ -53,6 +56,7 @@ pub(crate) struct Receiving {
     seen: repair::Seen,
     receive_window: ReceiveWindow,
     trains: Trains,
+    datagrams: Datagrams,
     /// Membership among the connections that receive here; `None` without a scheduler.
     admission: Option<Box<dyn Admission>>,
     /// The peer's STU payload, learned from arrivals.
@@ -74,6 +78,7 @@ impl Receiving {
             seen: repair::Seen::default(),
             receive_window: ReceiveWindow::new(cx.config.window, cx.config.max_window),
             trains: Trains::default(),
+            datagrams: Datagrams::default(),
             admission: None,
             peer_stu: 0,
             granted_window: 0,
@@ -137,7 +142,7 @@ impl Receiving {
 
     /// Whether payload may come as trains.
     pub(crate) fn expects_trains(&self) -> bool {
-        self.inbox.grants.expects_trains()
+        self.inbox.grants.expects_trains() || self.expects_datagram_trains()
     }
 
     /// Finds the place of `len` bytes of payload, if `header` names a live grant that covers them.

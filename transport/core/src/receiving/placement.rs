@@ -9,6 +9,7 @@
 mod predict;
 mod reserve;
 
+use super::datagrams::DatagramSlot;
 use super::eager::Hold;
 use super::gaps::{Filled, Gaps};
 use crate::counters::DropReason;
@@ -41,6 +42,8 @@ pub enum Placement {
     /// Hold it: it came with its announcement, and no receive is posted for it yet.
     /// [`Connection::poll_hold`](crate::Connection::poll_hold) returns the later orders for it.
     Hold(Hold),
+    /// It is part of a datagram, or all of it: it goes to this slot of the lane, now.
+    Datagram(DatagramSlot),
     /// Store it there now, before anything else is passed to the core: later puts may overlap it.
     Store(Span),
     /// It is the value of an atomic operation, 8 bytes, big-endian: pass it to [`crate::Connection::on_value`].

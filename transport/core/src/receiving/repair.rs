@@ -398,6 +398,7 @@ impl Receiving {
             delay_us: u32::try_from(delay).unwrap_or(u32::MAX),
             marked: cx.counters.ecn_marked as u32,
             capable: cx.counters.ecn_capable as u32,
+            trains: self.takes_datagram_trains(),
         })
     }
 

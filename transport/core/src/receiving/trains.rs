@@ -46,6 +46,11 @@ impl Trains {
         self.taken = taken;
     }
 
+    /// Whether the lane accepts trains.
+    pub(crate) fn are_taken(&self) -> bool {
+        self.taken
+    }
+
     /// Whether granted Blocks may come as trains.
     pub(crate) fn are_offered(&self) -> bool {
         self.taken && !self.refused

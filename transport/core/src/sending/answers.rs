@@ -224,6 +224,7 @@ impl Sending {
             let wanted = it.congestion.wants_marks();
             it.ecn.note(cx.now, wanted, sent.at, cx.stu(), progress);
         }
+        self.on_datagram_progress(cx, path, sent, progress);
     }
 
     /// How late the ends were with the answer to `sent`, which the peer delayed by `delay`. The first STU of a burst

@@ -108,8 +108,8 @@ impl Sending {
     }
 
     /// A numbered burst of `len` bytes leaves.
-    fn on_departed(&mut self, cx: &mut Context, len: u64, answering: bool) {
-        let all = !self.outbox.has_data() && !answering;
+    pub(super) fn on_departed(&mut self, cx: &mut Context, len: u64, answering: bool) {
+        let all = !self.outbox.has_data() && !self.has_datagrams() && !answering;
         let rests = all && !self.waits_for_grants();
         let sent_log = &mut self.outbox.sent_logs[cx.links.selected];
         if all {
@@ -172,6 +172,31 @@ impl Sending {
         Some(bytes.saturating_add(headers))
     }
 
+    /// Whether as much is in flight as datagrams may have without a pace. Then an answer or a timer tells when there is
+    /// room.
+    pub(super) fn is_flight_full(&self, cx: &mut Context) -> bool {
+        let selected = cx.links.selected;
+        let paced = self.paths[selected].congestion.pace().is_some();
+        let in_flight = self.outbox.sent_logs[selected].bytes_in_flight();
+        let full = !paced && in_flight >= most_flight(cx);
+        if full {
+            let wait = probe_timeout(cx);
+            cx.timers.set_earlier(Timer::ProbeTimeout, cx.now + wait);
+        }
+        full
+    }
+
+    /// Whether a burst of datagrams must ask for progress although it need not by the controller: otherwise nothing
+    /// would tell of the last ones in flight.
+    pub(super) fn is_half_full(&self, cx: &Context) -> bool {
+        let selected = cx.links.selected;
+        let window = self.paths[selected]
+            .congestion
+            .window()
+            .min(most_flight(cx));
+        self.outbox.sent_logs[selected].bytes_in_flight() >= window / 2
+    }
+
     /// Whether the next burst must ask the receiver for its progress.
     fn asks_progress(&mut self, cx: &Context) -> bool {
         if cx.profile == Profile::Classic {
@@ -196,10 +221,11 @@ impl Sending {
     pub(crate) fn on_probe_timeout(&mut self, cx: &mut Context, silent: bool, answering: bool) {
         let open = |it: &Outbound| it.state == OutboundState::Sending;
         let sent = |it: &Outbound| open(it) || it.is_eager() || it.in_advance;
-        if !answering && !self.outbox.iter().any(|(_, it)| sent(it)) {
+        let others = answering || self.has_datagrams();
+        if !others && !self.outbox.iter().any(|(_, it)| sent(it)) {
             return;
         }
-        if answering || self.outbox.has_data() {
+        if others || self.outbox.has_data() {
             self.give_up_flight(cx);
         }
         if !self.outbox.has_data() {
@@ -242,6 +268,11 @@ pub(crate) fn shape(cx: &Context, limit: BurstLimit) -> Shape {
         train_around: cx.train_overhead(),
         ask: false,
     }
+}
+
+/// Most bytes in flight of datagrams without a pace: what the peer's socket buffer holds, if it is like this end's.
+fn most_flight(cx: &Context) -> u64 {
+    u64::from(cx.config.window).min(limits::MAX_DATAGRAM_FLIGHT)
 }
 
 /// How long to wait for a report of sent payload. The receiver knows what it misses, so it asks first.

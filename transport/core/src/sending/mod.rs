@@ -4,6 +4,7 @@
 
 mod answers;
 mod bursts;
+mod datagrams;
 mod ecn;
 mod offers;
 mod outbound;
@@ -17,6 +18,7 @@ use self::paths::SendPath;
 pub(crate) use self::sent_log::{SentLog, is_after};
 
 use self::answers::waiting_interval;
+use self::datagrams::Datagrams;
 use self::offers::{Offer, Offers, ReadRequest};
 use self::outbound::{Announcement, Outbound, OutboundEvent, Outbox, Withdrawal, Withdrawn};
 use crate::congestion::{Congestion, GrantsOnly};
@@ -41,6 +43,7 @@ use zerolane_wire::{End, Operation, Reason, RequestToSend, Target};
 pub(crate) struct Sending {
     outbox: Outbox,
     offers: Offers,
+    datagrams: Datagrams,
     /// Limits of payload, per path.
     paths: SmallVec<[SendPath; 1]>,
     max_rate: Option<u64>,
@@ -67,6 +70,7 @@ impl Sending {
         Sending {
             outbox: Outbox::new(),
             offers: Offers::default(),
+            datagrams: Datagrams::default(),
             paths: smallvec![SendPath::new(Box::new(GrantsOnly), max_rate)],
             max_rate,
             finish: Finish::No,
@@ -214,6 +218,7 @@ impl Sending {
     pub(crate) fn assert_bounded(&self, slots: u16) {
         assert!(self.outbox.len() <= 2 * limits::MAX_POSTED);
         self.outbox.assert_bounded();
+        self.assert_datagrams_bounded();
         self.offers.assert_bounded(slots);
     }
 }
@@ -533,7 +538,8 @@ impl Sending {
     }
 
     /// Clears everything: the connection is over.
-    pub(crate) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self, cx: &mut Context) {
+        self.drop_datagrams(cx);
         self.outbox.forget_withdrawn();
     }
 }

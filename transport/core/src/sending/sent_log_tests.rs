@@ -112,6 +112,7 @@ fn sample__the_rate_does_not_hang_on_how_long_the_burst_was_that_asked() {
                 delay_us: len as u32,
                 marked: 0,
                 capable: 0,
+                trains: false,
             };
             let sent = flight.on_seen(answer, answered as u32).unwrap().unwrap();
             let sample = flight.sample(answer, &sent, &progress, timing);
@@ -143,6 +144,7 @@ fn sample__what_arrived_before_the_burst_left_is_no_rate() {
         delay_us: 0,
         marked: 0,
         capable: 0,
+        trains: false,
     };
     let timing = Timing {
         rtt,
@@ -166,6 +168,7 @@ fn sample__the_rate_of_late_ends_is_that_of_arrival() {
             delay_us: delay * 1000,
             marked: 0,
             capable: 0,
+            trains: false,
         };
         let timing = Timing {
             rtt,

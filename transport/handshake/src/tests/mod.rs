@@ -84,6 +84,7 @@ fn request() -> Vec<u8> {
                 frames: false,
                 advance_grants: false,
                 advance_messages: false,
+                datagrams: false,
                 paths: 1,
             },
             s_key: 0xabcd,

@@ -28,6 +28,8 @@ pub enum WorkKind {
     Immediate,
     /// A region opened by name.
     Open,
+    /// A datagram sent. Its end is not reported.
+    Datagram,
 }
 
 impl WorkKind {
@@ -44,6 +46,7 @@ impl WorkKind {
             WorkRequest::Message { .. } => WorkKind::Message,
             WorkRequest::ReceiveMessage { .. } => WorkKind::MessageReceived,
             WorkRequest::OpenRegion { .. } => WorkKind::Open,
+            WorkRequest::Datagram { .. } => WorkKind::Datagram,
         }
     }
 

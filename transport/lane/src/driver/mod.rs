@@ -5,6 +5,7 @@ mod borrowed;
 mod completion;
 mod completions;
 mod controls;
+mod datagrams;
 mod direct;
 mod error;
 mod exports;
@@ -28,7 +29,7 @@ pub use wait::OnWake;
 use crate::account::{Account, MoveCause};
 use crate::error::LaneError;
 use crate::lane::{Lane, Turn};
-use crate::memory::{Holds, Registry};
+use crate::memory::{Datagrams, Holds, Registry};
 use crate::options::Options;
 use crate::threads::Process;
 use crate::wait::{Clock, Waker};
@@ -78,6 +79,8 @@ pub struct Driver<L: Lane> {
     memory: Registry,
     /// Payload that came before its receive was posted.
     holds: Holds,
+    /// Datagrams of the peer.
+    datagrams: Datagrams,
     posted: HashMap<TransferId, Posted, BuildHasherDefault<IdHasher>>,
     exports: Exports,
     receives: Receives,
@@ -212,6 +215,7 @@ impl<L: Lane> Driver<L> {
             core,
             memory: Registry::default(),
             holds: Holds::default(),
+            datagrams: Datagrams::default(),
             posted: HashMap::default(),
             exports: Exports::default(),
             receives: Receives::default(),
@@ -508,6 +512,7 @@ impl<L: Lane> Driver<L> {
             memory: &mut self.memory,
             receives: self.receives.supplier(),
             holds: &mut self.holds,
+            datagrams: &mut self.datagrams,
             account: &mut self.account,
             more: false,
             clock: self.clock,

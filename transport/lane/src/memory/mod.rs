@@ -2,6 +2,7 @@
 
 mod available;
 pub(crate) mod cleanup;
+mod datagrams;
 pub(crate) mod delegated;
 pub(crate) mod delegations;
 pub(crate) mod exported;
@@ -18,6 +19,7 @@ pub(crate) mod registry;
 pub(crate) mod shared;
 pub(crate) mod uninit;
 
+pub(crate) use datagrams::Datagrams;
 pub use exported::{ExportedRegion, Exporting};
 pub use file_region::{Access, FileRegion};
 pub(crate) use holds::Holds;

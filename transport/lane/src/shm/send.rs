@@ -207,11 +207,13 @@ impl ShmLane {
         scratch: &mut Vec<u8>,
         turn: &mut Turn<'_>,
     ) -> Result<Option<u32>, LaneError> {
-        let eager = burst.header(0).flags.contains(Flags::EAGER);
+        let flags = burst.header(0).flags;
+        // The peer has no place for eager payload; the memory of a datagram is free as soon as that is in the ring.
+        let copied = flags.contains(Flags::EAGER) || flags.contains(Flags::DATAGRAM);
         let long = burst.span.len >= u64::from(self.link.by_reference_from());
         if done == 0
             && long
-            && !eager
+            && !copied
             && turn.memory.is_exclusive(burst.span.region)
             && let Some(start) = turn.memory.source(burst.span)
         {

@@ -116,6 +116,8 @@ pub struct Capabilities {
     pub advance_grants: bool,
     /// Accepts such grants for the payload of messages, too (*ours*).
     pub advance_messages: bool,
+    /// Accepts datagrams (*ours*).
+    pub datagrams: bool,
     /// Most paths, 1 to [`MAX_PATHS`] (*ours*).
     pub paths: u8,
 }
@@ -135,7 +137,8 @@ impl Capabilities {
             .with_if(Flags::CAP_EAGER, self.eager.limit > 0)
             .with_if(Flags::CAP_FRAMES, self.frames)
             .with_if(Flags::CAP_ADVANCE, self.advance_grants)
-            .with_if(Flags::CAP_ADVANCE_MESSAGES, self.advance_messages);
+            .with_if(Flags::CAP_ADVANCE_MESSAGES, self.advance_messages)
+            .with_if(Flags::CAP_DATAGRAMS, self.datagrams);
         header.b_id = self.slots;
         header.bufx = self.max_stu;
         header.offset = u32::from(self.buffer_log2);
@@ -167,6 +170,7 @@ impl Capabilities {
             frames: flags.contains(Flags::CAP_FRAMES),
             advance_grants: flags.contains(Flags::CAP_ADVANCE),
             advance_messages: flags.contains(Flags::CAP_ADVANCE_MESSAGES),
+            datagrams: flags.contains(Flags::CAP_DATAGRAMS),
             paths: match options[PATHS] {
                 more if more < MAX_PATHS => more + 1,
                 more => return Err(out_of_range(Field::Options, more.into())),

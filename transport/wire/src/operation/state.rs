@@ -105,7 +105,12 @@ pub struct Progress {
     pub marked: u32,
     /// STUs that arrived ECN-capable, marked or not, modulo 2^32. Stays 0 if the path clears the field.
     pub capable: u32,
+    /// Datagrams may come as trains from now on.
+    pub trains: bool,
 }
+
+/// The byte of the options whose lowest bit is [`Progress::trains`].
+const TRAINS: usize = 20;
 
 /// The content of a [`State`]'s options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -151,6 +156,7 @@ impl Progress {
         options[8..12].copy_from_slice(&self.delay_us.to_be_bytes());
         options[12..16].copy_from_slice(&self.marked.to_be_bytes());
         options[16..20].copy_from_slice(&self.capable.to_be_bytes());
+        options[TRAINS] = self.trains.into();
         options
     }
 
@@ -160,6 +166,7 @@ impl Progress {
             delay_us: be32(options, 8),
             marked: be32(options, 12),
             capable: be32(options, 16),
+            trains: options[TRAINS] & 1 != 0,
         }
     }
 }

@@ -94,6 +94,7 @@ fn capabilities(profiles: Profiles) -> Capabilities {
         frames: true,
         advance_grants: true,
         advance_messages: true,
+        datagrams: true,
         paths: 1,
     }
 }
@@ -448,6 +449,7 @@ fn upkeep() -> Vec<(&'static str, Operation)> {
                     delay_us: 0x77,
                     marked: 0x8899,
                     capable: 0xaabb,
+                    trains: true,
                 }),
             }),
         ),

@@ -122,7 +122,7 @@ fn delivered() -> impl Strategy<Value = Delivered> {
 }
 
 fn capabilities(profiles: Profiles) -> impl Strategy<Value = Capabilities> {
-    (any::<[bool; 6]>(), 1..=u16::MAX, id(), 0..=32u8, eager()).prop_map(
+    (any::<[bool; 7]>(), 1..=u16::MAX, id(), 0..=32u8, eager()).prop_map(
         move |(
             [
                 checksum,
@@ -131,6 +131,7 @@ fn capabilities(profiles: Profiles) -> impl Strategy<Value = Capabilities> {
                 frames,
                 advance_grants,
                 advance_messages,
+                datagrams,
             ],
             slots,
             max_stu,
@@ -149,6 +150,7 @@ fn capabilities(profiles: Profiles) -> impl Strategy<Value = Capabilities> {
                 frames,
                 advance_grants,
                 advance_messages,
+                datagrams,
                 paths: 1 + slots as u8 % zerolane_wire::MAX_PATHS,
             }
         },
@@ -446,13 +448,14 @@ fn occasion() -> impl Strategy<Value = Occasion> {
 }
 
 fn report() -> impl Strategy<Value = Report> {
-    let told = (long(), number(), number(), number());
-    let progress = told.prop_map(|(received, delay_us, marked, capable)| {
+    let told = (long(), number(), number(), number(), any::<bool>());
+    let progress = told.prop_map(|(received, delay_us, marked, capable, trains)| {
         Report::Progress(Progress {
             received,
             delay_us,
             marked,
             capable,
+            trains,
         })
     });
     prop_oneof![ranges().prop_map(Report::Missing), progress]

@@ -72,6 +72,7 @@ impl Worker {
             self.agenda.add(key, Due::Delivery);
         }
         report_announced(link, id, &mut self.events);
+        report_datagrams(link, id, &mut self.events);
         link.claims.report_arrivals(&link.connection);
         let next = match error {
             // The lane failed.
@@ -181,6 +182,19 @@ fn report_announced(
         None => link.announced = false,
         Some(_) => {}
     }
+}
+
+/// Reports once that datagrams wait.
+fn report_datagrams(
+    link: &mut Link,
+    id: ConnectionId,
+    events: &mut std::collections::VecDeque<Event>,
+) {
+    let waits = link.connection.driver.has_datagram();
+    if waits && !link.datagrams_told && !link.claims.is_handled() {
+        events.push_back(Event::Datagrams { connection: id });
+    }
+    link.datagrams_told |= waits;
 }
 
 /// Takes the next step of ending a connection.

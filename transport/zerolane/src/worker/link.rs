@@ -37,6 +37,8 @@ pub(super) struct Link {
     pub(super) others: Option<Box<Others>>,
     /// The user was told of a Transfer without a receive.
     pub(super) announced: bool,
+    /// The user was told that datagrams wait.
+    pub(super) datagrams_told: bool,
     /// The requests and waits of its handles.
     pub(super) claims: Claims,
 }
@@ -58,6 +60,7 @@ impl Link {
             writable: false,
             others: None,
             announced: false,
+            datagrams_told: false,
             claims: Claims::default(),
         }
     }
@@ -82,6 +85,7 @@ impl Link {
             | Event::Requested { connection, .. }
             | Event::Connected { connection }
             | Event::Announced { connection, .. }
+            | Event::Datagrams { connection }
                 if connection == id =>
             {
                 None

@@ -203,6 +203,12 @@ pub enum Event {
         /// Its length, bytes.
         length: u64,
     },
+    /// Datagrams of the peer wait to be taken ([`Connection::next_datagram`]). Reported again for later ones once
+    /// [`Worker::connection`] was called.
+    Datagrams {
+        /// The connection.
+        connection: ConnectionId,
+    },
     /// A connection is over, or could not be made. This is its last event: all its requests have completed.
     Closed {
         /// The connection.
@@ -376,10 +382,20 @@ impl Worker {
         match self.slots.get_mut(connection.0)? {
             Slot::Connection(link) => {
                 link.others = None;
+                link.datagrams_told = false;
                 self.agenda.add(connection.0, Due::Turn);
                 Some(&mut link.connection)
             }
             Slot::Endpoint(_) => None,
+        }
+    }
+
+    /// Bytes of datagrams that wait to leave, on a connection of this worker. Unlike [`Worker::connection`], this gives
+    /// the worker nothing to do.
+    pub fn datagram_bytes(&self, connection: ConnectionId) -> u64 {
+        match self.slots.get(connection.0) {
+            Some(Slot::Connection(link)) => link.connection.datagram_bytes(),
+            _ => 0,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Tests that the guarantees of every path hold.
 
 use crate::content;
+use crate::datagrams;
 use crate::delivery;
 use crate::drive::{both, idle, next, receive_all, send_all, transfer};
 use crate::eager;
@@ -92,7 +93,17 @@ over_every_path!(
     memory__immediates_say_what_was_put,
     inline__what_was_posted_may_change_at_once,
     messages__take_memory_of_a_pool,
+    datagrams__arrive_whole_and_once,
+    datagrams__many_at_once,
 );
+
+fn datagrams__arrive_whole_and_once(path: Path, base: &Options) {
+    datagrams::arrive_whole_and_once(path, base);
+}
+
+fn datagrams__many_at_once(path: Path, base: &Options) {
+    datagrams::many_at_once(path, base);
+}
 
 fn messages__take_memory_of_a_pool(path: Path, base: &Options) {
     if let Some(pair) = path.connect(base) {

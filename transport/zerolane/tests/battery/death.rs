@@ -503,6 +503,7 @@ fn accept__refuses_another_version_with_words_and_goes_on() {
         frames: false,
         advance_grants: false,
         advance_messages: false,
+        datagrams: false,
         paths: 1,
     };
     let request = Packet {

@@ -3,6 +3,7 @@
 //! ```text
 //!  cases.rs   what every path must do        x  path.rs  paths between two ends
 //!  clean.rs   guarantees without loss: deterministic counts, strict mode, offloads
+//!  datagrams.rs  datagrams, which may be lost
 //!  death.rs   no listener, peers that vanish
 //!  delivery.rs  what wakes a receiver that waits
 //!  eager.rs   payload sent with its announcement
@@ -33,6 +34,7 @@ mod bytes;
 mod cases;
 mod clean;
 mod content;
+mod datagrams;
 mod death;
 mod delivery;
 mod drive;

@@ -139,7 +139,10 @@ impl Dispatcher {
             Placement::Move(span) => (span, MoveCause::Mispredicted),
             Placement::Unannounced(span) => (span, MoveCause::Unannounced),
             Placement::Eager(span) => (span, MoveCause::Eager),
-            small @ (Placement::Store(_) | Placement::Value { .. } | Placement::Hold(_)) => {
+            small @ (Placement::Store(_)
+            | Placement::Value { .. }
+            | Placement::Hold(_)
+            | Placement::Datagram(_)) => {
                 return self.with_copy(landed, turn, |it, copy, turn| {
                     it.deliver_small(small, copy, turn);
                 });

@@ -16,7 +16,7 @@ use crate::lane::Turn;
 use crate::memory::cleanup::Source;
 use std::ops::Range;
 use zerolane_core::{DropReason, Span};
-use zerolane_wire::{Assembled, Assembler, HEADER_LEN, Header, OPTIONS_LEN};
+use zerolane_wire::{Assembled, Assembler, DatagramPart, HEADER_LEN, Header, OPTIONS_LEN};
 
 /// Keeps parts of trains until the rest arrives.
 #[derive(Debug, Default)]
@@ -172,6 +172,19 @@ impl Receiver {
         let Some((head, rest)) = head.split_first_chunk() else {
             return;
         };
+        if DatagramPart::is(header) {
+            let opened =
+                self.unsealer
+                    .open_train(head, payload, &rest[..self.unsealer.train_check()]);
+            if let Err(reason) = opened {
+                turn.core.on_dropped(reason);
+                return turn.core.on_spoiled_train();
+            }
+            if let Ok(slot) = turn.core.on_datagram_train(turn.now, header) {
+                turn.datagrams.store(slot, payload, turn.account);
+            }
+            return;
+        }
         let unsealer = &mut self.unsealer;
         let check = &rest[..unsealer.train_check()];
         let claim = turn.core.claim_train(header);

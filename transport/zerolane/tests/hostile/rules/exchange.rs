@@ -22,6 +22,7 @@ pub(super) fn capabilities(terms: &Terms) -> Capabilities {
         frames: false,
         advance_grants: terms.advance,
         advance_messages: terms.advance,
+        datagrams: false,
         paths: 1,
     }
 }

@@ -1,0 +1,404 @@
+//! Moves packets between the interface and the connections, in one thread.
+
+use crate::config::{Config, PeerConfig, Prefix, Table};
+use crate::engine::Engine;
+use crate::limits::{FIRST_RETRY, LAST_RETRY, MAX_PACKET, MAX_UNSENT, PACKETS_PER_PASS};
+use crate::network::{Network, NetworkError};
+use crate::packet::HEADER_LEN;
+use crate::status::{PeerStatus, Status};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use zerolane::Options;
+use zerolane::options::{LaneChoice, PrivateData};
+use zerolane::security::{Identity, PublicKey};
+use zerolane::tun::{TunDevice, TunOffload};
+use zerolane::worker::{ConnectionId, EndpointId, Event, Worker};
+
+/// What both ends tell each other when they connect: another version, or another program, is not taken for a peer.
+const HELLO: &[u8] = b"zerolane-tunnel 1";
+
+/// Connections of a peer that are kept: when both ends call at once, each may send by another.
+const MAX_CONNECTIONS: usize = 2;
+
+/// Longest sleep: names of hosts are looked up again, and peers called.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Why a tunnel could not be made, or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The interface could not be made.
+    #[error("cannot make the interface {name}: {}", in_words(.error))]
+    Device {
+        /// Its name.
+        name: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// The kernel refused an address or a route.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    /// A route of all addresses would catch the datagrams of the tunnel itself.
+    #[error(
+        "AllowedIPs {0}/0 with a route for it would send the tunnel into itself: set Table = off, and make routes of your own"
+    )]
+    DefaultRoute(std::net::IpAddr),
+    /// The transport failed.
+    #[error(transparent)]
+    Transport(#[from] zerolane::Error),
+    /// The system failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+fn in_words(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "it needs CAP_NET_ADMIN: run as root".to_owned(),
+        io::ErrorKind::ResourceBusy => "an interface has this name: is it up already?".to_owned(),
+        io::ErrorKind::NotFound => "there is no /dev/net/tun: modprobe tun".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// A peer, as the driver sees it.
+#[derive(Debug)]
+struct Peer {
+    config: PeerConfig,
+    /// Open connections, the newest last. Packets leave by that.
+    open: Vec<(ConnectionId, Instant)>,
+    /// The call in progress.
+    calling: Option<ConnectionId>,
+    call_at: Instant,
+    retry: Duration,
+}
+
+/// A tunnel: it exists, with its routes, as long as this value.
+#[derive(Debug)]
+pub struct Tunnel {
+    device: TunDevice,
+    worker: Worker,
+    endpoint: Option<EndpointId>,
+    engine: Engine,
+    peers: Vec<Peer>,
+    of_connection: HashMap<ConnectionId, usize>,
+    of_key: HashMap<PublicKey, usize>,
+    identity: Arc<Identity>,
+    port: Option<u16>,
+    started: Instant,
+    dropped_by_host: u64,
+    buffer: Vec<u8>,
+}
+
+impl Tunnel {
+    /// Makes interface `name` with its addresses and routes, and begins to listen and to call.
+    ///
+    /// # Errors
+    /// See [`Error`]. What was made by then is gone.
+    pub fn open(
+        name: &str,
+        config: &Config,
+        identity: Identity,
+        offload: TunOffload,
+    ) -> Result<Tunnel, Error> {
+        let interface = &config.interface;
+        let networks: Vec<Vec<Prefix>> = config.peers.iter().map(|it| it.allowed.clone()).collect();
+        let whole = networks.iter().flatten().find(|it| it.len == 0);
+        if let Some(it) = whole.filter(|_| interface.table != Table::Off) {
+            return Err(Error::DefaultRoute(it.address));
+        }
+        let device = TunDevice::open(name, offload).map_err(|error| Error::Device {
+            name: name.to_owned(),
+            error,
+        })?;
+        let identity = Arc::new(identity);
+        let now = Instant::now();
+        let peers: Vec<Peer> = config
+            .peers
+            .iter()
+            .map(|it| Peer {
+                config: it.clone(),
+                open: vec![],
+                calling: None,
+                call_at: now,
+                retry: FIRST_RETRY,
+            })
+            .collect();
+        let of_key = (0..).zip(&peers).map(|(index, it)| (it.config.key, index));
+        let mut tunnel = Tunnel {
+            device,
+            worker: Worker::new()?,
+            endpoint: None,
+            engine: Engine::new(&networks, interface.mtu),
+            of_key: of_key.collect(),
+            peers,
+            of_connection: HashMap::new(),
+            identity,
+            port: interface.port,
+            started: now,
+            dropped_by_host: 0,
+            buffer: vec![0; HEADER_LEN + (1 << 16)],
+        };
+        if let Some(port) = interface.port {
+            let trusted: HashSet<_> = config.peers.iter().map(|it| it.key).collect();
+            let options = tunnel.options(Arc::new(trusted));
+            let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+            tunnel.endpoint = Some(tunnel.worker.listen(any, options)?);
+        }
+        let network = Network::of(name)?;
+        for &address in &interface.addresses {
+            network.add_address(address)?;
+        }
+        network.set_up(interface.mtu)?;
+        for &prefix in networks.iter().flatten() {
+            network.add_route(prefix, interface.table)?;
+        }
+        Ok(tunnel)
+    }
+
+    fn options(&self, trust: Arc<dyn zerolane::security::Trust>) -> Options {
+        Options::default().with(|it| {
+            it.security.identity = Some(Arc::clone(&self.identity));
+            it.security.trust = trust;
+            it.lane.choice = LaneChoice::Udp;
+            it.times.keep_alive = true;
+            it.private_data = PrivateData::new(HELLO).ok();
+        })
+    }
+
+    /// The time since it was made: the clock of the engine.
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Moves packets until `other` becomes readable, for longer than a pass if there is nothing to do.
+    ///
+    /// # Errors
+    /// The interface or the worker failed.
+    pub fn run_until(&mut self, other: BorrowedFd<'_>) -> Result<(), Error> {
+        loop {
+            let mut busy = self.worker.progress()?;
+            while let Some(event) = self.worker.next_event() {
+                busy = true;
+                self.on_event(event);
+            }
+            busy |= self.read_host()?;
+            self.send()?;
+            self.call()?;
+            let ready = self.sleep(busy, other)?;
+            if ready {
+                return Ok(());
+            }
+        }
+    }
+
+    fn sleep(&mut self, busy: bool, other: BorrowedFd<'_>) -> Result<bool, Error> {
+        let sleeps = !busy && self.worker.arm()?;
+        let longest = if sleeps { LOOK } else { Duration::ZERO };
+        let longest = Timespec::try_from(longest).map_err(io::Error::other)?;
+        let mut watched = [
+            PollFd::new(&other, PollFlags::IN),
+            PollFd::new(&self.device, PollFlags::IN),
+            PollFd::new(&self.worker, PollFlags::IN),
+        ];
+        match poll(&mut watched, Some(&longest)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(io::Error::from(error).into()),
+        }
+        Ok(!watched[0].revents().is_empty())
+    }
+
+    /// Takes packets of the host. True if there may be more.
+    fn read_host(&mut self) -> Result<bool, Error> {
+        let now = self.now();
+        for _ in 0..PACKETS_PER_PASS {
+            let Some(len) = self.device.read(&mut self.buffer)? else {
+                return Ok(false);
+            };
+            if len > HEADER_LEN + MAX_PACKET {
+                self.dropped_by_host += 1;
+                continue;
+            }
+            self.engine.from_host(now, self.buffer[..len].to_vec());
+        }
+        Ok(true)
+    }
+
+    /// Hands queued packets to the connections, as far as these send them.
+    fn send(&mut self) -> Result<(), Error> {
+        let now = self.now();
+        for (index, peer) in self.peers.iter().enumerate() {
+            if !self.engine.has_next(index) {
+                continue;
+            }
+            let Some(&(id, _)) = peer.open.last() else {
+                // A peer that is being called gets what waits.
+                if peer.calling.is_none() {
+                    self.engine.clear(index);
+                }
+                continue;
+            };
+            if self.worker.datagram_bytes(id) >= MAX_UNSENT {
+                continue;
+            }
+            let Some(connection) = self.worker.connection(id) else {
+                continue;
+            };
+            while connection.datagram_bytes() < MAX_UNSENT
+                && let Some(packet) = self.engine.next(now, index)
+            {
+                // The end of a connection is an event.
+                if connection.send_datagram(packet).is_err() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Accepted { connection, .. } => self.on_open(connection),
+            Event::Connected { connection } => self.on_open(connection),
+            Event::Datagrams { connection } => self.take(connection),
+            Event::Closed { connection, .. } => self.on_closed(connection),
+            _ => {}
+        }
+    }
+
+    fn on_open(&mut self, id: ConnectionId) {
+        let Some(connection) = self.worker.connection(id) else {
+            return;
+        };
+        let key = connection.peer_key();
+        let known = connection.peer_data() == HELLO;
+        let peer = key.and_then(|key| self.of_key.get(&key).copied());
+        let Some(index) = peer.filter(|_| known) else {
+            self.worker.close(id);
+            return;
+        };
+        let peer = &mut self.peers[index];
+        if peer.calling == Some(id) {
+            peer.calling = None;
+        }
+        peer.retry = FIRST_RETRY;
+        peer.open.push((id, Instant::now()));
+        self.of_connection.insert(id, index);
+        if peer.open.len() > MAX_CONNECTIONS {
+            let (old, _) = peer.open.remove(0);
+            self.of_connection.remove(&old);
+            self.worker.close(old);
+        }
+    }
+
+    fn on_closed(&mut self, id: ConnectionId) {
+        self.of_connection.remove(&id);
+        for peer in &mut self.peers {
+            peer.open.retain(|it| it.0 != id);
+            if peer.calling == Some(id) {
+                peer.calling = None;
+                peer.call_at = Instant::now() + peer.retry;
+                peer.retry = (peer.retry * 2).min(LAST_RETRY);
+            }
+        }
+    }
+
+    /// Hands the packets of a peer to the host.
+    fn take(&mut self, id: ConnectionId) {
+        let index = self.of_connection.get(&id).copied();
+        let Some(connection) = self.worker.connection(id) else {
+            return;
+        };
+        for _ in 0..PACKETS_PER_PASS {
+            let Some(mut frame) = connection.next_datagram() else {
+                return;
+            };
+            let Some(index) = index else { continue };
+            if self.engine.from_peer(index, &mut frame) && self.device.write(&frame).is_err() {
+                self.dropped_by_host += 1;
+            }
+        }
+    }
+
+    /// Calls the peers that have an address and no connection.
+    fn call(&mut self) -> Result<(), Error> {
+        let now = Instant::now();
+        for index in 0..self.peers.len() {
+            let peer = &self.peers[index];
+            let Some(host) = &peer.config.endpoint else {
+                continue;
+            };
+            if !peer.open.is_empty() || peer.calling.is_some() || peer.call_at > now {
+                continue;
+            }
+            let trusted = HashSet::from([peer.config.key]);
+            let options = self.options(Arc::new(trusted));
+            let called = self.worker.connect(host.as_str(), &options);
+            let peer = &mut self.peers[index];
+            match called {
+                Ok(id) => peer.calling = Some(id),
+                // No route, or no such host, at present.
+                Err(_) => {
+                    peer.call_at = now + peer.retry;
+                    peer.retry = (peer.retry * 2).min(LAST_RETRY);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The present state.
+    pub fn status(&mut self) -> Status {
+        let mut peers = vec![];
+        for (index, peer) in self.peers.iter().enumerate() {
+            let open = peer.open.last().copied();
+            let connection = open.and_then(|(id, _)| self.worker.connection(id));
+            let account = connection.as_ref().map(|it| it.account());
+            let lost_ppm = account.as_ref().map_or(0, |it| {
+                it.path.bytes_lost * 1_000_000 / it.path.bytes_sent.max(1)
+            });
+            let endpoint = connection.map(|it| it.peer_addr().to_string());
+            let rtt = account.as_ref().and_then(|it| it.path.rtt);
+            peers.push(PeerStatus {
+                public_key: peer.config.key.to_string(),
+                allowed: peer
+                    .config
+                    .allowed
+                    .iter()
+                    .map(|it| format!("{}/{}", it.address, it.len))
+                    .collect(),
+                endpoint: endpoint.or_else(|| peer.config.endpoint.clone()),
+                connected_s: open.map(|(_, since)| since.elapsed().as_secs()),
+                rtt_us: rtt.map(|it| it.as_micros() as u64),
+                lost_ppm,
+                cipher: account
+                    .and_then(|it| it.cipher)
+                    .map(|it| it.name().to_owned()),
+                counters: self.engine.counters(index),
+            });
+        }
+        Status {
+            interface: self.device.name().to_owned(),
+            public_key: self.identity.public().to_string(),
+            port: self.port,
+            offload: match self.device.offload() {
+                TunOffload::None => "none",
+                TunOffload::Tcp => "tcp",
+                TunOffload::TcpAndUdp => "tcp_and_udp",
+            }
+            .to_owned(),
+            dropped_by_host: self.dropped_by_host,
+            host: self.engine.host_counters(),
+            peers,
+        }
+    }
+}
+
+impl AsFd for Tunnel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.device.as_fd()
+    }
+}

@@ -1,0 +1,26 @@
+//! A network interface whose packets travel over Zerolane connections: `zerolane up`.
+//!
+//! A [`Tunnel`](driver::Tunnel) owns a TUN interface and a worker with a connection for each peer. An
+//! [`Engine`](engine::Engine) decides about packets without IO.
+//!
+//! # Design
+//!
+//! The unit is what the kernel hands over: a packet with its virtio header, up to 60 KiB of TCP that nobody has cut yet.
+//! It crosses as one datagram of the connection, under one seal where trains go, and is written whole into the peer's
+//! interface, where TCP takes it as one. So nothing is cut, merged or summed here. Datagrams are not sent again: TCP
+//! inside repairs its own losses.
+//!
+//! A packet goes to the peer with the longest prefix of its destination (AllowedIPs), and one of a peer is taken only
+//! if the longest prefix of its *source* is that peer's. In front of each connection is a queue that stands for 2 ms at
+//! most (CoDel, RFC 8289), with short packets first.
+#![forbid(unsafe_code)]
+
+pub mod config;
+pub mod driver;
+pub mod engine;
+pub mod limits;
+pub mod network;
+pub mod packet;
+mod queue;
+mod routes;
+pub mod status;

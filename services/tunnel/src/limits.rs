@@ -1,0 +1,46 @@
+//! Defines the limits of a tunnel, with the reason of each.
+
+use std::time::Duration;
+
+/// Peers of an interface: each has a connection and a queue.
+pub const MAX_PEERS: usize = 256;
+
+/// Prefixes of all peers together.
+pub const MAX_PREFIXES: usize = 65_536;
+
+/// Bytes of a configuration file.
+pub const MAX_CONFIG: u64 = 1 << 20;
+
+/// Longest packet that the host leaves uncut, bytes: with its header, it fits one datagram.
+pub const MAX_PACKET: usize = (60 << 10) - 10;
+
+/// The MTU inside, unless configured: as WireGuard's, so that routes through both behave alike.
+pub const DEFAULT_MTU: u32 = 1420;
+/// The least MTU of IPv6 (RFC 8200).
+pub const MIN_MTU: u32 = 1280;
+/// The largest MTU inside: one packet and its header are one datagram.
+pub const MAX_MTU: u32 = MAX_PACKET as u32;
+
+/// Packets, and bytes of them, that wait for one peer. CoDel acts long before.
+pub const MAX_QUEUED: usize = 1024;
+/// See [`MAX_QUEUED`].
+pub const MAX_QUEUED_BYTES: usize = 4 << 20;
+
+/// Packets up to this length go before longer ones: acknowledgements, key strokes, voice.
+pub const SHORT_PACKET: usize = 200;
+
+/// How long a queue may stand, and for how long before packets are dropped: CoDel's target and interval.
+pub const CODEL_TARGET: Duration = Duration::from_millis(2);
+/// See [`CODEL_TARGET`].
+pub const CODEL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Bytes handed to a connection that have not left: what it can send before it is asked again.
+pub const MAX_UNSENT: u64 = 128 << 10;
+
+/// Packets taken from the interface, or from a connection, in one pass: the other direction gets a turn.
+pub const PACKETS_PER_PASS: usize = 64;
+
+/// How long after a failure a peer is called again: doubled each time, at most the second.
+pub const FIRST_RETRY: Duration = Duration::from_millis(500);
+/// See [`FIRST_RETRY`].
+pub const LAST_RETRY: Duration = Duration::from_secs(5);

@@ -1,0 +1,208 @@
+//! Checks packets and their virtio headers: those of the peer before they are written into the host's kernel.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Bytes of the header in front of each packet.
+pub const HEADER_LEN: usize = 10;
+
+const NEEDS_CHECKSUM: u8 = 1;
+const DATA_VALID: u8 = 2;
+const GSO_NONE: u8 = 0;
+const GSO_TCP4: u8 = 1;
+const GSO_TCP6: u8 = 4;
+const GSO_UDP: u8 = 5;
+const GSO_ECN: u8 = 0x80;
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+/// Fewest payload bytes of a cut packet: fewer would make thousands of one.
+const MIN_SEGMENT: u16 = 48;
+
+/// Why a packet is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Bad {
+    /// Shorter than its headers.
+    #[error("shorter than its headers")]
+    Short,
+    /// Neither IPv4 nor IPv6.
+    #[error("neither IPv4 nor IPv6")]
+    Version,
+    /// Its header gives another length than it has.
+    #[error("its header gives another length")]
+    Length,
+    /// The virtio header does not fit the packet.
+    #[error("its virtio header does not fit it")]
+    Offload,
+}
+
+/// What the engine must know of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// Sender.
+    pub source: IpAddr,
+    /// Receiver.
+    pub destination: IpAddr,
+    /// The protocol in it, if no extension header hides it.
+    protocol: u8,
+    /// Where that begins.
+    transport: usize,
+    /// It is a fragment other than the first.
+    later_fragment: bool,
+}
+
+impl Packet {
+    /// Parses `frame`, a virtio header and a packet.
+    ///
+    /// # Errors
+    /// See [`Bad`].
+    pub fn parse(frame: &[u8]) -> Result<Packet, Bad> {
+        let (header, packet) = frame.split_first_chunk::<HEADER_LEN>().ok_or(Bad::Short)?;
+        let it = Packet::of(packet)?;
+        it.check_offload(header, packet)?;
+        Ok(it)
+    }
+
+    fn of(packet: &[u8]) -> Result<Packet, Bad> {
+        match packet.first().ok_or(Bad::Short)? >> 4 {
+            4 => Packet::of_v4(packet),
+            6 => Packet::of_v6(packet),
+            _ => Err(Bad::Version),
+        }
+    }
+
+    fn of_v4(packet: &[u8]) -> Result<Packet, Bad> {
+        let header = packet.first_chunk::<20>().ok_or(Bad::Short)?;
+        let transport = usize::from(header[0] & 15) * 4;
+        let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+        if transport < 20 || transport > packet.len() {
+            return Err(Bad::Short);
+        }
+        if total != packet.len() {
+            return Err(Bad::Length);
+        }
+        let [.., a, b, c, d, e, f, g, h] = *header;
+        Ok(Packet {
+            source: Ipv4Addr::new(a, b, c, d).into(),
+            destination: Ipv4Addr::new(e, f, g, h).into(),
+            protocol: header[9],
+            transport,
+            later_fragment: u16::from_be_bytes([header[6], header[7]]) & 0x1fff != 0,
+        })
+    }
+
+    fn of_v6(packet: &[u8]) -> Result<Packet, Bad> {
+        let header = packet.first_chunk::<40>().ok_or(Bad::Short)?;
+        let payload = usize::from(u16::from_be_bytes([header[4], header[5]]));
+        if payload + 40 != packet.len() {
+            return Err(Bad::Length);
+        }
+        let address = |at: usize| {
+            let mut bytes = [0; 16];
+            bytes.copy_from_slice(&header[at..at + 16]);
+            IpAddr::from(Ipv6Addr::from(bytes))
+        };
+        Ok(Packet {
+            source: address(8),
+            destination: address(24),
+            protocol: header[6],
+            transport: 40,
+            later_fragment: false,
+        })
+    }
+
+    fn check_offload(&self, header: &[u8; HEADER_LEN], packet: &[u8]) -> Result<(), Bad> {
+        let field = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
+        let (flags, kind) = (header[0], header[1]);
+        let (header_len, segment) = (usize::from(field(2)), field(4));
+        let (start, offset) = (usize::from(field(6)), usize::from(field(8)));
+        let sums = flags & NEEDS_CHECKSUM != 0;
+        if flags & !(NEEDS_CHECKSUM | DATA_VALID) != 0 {
+            return Err(Bad::Offload);
+        }
+        if sums && (start < self.transport || start + offset + 2 > packet.len()) {
+            return Err(Bad::Offload);
+        }
+        let fits = match kind & !GSO_ECN {
+            GSO_NONE => {
+                return if segment == 0 && kind == GSO_NONE {
+                    Ok(())
+                } else {
+                    Err(Bad::Offload)
+                };
+            }
+            GSO_TCP4 => self.source.is_ipv4() && self.protocol == TCP,
+            GSO_TCP6 => self.source.is_ipv6() && self.protocol == TCP,
+            GSO_UDP => self.protocol == UDP && kind == GSO_UDP,
+            _ => false,
+        };
+        let least = self.transport + if self.protocol == TCP { 20 } else { 8 };
+        let whole = fits
+            && sums
+            && !self.later_fragment
+            && segment >= MIN_SEGMENT
+            && (self.transport..=packet.len()).contains(&header_len.max(least));
+        if whole && header_len <= packet.len() {
+            Ok(())
+        } else {
+            Err(Bad::Offload)
+        }
+    }
+}
+
+/// Limits the segments that the ends of a new TCP connection send to what fits `mtu`: in a SYN that is forwarded. Ends
+/// behind a router do not know the MTU in here, and the messages that tell them are often dropped.
+pub fn clamp_segments(frame: &mut [u8], packet: &Packet, mtu: u32) {
+    let Some((header, bytes)) = frame.split_first_chunk_mut::<HEADER_LEN>() else {
+        return;
+    };
+    let tcp = packet.transport;
+    let Some(fixed) = bytes.get(tcp..tcp + 20) else {
+        return;
+    };
+    const SYN: u8 = 2;
+    if packet.protocol != TCP || packet.later_fragment || fixed[13] & SYN == 0 {
+        return;
+    }
+    let end = (tcp + usize::from(fixed[12] >> 4) * 4).min(bytes.len());
+    let ip = if packet.source.is_ipv4() { 20 } else { 40 };
+    let most = u16::try_from(mtu.saturating_sub(ip + 20)).unwrap_or(u16::MAX);
+    let mut at = tcp + 20;
+    while let Some(&[kind, len]) = bytes
+        .get(at..(at + 2).min(end))
+        .and_then(|it| it.first_chunk())
+    {
+        match (kind, len) {
+            (0, _) => return,
+            (1, _) => at += 1,
+            (2, 4) if at + 4 <= end => {
+                let told = u16::from_be_bytes([bytes[at + 2], bytes[at + 3]]);
+                if told > most {
+                    bytes[at + 2..at + 4].copy_from_slice(&most.to_be_bytes());
+                    // Otherwise the sum is of the pseudo header alone.
+                    if header[0] & NEEDS_CHECKSUM == 0 {
+                        let aligned = (at - tcp).is_multiple_of(2);
+                        adjust(&mut bytes[tcp + 16..tcp + 18], told, most, aligned);
+                    }
+                }
+                return;
+            }
+            (_, 0 | 1) => return,
+            (_, len) => at += usize::from(len),
+        }
+    }
+}
+
+/// Updates a checksum after a word changed (RFC 1624), which lies at an even place or not.
+fn adjust(sum: &mut [u8], before: u16, after: u16, aligned: bool) {
+    let turn = |it: u16| if aligned { it } else { it.swap_bytes() };
+    let old = u16::from_be_bytes([sum[0], sum[1]]);
+    let mut new = u32::from(!old) + u32::from(!turn(before)) + u32::from(turn(after));
+    while new > 0xffff {
+        new = (new & 0xffff) + (new >> 16);
+    }
+    sum.copy_from_slice(&(!(new as u16)).to_be_bytes());
+}
+
+#[cfg(test)]
+#[path = "packet_tests.rs"]
+mod tests;

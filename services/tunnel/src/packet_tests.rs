@@ -1,0 +1,130 @@
+//! Tests that only whole packets with fitting headers pass.
+#![allow(non_snake_case)]
+use super::*;
+
+/// A TCP packet with its virtio header, `len` bytes of payload and `options`.
+fn tcp(len: usize, options: &[u8]) -> Vec<u8> {
+    let mut it = vec![0; HEADER_LEN + 20];
+    let total = (40 + options.len() + len) as u16;
+    it[HEADER_LEN] = 0x45;
+    it[HEADER_LEN + 2..HEADER_LEN + 4].copy_from_slice(&total.to_be_bytes());
+    it[HEADER_LEN + 9] = TCP;
+    it[HEADER_LEN + 12..HEADER_LEN + 20].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+    let mut header = [0; 20];
+    header[12] = ((20 + options.len()) as u8 / 4) << 4;
+    it.extend(header);
+    it.extend(options);
+    it.resize(it.len() + len, 7);
+    it
+}
+
+fn offloaded(change: impl FnOnce(&mut [u8])) -> Result<Packet, Bad> {
+    let mut it = tcp(5000, &[]);
+    it[..HEADER_LEN].copy_from_slice(&[1, GSO_TCP4, 40, 0, 0xb4, 5, 20, 0, 16, 0]);
+    change(&mut it);
+    Packet::parse(&it)
+}
+
+#[test]
+fn parse__addresses() {
+    let it = Packet::parse(&tcp(100, &[])).unwrap();
+    assert_eq!(it.source, IpAddr::from([10, 0, 0, 1]));
+    assert_eq!(it.destination, IpAddr::from([10, 0, 0, 2]));
+    let mut v6 = vec![0; HEADER_LEN + 40];
+    (v6[HEADER_LEN], v6[HEADER_LEN + 23], v6[HEADER_LEN + 39]) = (0x60, 1, 2);
+    let it = Packet::parse(&v6).unwrap();
+    assert_eq!(it.source, IpAddr::from(Ipv6Addr::from_bits(1)));
+    assert_eq!(it.destination, IpAddr::from(Ipv6Addr::from_bits(2)));
+}
+
+#[test]
+fn parse__lengths_that_are_not_true() {
+    for len in 0..HEADER_LEN + 20 {
+        assert!(Packet::parse(&tcp(100, &[])[..len]).is_err(), "{len}");
+    }
+    let mut longer = tcp(100, &[]);
+    longer.push(0);
+    assert_eq!(Packet::parse(&longer), Err(Bad::Length));
+    assert_eq!(Packet::parse(&longer[..90]), Err(Bad::Length));
+    let mut header = tcp(0, &[]);
+    header[HEADER_LEN] = 0x44;
+    assert_eq!(Packet::parse(&header), Err(Bad::Short));
+    header[HEADER_LEN] = 0x75;
+    assert_eq!(Packet::parse(&header), Err(Bad::Version));
+}
+
+#[test]
+fn parse__offload_that_does_not_fit() {
+    assert!(offloaded(|_| {}).is_ok());
+    assert!(offloaded(|it| it[1] |= GSO_ECN).is_ok());
+    let wrong: [(usize, u8); 9] = [
+        (0, 0),        // no checksum to make
+        (0, 0x81),     // a flag that nobody knows
+        (1, GSO_TCP6), // of the other family
+        (1, GSO_UDP),  // of another protocol
+        (1, GSO_NONE), // a segment without cutting
+        (1, 3),        // UFO
+        (3, 0xff),     // headers longer than the packet
+        (7, 0xff),     // a checksum beyond it
+        (9, 0xff),
+    ];
+    for (at, byte) in wrong {
+        assert_eq!(
+            offloaded(|it| it[at] = byte),
+            Err(Bad::Offload),
+            "{at} {byte}"
+        );
+    }
+    let segments = offloaded(|it| it[4..6].copy_from_slice(&[0, 0]));
+    assert_eq!(segments, Err(Bad::Offload), "segments of no bytes");
+    let fragment = offloaded(|it| it[HEADER_LEN + 7] = 9);
+    assert_eq!(fragment, Err(Bad::Offload));
+}
+
+fn sum(bytes: &[u8]) -> u16 {
+    let words = bytes
+        .chunks(2)
+        .map(|it| u32::from(it[0]) << 8 | u32::from(*it.get(1).unwrap_or(&0)));
+    let mut sum: u32 = words.sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+#[test]
+fn clamp__a_syn_and_its_checksum() {
+    for options in [&[2, 4, 5, 180, 1, 1, 1, 0][..], &[1, 2, 4, 5, 180, 0, 0, 0]] {
+        let mut it = tcp(0, options);
+        it[HEADER_LEN + 20 + 13] = 2;
+        let at = HEADER_LEN + 20;
+        let right = sum(&it[at..]);
+        it[at + 16..at + 18].copy_from_slice(&right.to_be_bytes());
+        let packet = Packet::parse(&it).unwrap();
+        let before = it.clone();
+        clamp_segments(&mut it, &packet, 1500);
+        assert_eq!(it, before, "1460 fits");
+        clamp_segments(&mut it, &packet, 1420);
+        assert_ne!(it, before);
+        assert_eq!(sum(&it[at..]), 0, "the checksum is right");
+        let told = it.windows(4).any(|it| it == [2, 4, 5, 100]);
+        assert!(told, "1380");
+    }
+}
+
+#[test]
+fn clamp__nothing_else() {
+    let mut it = tcp(10, &[2, 4, 5, 180]);
+    let packet = Packet::parse(&it).unwrap();
+    let before = it.clone();
+    clamp_segments(&mut it, &packet, 500);
+    assert_eq!(it, before, "no SYN");
+    for end in [
+        HEADER_LEN,
+        HEADER_LEN + 25,
+        HEADER_LEN + 41,
+        HEADER_LEN + 42,
+    ] {
+        clamp_segments(&mut it[..end], &packet, 500);
+    }
+}

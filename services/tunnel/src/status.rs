@@ -1,0 +1,44 @@
+//! Describes a running tunnel, for `zerolane show`.
+
+use crate::engine::{HostCounters, PeerCounters};
+use serde::{Deserialize, Serialize};
+
+/// A tunnel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Name of the interface.
+    pub interface: String,
+    /// The public key of this end.
+    pub public_key: String,
+    /// The port at which it is called.
+    pub port: Option<u16>,
+    /// What the kernel leaves to the peers: `none`, `tcp` or `tcp_and_udp`.
+    pub offload: String,
+    /// Packets that the kernel did not take.
+    pub dropped_by_host: u64,
+    /// Packets that went to no peer.
+    pub host: HostCounters,
+    /// The peers, in the order of the configuration.
+    pub peers: Vec<PeerStatus>,
+}
+
+/// A peer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PeerStatus {
+    /// Its key.
+    pub public_key: String,
+    /// Its networks.
+    pub allowed: Vec<String>,
+    /// Where it is, if it is connected; else where it is called.
+    pub endpoint: Option<String>,
+    /// Seconds since it connected; `None`: it is not.
+    pub connected_s: Option<u64>,
+    /// Round trip, microseconds.
+    pub rtt_us: Option<u64>,
+    /// Parts of a million of the bytes sent that were lost.
+    pub lost_ppm: u64,
+    /// The cipher.
+    pub cipher: Option<String>,
+    /// Its packets.
+    pub counters: PeerCounters,
+}

@@ -1,0 +1,93 @@
+//! Implements `zerolane show`, which prints interfaces as `wg show` does, and `zerolane down`.
+
+use std::io;
+
+use anyhow::{Context, Result, anyhow};
+use bytesize::ByteSize;
+use zerolane_tunnel::status::{PeerStatus, Status};
+
+use super::control::{self, Question};
+use super::{DownArgs, ShowArgs, file_and_name};
+use crate::console;
+
+/// Ends a tunnel, and waits until its interface is gone.
+pub(crate) fn down(args: DownArgs) -> Result<()> {
+    let (_, name) = file_and_name(&args.config)?;
+    ask(&name, Question::Down).map(drop)
+}
+
+/// Prints the tunnels of this network namespace.
+pub(crate) fn show(args: ShowArgs) -> Result<()> {
+    let names = match &args.config {
+        Some(config) => vec![file_and_name(config)?.1],
+        None => control::names()?,
+    };
+    for name in names {
+        let answer = ask(&name, Question::Show)?;
+        if args.json {
+            console::say(answer.trim_end())?;
+            continue;
+        }
+        let status: Status = serde_json::from_str(&answer)
+            .with_context(|| format!("{name} runs another version of zerolane"))?;
+        console::say(text(&status))?;
+    }
+    Ok(())
+}
+
+fn ask(name: &str, question: Question) -> Result<String> {
+    control::ask(name, question).map_err(|error| match error.kind() {
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
+            anyhow!("{name} is not up: zerolane up {name}")
+        }
+        _ => anyhow!("{name}: {error}"),
+    })
+}
+
+fn text(it: &Status) -> String {
+    let port = it.port.map_or("none".to_owned(), |port| port.to_string());
+    let mut lines = vec![
+        format!("interface: {}", it.interface),
+        format!("  public key: {}", it.public_key),
+        format!("  listening port: {port}"),
+        format!("  offload: {}", it.offload),
+    ];
+    for peer in &it.peers {
+        lines.push(String::new());
+        lines.extend(of_peer(peer));
+    }
+    lines.join("\n")
+}
+
+fn of_peer(it: &PeerStatus) -> Vec<String> {
+    let counters = &it.counters;
+    let size = |bytes: u64| ByteSize::b(bytes).display().iec();
+    let dropped = counters.dropped_full + counters.dropped_codel;
+    let refused = counters.dropped_source + counters.dropped_malformed;
+    let mut lines = vec![format!("peer: {}", it.public_key)];
+    if let Some(endpoint) = &it.endpoint {
+        lines.push(format!("  endpoint: {endpoint}"));
+    }
+    lines.push(format!("  allowed ips: {}", it.allowed.join(", ")));
+    match it.connected_s {
+        Some(seconds) => lines.push(format!("  connected: {seconds} s ago")),
+        None => lines.push("  not connected".to_owned()),
+    }
+    if let Some(cipher) = &it.cipher {
+        lines.push(format!("  cipher: {cipher}"));
+    }
+    if let Some(rtt) = it.rtt_us {
+        let rtt = rtt as f64 / 1000.0;
+        let lost = it.lost_ppm as f64 / 10_000.0;
+        lines.push(format!("  round trip: {rtt:.2} ms, {lost:.2} % lost"));
+    }
+    lines.push(format!(
+        "  transfer: {} received, {} sent",
+        size(counters.received_bytes),
+        size(counters.sent_bytes)
+    ));
+    if dropped + refused > 0 {
+        lines.push(format!("  dropped: {dropped} to it, {refused} of it"));
+    }
+    lines
+}

@@ -1,0 +1,348 @@
+//! Tests `zerolane up`, `down` and `show` between two hosts in namespaces: with sockets of the kernel inside.
+
+#![allow(non_snake_case)]
+
+mod content;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use content::content;
+use netlab::netns::{self, Namespace, Topology};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_zerolane");
+
+/// Bounds how long a failure takes to show.
+const PATIENCE: Duration = Duration::from_secs(40);
+/// Bytes of a stream: many packets that nobody cut.
+const STREAM: usize = 8 << 20;
+
+/// Ends the process even if the test fails.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Two hosts, A and B, each with a configuration.
+struct Lab {
+    hosts: Topology,
+    base: tempfile::TempDir,
+    keys: [String; 2],
+}
+
+/// Where B calls A.
+#[derive(Clone, Copy)]
+enum Outside {
+    V4,
+    V6,
+}
+
+impl Lab {
+    /// `None`, after printing the reason, where namespaces are not allowed.
+    fn new() -> Option<Lab> {
+        if !netns::is_permitted() {
+            eprintln!("skipped: network namespaces need root");
+            return None;
+        }
+        if !std::path::Path::new("/dev/net/tun").exists() {
+            eprintln!("skipped: there is no /dev/net/tun");
+            return None;
+        }
+        let base = tempfile::tempdir().unwrap();
+        let keys = ["a", "b"].map(|name| {
+            let file = base.path().join(name);
+            let made = Command::new(PROGRAM)
+                .arg("keygen")
+                .arg(file)
+                .output()
+                .unwrap();
+            assert!(made.status.success(), "{made:?}");
+            String::from_utf8(made.stdout).unwrap().trim().to_owned()
+        });
+        Some(Lab {
+            hosts: Topology::pair("tun", 1500).unwrap(),
+            base,
+            keys,
+        })
+    }
+
+    /// Writes the configurations; B may use `allowed_of_b`.
+    fn configure(&self, outside: Outside, allowed_of_b: &str) {
+        let [a, b] = &self.keys;
+        let at = |name: &str| self.base.path().join(name).display().to_string();
+        let endpoint = match outside {
+            Outside::V4 => IpAddr::from(self.hosts.a().ipv4()),
+            Outside::V6 => self.hosts.a().ipv6().expect("it has one").into(),
+        };
+        let endpoint = SocketAddr::new(endpoint, 9186);
+        let of_a = format!(
+            "[Interface]\nIdentity = {}\nAddress = 10.9.0.1/24, fd99::1/64\nListenPort = 9186\n\
+             [Peer]\nPublicKey = {b}\nAllowedIPs = {allowed_of_b}\n",
+            at("a")
+        );
+        let of_b = format!(
+            "[Interface]\nIdentity = {}\nAddress = 10.9.0.2/24, fd99::2/64\n\
+             [Peer]\nPublicKey = {a}\nEndpoint = {endpoint}\nAllowedIPs = 10.9.0.1, fd99::1\n",
+            at("b")
+        );
+        fs::write(at("ta.conf"), of_a).unwrap();
+        fs::write(at("tb.conf"), of_b).unwrap();
+    }
+
+    fn command(&self, host: &Namespace, words: &[&str]) -> Command {
+        let mut command = host.command(PROGRAM);
+        command
+            .current_dir(self.base.path())
+            .env("ZEROLANE_HOME", self.base.path().join("home"))
+            .env("ZEROLANE_CONFIG", "/dev/null")
+            .stdin(Stdio::null())
+            .args(words);
+        command
+    }
+
+    fn output(&self, host: &Namespace, words: &[&str]) -> Output {
+        self.command(host, words).output().unwrap()
+    }
+
+    fn up(&self, host: &Namespace, words: &[&str]) -> Running {
+        let command = &mut self.command(host, &[&["up"], words].concat());
+        let command = command.stdout(Stdio::null()).stderr(Stdio::null());
+        Running(command.spawn().unwrap())
+    }
+
+    /// Both ends, connected.
+    fn both(&self, words: &[&str]) -> [Running; 2] {
+        let a = self.up(self.hosts.a(), &[&["./ta.conf"], words].concat());
+        let b = self.up(self.hosts.b(), &[&["./tb.conf"], words].concat());
+        self.wait_connected();
+        [a, b]
+    }
+
+    fn shown(&self, host: &Namespace) -> String {
+        String::from_utf8(self.output(host, &["show", "--json"]).stdout).unwrap()
+    }
+
+    fn wait_connected(&self) {
+        for host in [self.hosts.a(), self.hosts.b()] {
+            until("connected", || {
+                let shown = self.shown(host);
+                shown.contains("\"connected_s\":") && !shown.contains("\"connected_s\":null")
+            });
+        }
+    }
+
+    /// A number in what `show` tells of the only peer.
+    fn counter(&self, host: &Namespace, name: &str) -> u64 {
+        let shown = self.shown(host);
+        let (_, rest) = shown
+            .split_once(&format!("\"{name}\":"))
+            .expect("a counter");
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().expect("a number")
+    }
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < end, "not {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn inside(host: u8) -> [IpAddr; 2] {
+    [
+        IpAddr::from([10, 9, 0, host]),
+        Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, host.into()).into(),
+    ]
+}
+
+/// Sends content both ways at once over one TCP connection from `from` to `to`, which has `address`.
+fn stream(from: &Namespace, to: &Namespace, address: IpAddr) {
+    let listener = to
+        .enter_thread(|| TcpListener::bind((address, 0)).unwrap())
+        .unwrap();
+    let at = listener.local_addr().unwrap();
+    let exchange = |mut stream: TcpStream, sends: u64, expects: u64| {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        let mut writer = stream.try_clone().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || writer.write_all(&content(sends, STREAM)).unwrap());
+            let mut came = vec![0; STREAM];
+            stream.read_exact(&mut came).unwrap();
+            assert!(came == content(expects, STREAM), "other bytes");
+        });
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| exchange(listener.accept().unwrap().0, 1, 2));
+        let called = from.enter_thread(|| TcpStream::connect_timeout(&at, PATIENCE).unwrap());
+        exchange(called.unwrap(), 2, 1);
+    });
+}
+
+/// Sends datagrams of these lengths from `from` to `to` until each has come.
+fn datagrams(from: &Namespace, to: &Namespace, addresses: [IpAddr; 2], lengths: &[usize]) {
+    let [there, here] = addresses;
+    let receiver = to
+        .enter_thread(|| UdpSocket::bind((there, 0)).unwrap())
+        .unwrap();
+    let sender = from
+        .enter_thread(|| UdpSocket::bind((here, 0)).unwrap())
+        .unwrap();
+    receiver
+        .set_read_timeout(Some(Duration::from_millis(200)))
+        .unwrap();
+    for &len in lengths {
+        let sent = content(len as u64, len);
+        until("received", || {
+            sender
+                .send_to(&sent, receiver.local_addr().unwrap())
+                .unwrap();
+            let mut came = vec![0; 1 << 16];
+            receiver
+                .recv_from(&mut came)
+                .is_ok_and(|(len, _)| came[..len] == sent)
+        });
+    }
+}
+
+fn has_interface(host: &Namespace, name: &str) -> bool {
+    host.enter_thread(|| {
+        let all = nix::net::if_::if_nameindex().unwrap();
+        all.iter().any(|it| it.name().to_bytes() == name.as_bytes())
+    })
+    .unwrap()
+}
+
+#[test]
+fn up__tcp_and_udp_inside_over_v4_and_v6_outside() {
+    let Some(lab) = Lab::new() else { return };
+    let (a, b) = (lab.hosts.a(), lab.hosts.b());
+    for (outside, words) in [
+        (Outside::V4, &[][..]),
+        (Outside::V6, &[][..]),
+        (Outside::V4, &["--no-offload"]),
+    ] {
+        lab.configure(outside, "10.9.0.2, fd99::2");
+        let ends = lab.both(words);
+        for family in [0, 1] {
+            let (there, here) = (inside(1)[family], inside(2)[family]);
+            stream(b, a, there);
+            stream(a, b, here);
+            datagrams(b, a, [there, here], &[1, 1200, 8000]);
+        }
+        for host in [a, b] {
+            assert_eq!(lab.counter(host, "dropped_malformed"), 0);
+            assert_eq!(lab.counter(host, "dropped_source"), 0);
+        }
+        drop(ends);
+        assert!(
+            !has_interface(a, "ta") && !has_interface(b, "tb"),
+            "killed, and still there"
+        );
+    }
+}
+
+#[test]
+fn up__goes_on_after_a_restart_of_either_end() {
+    let Some(lab) = Lab::new() else { return };
+    let (a, b) = (lab.hosts.a(), lab.hosts.b());
+    lab.configure(Outside::V4, "10.9.0.2, fd99::2");
+    let [mut of_a, mut of_b] = lab.both(&[]);
+    for restarted in [0, 1] {
+        match restarted {
+            0 => {
+                drop(of_a);
+                of_a = lab.up(a, &["./ta.conf"]);
+            }
+            _ => {
+                drop(of_b);
+                of_b = lab.up(b, &["./tb.conf"]);
+            }
+        }
+        until("there", || has_interface(a, "ta") && has_interface(b, "tb"));
+        lab.wait_connected();
+        datagrams(b, a, [inside(1)[0], inside(2)[0]], &[100]);
+        datagrams(a, b, [inside(2)[0], inside(1)[0]], &[100]);
+    }
+    drop((of_a, of_b));
+}
+
+#[test]
+fn up__refuses_sources_that_are_not_the_peer_s() {
+    let Some(lab) = Lab::new() else { return };
+    let (a, b) = (lab.hosts.a(), lab.hosts.b());
+    // Not the address that B has.
+    lab.configure(Outside::V4, "10.9.0.3, fd99::2");
+    let ends = lab.both(&[]);
+    let there = inside(1)[0];
+    let receiver = a
+        .enter_thread(|| UdpSocket::bind((there, 0)).unwrap())
+        .unwrap();
+    receiver
+        .set_read_timeout(Some(Duration::from_millis(50)))
+        .unwrap();
+    let sender = b
+        .enter_thread(|| UdpSocket::bind((inside(2)[0], 0)).unwrap())
+        .unwrap();
+    until("refused", || {
+        sender
+            .send_to(b"spoofed", receiver.local_addr().unwrap())
+            .unwrap();
+        lab.counter(a, "dropped_source") > 3
+    });
+    assert!(receiver.recv_from(&mut [0; 100]).is_err());
+    // The other family is its own.
+    datagrams(b, a, [inside(1)[1], inside(2)[1]], &[100]);
+    drop(ends);
+}
+
+#[test]
+fn down__ends_it_and_a_second_up_of_one_name_fails() {
+    let Some(lab) = Lab::new() else { return };
+    let a = lab.hosts.a();
+    lab.configure(Outside::V4, "10.9.0.2, fd99::2");
+    let mut up = lab.up(a, &["./ta.conf"]);
+    until("up", || lab.shown(a).contains("\"interface\":\"ta\""));
+    let second = lab.output(a, &["up", "./ta.conf"]);
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert!(
+        !second.status.success() && said.contains("up already"),
+        "{said}"
+    );
+    let down = lab.output(a, &["down", "ta"]);
+    assert!(down.status.success(), "{down:?}");
+    assert!(!has_interface(a, "ta"));
+    assert!(up.0.wait().unwrap().success());
+    let again = lab.output(a, &["down", "ta"]);
+    let said = String::from_utf8_lossy(&again.stderr);
+    assert!(!again.status.success() && said.contains("not up"), "{said}");
+}
+
+#[test]
+fn up__says_what_is_wrong() {
+    let base = tempfile::tempdir().unwrap();
+    let file = base.path().join("tun9.conf");
+    fs::write(&file, "[Interface]\nAddress = 10.0.0.1/40\n").unwrap();
+    let run = || Command::new(PROGRAM).arg("up").arg(&file).output().unwrap();
+    let failed = run();
+    let said = String::from_utf8_lossy(&failed.stderr);
+    assert!(
+        !failed.status.success() && said.contains("line 2"),
+        "{said}"
+    );
+    fs::remove_file(&file).unwrap();
+    let said = String::from_utf8_lossy(&run().stderr).into_owned();
+    assert!(
+        said.contains("tun9.conf") && said.contains("No such file"),
+        "{said}"
+    );
+}
