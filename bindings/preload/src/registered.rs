@@ -2,7 +2,7 @@
 //! socket that takes its place is in no set.
 
 use crate::real;
-use libc::{EEXIST, EPOLL_CTL_ADD, EPOLL_CTL_DEL, c_int, epoll_event};
+use libc::{EBADF, ENOENT, EPOLL_CTL_MOD, c_int, epoll_event};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 /// Descriptors that are remembered, by number: those beyond stay plain TCP if they are in a set.
@@ -13,6 +13,15 @@ struct Slot {
     set: AtomicI32,
     events: AtomicU32,
     data: AtomicU64,
+}
+
+impl Slot {
+    fn event(&self) -> epoll_event {
+        epoll_event {
+            events: self.events.load(Ordering::Relaxed),
+            u64: self.data.load(Ordering::Relaxed),
+        }
+    }
 }
 
 /// Touched where descriptors are: the rest costs no memory.
@@ -47,9 +56,11 @@ pub(crate) fn note(set: c_int, descriptor: c_int, event: Option<epoll_event>) {
         None if before == set + 1 => slot.set.store(0, Ordering::Relaxed),
         None => {}
         Some(event) => {
+            let other = before > 0
+                && before != set + 1
+                && is_in(before - 1, descriptor, slot.event()) != Some(false);
             slot.events.store(event.events, Ordering::Relaxed);
             slot.data.store(event.u64, Ordering::Relaxed);
-            let other = before > 0 && before != set + 1 && is_in(before - 1, descriptor);
             // Which of several sets still has it is never known again.
             let set = if other || before < 0 { -1 } else { set + 1 };
             slot.set.store(set, Ordering::Relaxed);
@@ -65,28 +76,22 @@ pub(crate) fn find(descriptor: c_int) -> Where {
     match slot.set.load(Ordering::Relaxed) {
         0 => Where::Nowhere,
         -1 => Where::Unclear,
-        set if !is_in(set - 1, descriptor) => Where::Nowhere,
-        set => {
-            let event = epoll_event {
-                events: slot.events.load(Ordering::Relaxed),
-                u64: slot.data.load(Ordering::Relaxed),
-            };
-            Where::In(set - 1, event)
-        }
+        set => match is_in(set - 1, descriptor, slot.event()) {
+            Some(true) => Where::In(set - 1, slot.event()),
+            Some(false) => Where::Nowhere,
+            None => Where::Unclear,
+        },
     }
 }
 
-/// Whether the set has the descriptor: adding it again fails then.
-fn is_in(set: c_int, descriptor: c_int) -> bool {
-    let mut nothing = epoll_event { events: 0, u64: 0 };
+/// Whether the set has the descriptor, with this event. `None`: the kernel does not say.
+///
+/// Sets the event that the set has. Adding and removing one would show it to other threads that wait at the set.
+fn is_in(set: c_int, descriptor: c_int, mut event: epoll_event) -> Option<bool> {
     // SAFETY: the event outlives the call; the kernel checks both numbers.
-    unsafe {
-        match real::epoll_ctl::call(set, EPOLL_CTL_ADD, descriptor, &raw mut nothing) {
-            0 => {
-                real::epoll_ctl::call(set, EPOLL_CTL_DEL, descriptor, &raw mut nothing);
-                false
-            }
-            _ => crate::talk::errno() == EEXIST,
-        }
+    match unsafe { real::epoll_ctl::call(set, EPOLL_CTL_MOD, descriptor, &raw mut event) } {
+        0 => Some(true),
+        _ if [ENOENT, EBADF].contains(&crate::talk::errno()) => Some(false),
+        _ => None,
     }
 }
