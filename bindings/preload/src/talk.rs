@@ -8,7 +8,7 @@ use zerolane_streams::sockets::call::{ANSWER_BYTES, Answer, Call, NAME_BYTES, Ru
 
 /// How long the runner may take, which waits for other hosts for milliseconds: one that is stopped must not hold up
 /// the program for ever.
-const PATIENCE_SECONDS: i64 = 10;
+const RUNNER_WITHIN_SECONDS: i64 = 10;
 
 /// The runner, if the environment named one when the library was loaded.
 static RUNNER: OnceLock<Runner> = OnceLock::new();
@@ -63,7 +63,7 @@ impl Talk {
             runner: *runner,
         };
         let patience = libc::timeval {
-            tv_sec: PATIENCE_SECONDS,
+            tv_sec: RUNNER_WITHIN_SECONDS,
             tv_usec: 0,
         };
         for option in [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO] {

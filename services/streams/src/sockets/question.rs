@@ -3,6 +3,14 @@
 //! A client asks the UDP port of the same number as the TCP port, before it connects. An answer is no longer than its
 //! question, so nobody can use a server to amplify traffic, and it repeats the question's nonce, so nobody who has not
 //! seen the question can answer. It says yes or nothing: a host that carries nothing has no socket there.
+//!
+//! Numbers are little-endian, IPv4 addresses mapped; the rest of the 96 bytes is 0.
+//!
+//! ```text
+//! question   "ZLsock1?" | nonce 16 | to 2 | from 2 | source port 2 | source address 16
+//! answer     "ZLsock1!" | nonce 16 | port 2 | key 32 | token 16
+//! stream     purpose: "socket " | token 16; then "g", then the bytes of the program
+//! ```
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
