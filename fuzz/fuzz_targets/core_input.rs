@@ -6,12 +6,13 @@ use libfuzzer_sys::fuzz_target;
 use std::collections::VecDeque;
 use std::time::Duration;
 use zerolane_core::{
-    Atomic, BurstLimit, Config, Connection, Delivery, Entropy, ExportAs, Forecast, HoldOrder,
-    Instant, OperationDatagram, Placement, RegionId, RegionNumber, RemotePlace, Span, TransferId,
-    Transmit, WorkFlags, WorkRequest, listen,
+    Atomic, BurstLimit, Config, Connection, DatagramSlot, Delivery, Entropy, ExportAs, Forecast,
+    HoldOrder, Instant, OperationDatagram, Placement, RegionId, RegionNumber, RemotePlace, Span,
+    TransferId, Transmit, WorkFlags, WorkRequest, limits, listen,
 };
 use zerolane_wire::{
-    FetchOpKind, Flags, Frames, HEADER_LEN, Header, Op, Packet, Profile, Profiles, Rights, Word,
+    DatagramPart, FetchOpKind, Flags, Frames, HEADER_LEN, Header, MAX_DATAGRAM, Op, Packet,
+    Profile, Profiles, Rights, Word,
 };
 
 /// Bytes of every receive; sends are as long or longer.
@@ -336,12 +337,20 @@ impl Pair {
                 assert!(len == 8);
                 self.ends[to].on_value(self.now, number, id, u64::from(number));
             }
+            Placement::Datagram(to) => assert_slot(to, len),
             Placement::Drop(_) => {}
         }
     }
 
     /// A train, opened into its place, if it has one.
     fn train(&mut self, to: usize, header: &Header, datagram: u32) {
+        if DatagramPart::is(header) {
+            if let Ok(slot) = self.ends[to].on_datagram_train(self.now, header) {
+                assert!(slot.begins && slot.ends);
+                assert_slot(slot, header.s_id);
+            }
+            return;
+        }
         let Ok(claim) = self.ends[to].claim_train(header) else {
             return;
         };
@@ -365,9 +374,9 @@ impl Pair {
 
     fn post(&mut self, side: usize, kind: u8, len: u64) {
         let (now, len) = (self.now, len % (ROOM + 2));
-        let receives = matches!(kind % 4, 1 | 3);
+        let receives = matches!(kind % 5, 1 | 3);
         let span = self.span(if receives { len.min(ROOM) } else { len });
-        let request = match kind % 4 {
+        let request = match kind % 5 {
             0 => WorkRequest::Send {
                 delivery: Delivery::Polled,
             },
@@ -375,7 +384,10 @@ impl Pair {
             2 => WorkRequest::Offer {
                 delivery: Delivery::Silent,
             },
-            _ => WorkRequest::Read,
+            3 => WorkRequest::Read,
+            _ => WorkRequest::Datagram {
+                lifetime: Duration::from_millis(len % 50),
+            },
         };
         let id = self.ends[side].post(now, request, span);
         self.posted[side].extend(id.ok());
@@ -527,3 +539,9 @@ fuzz_target!(|bytes: &[u8]| {
     }
     pair.exchange();
 });
+
+/// Where a lane stores `len` bytes of a datagram.
+fn assert_slot(to: DatagramSlot, len: u32) {
+    assert!(to.slot < limits::MAX_DATAGRAMS_ASSEMBLED && to.length <= MAX_DATAGRAM);
+    assert!(to.start + len <= to.length);
+}

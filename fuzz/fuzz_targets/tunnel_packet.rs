@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 use zerolane_tunnel::config::{Config, Prefix};
 use zerolane_tunnel::engine::Engine;
-use zerolane_tunnel::packet::{HEADER_LEN, Packet};
+use zerolane_tunnel::packet::{Packet, VNET_HEADER_LEN};
 
 fuzz_target!(|input: &[u8]| {
     if let Ok(text) = std::str::from_utf8(input) {
@@ -17,7 +17,10 @@ fuzz_target!(|input: &[u8]| {
         address: address.parse::<IpAddr>().unwrap(),
         len: 1,
     };
-    let networks = [vec![all("0.0.0.0"), all("::")], vec![all("128.0.0.0"), all("8000::")]];
+    let networks = [
+        vec![all("0.0.0.0"), all("::")],
+        vec![all("128.0.0.0"), all("8000::")],
+    ];
     let mut engine = Engine::new(&networks, 1420);
     let mut frame = input.to_vec();
     if engine.from_peer(0, &mut frame) {
@@ -28,7 +31,7 @@ fuzz_target!(|input: &[u8]| {
             IpAddr::V6(it) => it.octets()[0],
         };
         assert!(first < 0x80, "of the other peer");
-        assert!(frame.len() > HEADER_LEN);
+        assert!(frame.len() > VNET_HEADER_LEN);
     }
     if let Some(peer) = engine.from_host(Duration::ZERO, input.to_vec()) {
         assert!(engine.next(Duration::ZERO, peer).is_some());

@@ -4,7 +4,7 @@ use crate::config::{Config, PeerConfig, Prefix, Table};
 use crate::engine::Engine;
 use crate::limits::{FIRST_RETRY, LAST_RETRY, MAX_PACKET, MAX_UNSENT, PACKETS_PER_PASS};
 use crate::network::{Network, NetworkError};
-use crate::packet::HEADER_LEN;
+use crate::packet::VNET_HEADER_LEN;
 use crate::status::{PeerStatus, Status};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{HashMap, HashSet};
@@ -140,7 +140,7 @@ impl Tunnel {
             port: interface.port,
             started: now,
             dropped_by_host: 0,
-            buffer: vec![0; HEADER_LEN + (1 << 16)],
+            buffer: vec![0; VNET_HEADER_LEN + (1 << 16)],
         };
         if let Some(port) = interface.port {
             let trusted: HashSet<_> = config.peers.iter().map(|it| it.key).collect();
@@ -218,7 +218,7 @@ impl Tunnel {
             let Some(len) = self.device.read(&mut self.buffer)? else {
                 return Ok(false);
             };
-            if len > HEADER_LEN + MAX_PACKET {
+            if len > VNET_HEADER_LEN + MAX_PACKET {
                 self.dropped_by_host += 1;
                 continue;
             }

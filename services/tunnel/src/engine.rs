@@ -96,7 +96,7 @@ impl Engine {
         let it = self.peers.get_mut(peer)?;
         let frame = it.queue.pop(now)?;
         it.counters.sent += 1;
-        it.counters.sent_bytes += (frame.len() - packet::HEADER_LEN) as u64;
+        it.counters.sent_bytes += (frame.len() - packet::VNET_HEADER_LEN) as u64;
         Some(frame)
     }
 
@@ -127,7 +127,7 @@ impl Engine {
         }
         packet::clamp_segments(frame, &packet, self.mtu);
         it.counters.received += 1;
-        it.counters.received_bytes += (frame.len() - packet::HEADER_LEN) as u64;
+        it.counters.received_bytes += (frame.len() - packet::VNET_HEADER_LEN) as u64;
         true
     }
 
@@ -156,8 +156,8 @@ mod tests {
     use super::*;
 
     fn frame(source: [u8; 4], destination: [u8; 4], len: usize) -> Vec<u8> {
-        let mut it = vec![0; packet::HEADER_LEN + 20 + len];
-        let at = packet::HEADER_LEN;
+        let mut it = vec![0; packet::VNET_HEADER_LEN + 20 + len];
+        let at = packet::VNET_HEADER_LEN;
         it[at] = 0x45;
         it[at + 2..at + 4].copy_from_slice(&((20 + len) as u16).to_be_bytes());
         it[at + 9] = 1;

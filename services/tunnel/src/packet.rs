@@ -1,9 +1,10 @@
 //! Checks packets and their virtio headers: those of the peer before they are written into the host's kernel.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use zerolane::tun::TunDevice;
 
 /// Bytes of the header in front of each packet.
-pub const HEADER_LEN: usize = 10;
+pub const VNET_HEADER_LEN: usize = TunDevice::VNET_HEADER_LEN;
 
 const NEEDS_CHECKSUM: u8 = 1;
 const DATA_VALID: u8 = 2;
@@ -56,7 +57,9 @@ impl Packet {
     /// # Errors
     /// See [`Bad`].
     pub fn parse(frame: &[u8]) -> Result<Packet, Bad> {
-        let (header, packet) = frame.split_first_chunk::<HEADER_LEN>().ok_or(Bad::Short)?;
+        let (header, packet) = frame
+            .split_first_chunk::<VNET_HEADER_LEN>()
+            .ok_or(Bad::Short)?;
         let it = Packet::of(packet)?;
         it.check_offload(header, packet)?;
         Ok(it)
@@ -110,7 +113,7 @@ impl Packet {
         })
     }
 
-    fn check_offload(&self, header: &[u8; HEADER_LEN], packet: &[u8]) -> Result<(), Bad> {
+    fn check_offload(&self, header: &[u8; VNET_HEADER_LEN], packet: &[u8]) -> Result<(), Bad> {
         let field = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
         let (flags, kind) = (header[0], header[1]);
         let (header_len, segment) = (usize::from(field(2)), field(4));
@@ -152,7 +155,7 @@ impl Packet {
 /// Limits the segments that the ends of a new TCP connection send to what fits `mtu`: in a SYN that is forwarded. Ends
 /// behind a router do not know the MTU in here, and the messages that tell them are often dropped.
 pub fn clamp_segments(frame: &mut [u8], packet: &Packet, mtu: u32) {
-    let Some((header, bytes)) = frame.split_first_chunk_mut::<HEADER_LEN>() else {
+    let Some((header, bytes)) = frame.split_first_chunk_mut::<VNET_HEADER_LEN>() else {
         return;
     };
     let tcp = packet.transport;

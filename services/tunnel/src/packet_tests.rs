@@ -4,12 +4,12 @@ use super::*;
 
 /// A TCP packet with its virtio header, `len` bytes of payload and `options`.
 fn tcp(len: usize, options: &[u8]) -> Vec<u8> {
-    let mut it = vec![0; HEADER_LEN + 20];
+    let mut it = vec![0; VNET_HEADER_LEN + 20];
     let total = (40 + options.len() + len) as u16;
-    it[HEADER_LEN] = 0x45;
-    it[HEADER_LEN + 2..HEADER_LEN + 4].copy_from_slice(&total.to_be_bytes());
-    it[HEADER_LEN + 9] = TCP;
-    it[HEADER_LEN + 12..HEADER_LEN + 20].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+    it[VNET_HEADER_LEN] = 0x45;
+    it[VNET_HEADER_LEN + 2..VNET_HEADER_LEN + 4].copy_from_slice(&total.to_be_bytes());
+    it[VNET_HEADER_LEN + 9] = TCP;
+    it[VNET_HEADER_LEN + 12..VNET_HEADER_LEN + 20].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
     let mut header = [0; 20];
     header[12] = ((20 + options.len()) as u8 / 4) << 4;
     it.extend(header);
@@ -20,7 +20,7 @@ fn tcp(len: usize, options: &[u8]) -> Vec<u8> {
 
 fn offloaded(change: impl FnOnce(&mut [u8])) -> Result<Packet, Bad> {
     let mut it = tcp(5000, &[]);
-    it[..HEADER_LEN].copy_from_slice(&[1, GSO_TCP4, 40, 0, 0xb4, 5, 20, 0, 16, 0]);
+    it[..VNET_HEADER_LEN].copy_from_slice(&[1, GSO_TCP4, 40, 0, 0xb4, 5, 20, 0, 16, 0]);
     change(&mut it);
     Packet::parse(&it)
 }
@@ -30,8 +30,12 @@ fn parse__addresses() {
     let it = Packet::parse(&tcp(100, &[])).unwrap();
     assert_eq!(it.source, IpAddr::from([10, 0, 0, 1]));
     assert_eq!(it.destination, IpAddr::from([10, 0, 0, 2]));
-    let mut v6 = vec![0; HEADER_LEN + 40];
-    (v6[HEADER_LEN], v6[HEADER_LEN + 23], v6[HEADER_LEN + 39]) = (0x60, 1, 2);
+    let mut v6 = vec![0; VNET_HEADER_LEN + 40];
+    (
+        v6[VNET_HEADER_LEN],
+        v6[VNET_HEADER_LEN + 23],
+        v6[VNET_HEADER_LEN + 39],
+    ) = (0x60, 1, 2);
     let it = Packet::parse(&v6).unwrap();
     assert_eq!(it.source, IpAddr::from(Ipv6Addr::from_bits(1)));
     assert_eq!(it.destination, IpAddr::from(Ipv6Addr::from_bits(2)));
@@ -39,7 +43,7 @@ fn parse__addresses() {
 
 #[test]
 fn parse__lengths_that_are_not_true() {
-    for len in 0..HEADER_LEN + 20 {
+    for len in 0..VNET_HEADER_LEN + 20 {
         assert!(Packet::parse(&tcp(100, &[])[..len]).is_err(), "{len}");
     }
     let mut longer = tcp(100, &[]);
@@ -47,9 +51,9 @@ fn parse__lengths_that_are_not_true() {
     assert_eq!(Packet::parse(&longer), Err(Bad::Length));
     assert_eq!(Packet::parse(&longer[..90]), Err(Bad::Length));
     let mut header = tcp(0, &[]);
-    header[HEADER_LEN] = 0x44;
+    header[VNET_HEADER_LEN] = 0x44;
     assert_eq!(Packet::parse(&header), Err(Bad::Short));
-    header[HEADER_LEN] = 0x75;
+    header[VNET_HEADER_LEN] = 0x75;
     assert_eq!(Packet::parse(&header), Err(Bad::Version));
 }
 
@@ -77,7 +81,7 @@ fn parse__offload_that_does_not_fit() {
     }
     let segments = offloaded(|it| it[4..6].copy_from_slice(&[0, 0]));
     assert_eq!(segments, Err(Bad::Offload), "segments of no bytes");
-    let fragment = offloaded(|it| it[HEADER_LEN + 7] = 9);
+    let fragment = offloaded(|it| it[VNET_HEADER_LEN + 7] = 9);
     assert_eq!(fragment, Err(Bad::Offload));
 }
 
@@ -96,8 +100,8 @@ fn sum(bytes: &[u8]) -> u16 {
 fn clamp__a_syn_and_its_checksum() {
     for options in [&[2, 4, 5, 180, 1, 1, 1, 0][..], &[1, 2, 4, 5, 180, 0, 0, 0]] {
         let mut it = tcp(0, options);
-        it[HEADER_LEN + 20 + 13] = 2;
-        let at = HEADER_LEN + 20;
+        it[VNET_HEADER_LEN + 20 + 13] = 2;
+        let at = VNET_HEADER_LEN + 20;
         let right = sum(&it[at..]);
         it[at + 16..at + 18].copy_from_slice(&right.to_be_bytes());
         let packet = Packet::parse(&it).unwrap();
@@ -120,10 +124,10 @@ fn clamp__nothing_else() {
     clamp_segments(&mut it, &packet, 500);
     assert_eq!(it, before, "no SYN");
     for end in [
-        HEADER_LEN,
-        HEADER_LEN + 25,
-        HEADER_LEN + 41,
-        HEADER_LEN + 42,
+        VNET_HEADER_LEN,
+        VNET_HEADER_LEN + 25,
+        VNET_HEADER_LEN + 41,
+        VNET_HEADER_LEN + 42,
     ] {
         clamp_segments(&mut it[..end], &packet, 500);
     }

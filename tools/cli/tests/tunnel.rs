@@ -305,6 +305,110 @@ fn up__refuses_sources_that_are_not_the_peer_s() {
     drop(ends);
 }
 
+/// The address of the side that called changes, and the connection goes on: it is the same, only elsewhere.
+#[test]
+fn up__follows_a_peer_whose_address_changes() {
+    let Some(lab) = Lab::new() else { return };
+    let (a, b) = (lab.hosts.a(), lab.hosts.b());
+    lab.configure(Outside::V4, "10.9.0.2, fd99::2");
+    let ends = lab.both(&[]);
+    datagrams(b, a, [inside(1)[0], inside(2)[0]], &[100]);
+    let links = b.rtnetlink().unwrap();
+    let before = b.ipv4().octets();
+    let after = [before[0], before[1], before[2], before[3] + 100];
+    // In this order: the kernel removes the second address of a network with the first.
+    links.remove_address(b.device(), before.into(), 24).unwrap();
+    links.assign_address(b.device(), after.into(), 24).unwrap();
+    let after = IpAddr::from(after).to_string();
+    until("followed", || {
+        // The host of B makes its routes anew only when it sends.
+        let sender = b
+            .enter_thread(|| UdpSocket::bind((inside(2)[0], 0)).unwrap())
+            .unwrap();
+        let _ = sender.send_to(b"here", (inside(1)[0], 9));
+        lab.shown(a).contains(&after)
+    });
+    datagrams(b, a, [inside(1)[0], inside(2)[0]], &[100]);
+    datagrams(a, b, [inside(2)[0], inside(1)[0]], &[100]);
+    drop(ends);
+}
+
+/// B knows A and C, whose networks overlap: the longest prefix decides.
+#[test]
+fn up__two_peers_with_networks_of_their_own() {
+    let Some(lab) = Lab::new() else { return };
+    let (a, b) = (lab.hosts.a(), lab.hosts.b());
+    lab.configure(Outside::V4, "10.9.0.0/24");
+    let at = |name: &str| lab.base.path().join(name).display().to_string();
+    let made = Command::new(PROGRAM)
+        .arg("keygen")
+        .arg(at("c"))
+        .output()
+        .unwrap();
+    let c = String::from_utf8(made.stdout).unwrap();
+    let endpoint = SocketAddr::new(a.ipv4().into(), 9186);
+    let of_c = format!(
+        "[Interface]\nIdentity = {}\nAddress = 10.9.0.3/24\nTable = off\n\
+         [Peer]\nPublicKey = {}\nEndpoint = {endpoint}\nAllowedIPs = 10.9.0.1\n",
+        at("c"),
+        lab.keys[0]
+    );
+    fs::write(at("tc.conf"), of_c).unwrap();
+    let of_a = fs::read_to_string(at("ta.conf")).unwrap();
+    let of_a = format!(
+        "{of_a}[Peer]\nPublicKey = {}\nAllowedIPs = 10.9.0.3\n",
+        c.trim()
+    );
+    fs::write(at("ta.conf"), of_a).unwrap();
+    let ends = [
+        lab.up(a, &["./ta.conf"]),
+        lab.up(b, &["./tb.conf"]),
+        lab.up(b, &["./tc.conf"]),
+    ];
+    until("both connected", || {
+        let shown = lab.shown(a);
+        shown.contains("\"connected_s\":") && !shown.contains("\"connected_s\":null")
+    });
+    let receiver = a
+        .enter_thread(|| UdpSocket::bind((inside(1)[0], 0)).unwrap())
+        .unwrap();
+    receiver
+        .set_read_timeout(Some(Duration::from_millis(200)))
+        .unwrap();
+    for (host, device) in [(2, "tb"), (3, "tc")] {
+        let from = SocketAddr::new(inside(host)[0], 0);
+        let sender = b.enter_thread(|| {
+            let socket = UdpSocket::bind(from).unwrap();
+            let name = std::ffi::OsString::from(device);
+            nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::BindToDevice, &name)
+                .unwrap();
+            socket
+        });
+        let sender = sender.unwrap();
+        sender
+            .set_read_timeout(Some(Duration::from_millis(200)))
+            .unwrap();
+        until("answered", || {
+            sender
+                .send_to(&[host], receiver.local_addr().unwrap())
+                .unwrap();
+            let mut came = [0; 8];
+            let Ok((1, source)) = receiver.recv_from(&mut came) else {
+                return false;
+            };
+            if came[0] != host {
+                return false;
+            }
+            assert_eq!(source.ip(), inside(host)[0]);
+            receiver.send_to(&[host + 100], source).unwrap();
+            let answer = sender.recv_from(&mut came);
+            answer.is_ok() && came[0] == host + 100
+        });
+    }
+    assert_eq!(lab.counter(a, "dropped_source"), 0);
+    drop(ends);
+}
+
 #[test]
 fn down__ends_it_and_a_second_up_of_one_name_fails() {
     let Some(lab) = Lab::new() else { return };

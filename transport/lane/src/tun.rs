@@ -56,7 +56,7 @@ pub struct TunDevice {
 
 impl TunDevice {
     /// Bytes of the header in front of each packet: `virtio_net_hdr`, little-endian.
-    pub const HEADER_LEN: usize = 10;
+    pub const VNET_HEADER_LEN: usize = 10;
 
     /// Makes interface `name`, with as much of `offload` as the kernel has.
     ///
@@ -81,7 +81,7 @@ impl TunDevice {
         // SAFETY: the request is a whole `struct ifreq`, and outlives the call.
         check(unsafe { libc::ioctl(file.as_raw_fd(), SET_INTERFACE, request.as_mut_ptr()) })?;
         for (what, value) in [
-            (SET_HEADER_LEN, Self::HEADER_LEN as libc::c_int),
+            (SET_HEADER_LEN, Self::VNET_HEADER_LEN as libc::c_int),
             (SET_LITTLE_ENDIAN, 1),
         ] {
             // SAFETY: the value outlives the call, which only reads it.

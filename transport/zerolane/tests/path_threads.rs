@@ -181,3 +181,45 @@ fn drop__amid_ends_the_threads() {
         until_threads(0);
     }
 }
+
+/// The memory of a datagram is free as soon as that left the driver: no thread may read it later, and none is lost for
+/// it.
+#[test]
+fn datagrams__leave_by_paths_with_threads() {
+    const SENT: u64 = 400;
+    let _alone = COUNTED.lock().unwrap_or_else(|it| it.into_inner());
+    let mut endpoint = Endpoint::bind("127.0.0.1:0", per_path()).expect("bind");
+    let to = endpoint.local_addr();
+    let receiver = std::thread::spawn(move || {
+        let mut b = accept(&mut endpoint);
+        let mut came = 0;
+        while let Ok(waited) = b.recv_datagram(Some(PATIENCE)) {
+            let datagram = waited.got().expect("in time");
+            let (seed, rest) = datagram.split_first().expect("a seed");
+            assert!(rest.iter().all(|it| it == seed), "other bytes");
+            came += 1;
+        }
+        came
+    });
+    let mut a = Connection::connect(to, &per_path()).expect("connected");
+    assert!(a.add_path(second()));
+    let end = Instant::now() + PATIENCE;
+    while usable(&a) < 2 {
+        assert!(Instant::now() < end, "{:?}", a.paths());
+        let _ = a.recv_datagram(Some(Duration::from_millis(1)));
+    }
+    for n in 0..SENT {
+        let datagram = vec![n as u8; 1 + 100 * n as usize];
+        a.send_datagram(datagram).expect("room");
+        let _ = a.recv_datagram(Some(Duration::from_micros(200)));
+    }
+    let end = Instant::now() + PATIENCE;
+    while a.datagram_bytes() > 0 {
+        assert!(Instant::now() < end);
+        let _ = a.recv_datagram(Some(Duration::from_millis(1)));
+    }
+    let left = a.account().protocol.unreliable_sent;
+    a.close().expect("closed");
+    let came: u64 = receiver.join().expect("received");
+    assert!(came * 10 >= left * 9 && left > SENT / 2, "{came} of {left}");
+}

@@ -254,6 +254,7 @@ static void waits(zl_connection *ours, zl_region *local)
     struct later later;
     zl_completion completion;
     uint64_t length;
+    size_t len;
     uint64_t id;
 
     EXPECT(zl_post_recv(ours, local, 0, SMALL, NULL, &id) == ZL_OK);
@@ -262,6 +263,8 @@ static void waits(zl_connection *ours, zl_region *local)
         EXPECT(ON(zl_wait)(ours, FOREVER[n], &completion) == ZL_WOKEN && waited(&later));
         start(&later, wake, ours);
         EXPECT(ON(zl_announced)(ours, FOREVER[n], &length) == ZL_WOKEN && waited(&later));
+        start(&later, wake, ours);
+        EXPECT(ON(zl_recv_datagram)(ours, FOREVER[n], NULL, 0, &len) == ZL_WOKEN && waited(&later));
         start(&later, wake, ours);
         EXPECT(ON(zl_wait_arrived)(ours, id, 0, FOREVER[n], &length) == ZL_WOKEN && waited(&later));
         start(&later, wake, ours);
@@ -455,6 +458,8 @@ static void lengths(struct ends *it)
     for (size_t n = 0; n < 2; n++) {
         REFUSED(ON(zl_send)(ours, text, many[n]));
         REFUSED(ON(zl_recv_into)(ours, text, many[n], &length));
+        REFUSED(ON(zl_send_datagram)(ours, text, many[n]));
+        REFUSED(zl_recv_datagram(ours, 0, text, many[n], &length));
         REFUSED(ON(zl_put)(ours, &it->key, 0, text, many[n]));
         REFUSED(ON(zl_put_with_immediate)(ours, &it->key, 0, text, many[n], 0));
         REFUSED(ON(zl_get)(ours, &it->key, 0, text, many[n]));

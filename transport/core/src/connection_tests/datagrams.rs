@@ -24,7 +24,13 @@ fn post(sim: &mut Sim, seed: u64, len: u64) -> Result<TransferId, PostError> {
 
 /// Sends `count` datagrams, one every `pause`; every third is long. Returns the seeds of those that arrived.
 fn stream(sim: &mut Sim, count: u64, pause: Duration) -> Vec<u64> {
-    let len = |seed: u64| if seed.is_multiple_of(3) { 60 << 10 } else { 100 + seed };
+    let len = |seed: u64| {
+        if seed.is_multiple_of(3) {
+            60 << 10
+        } else {
+            100 + seed
+        }
+    };
     for seed in 0..count {
         post(sim, seed, len(seed)).unwrap();
         sim.run_for(pause);

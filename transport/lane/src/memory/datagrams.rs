@@ -7,8 +7,8 @@ use zerolane_core::limits::MAX_DATAGRAMS_ASSEMBLED;
 
 /// Datagrams, and bytes of them, that the program has not taken. Further ones are dropped and counted. Several trains
 /// of a fast path: a program that is slower than that for long loses datagrams anyway.
-const MAX_UNREAD: usize = 4096;
-const MAX_UNREAD_BYTES: usize = 8 << 20;
+const MAX_DATAGRAMS_UNREAD: usize = 4096;
+const MAX_DATAGRAM_BYTES_UNREAD: usize = 8 << 20;
 
 /// A connection's datagrams. An idle connection holds none.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ impl Datagrams {
     /// Keeps a whole datagram for the program, unless too many wait.
     pub(crate) fn keep(&mut self, datagram: Vec<u8>, account: &mut Account) {
         let bytes = self.bytes + datagram.len();
-        if self.arrived.len() >= MAX_UNREAD || bytes > MAX_UNREAD_BYTES {
+        if self.arrived.len() >= MAX_DATAGRAMS_UNREAD || bytes > MAX_DATAGRAM_BYTES_UNREAD {
             account.unreliable_unread += 1;
             return;
         }
@@ -101,17 +101,17 @@ mod tests {
     #[test]
     fn keep__no_more_than_the_limits() {
         let (mut it, mut account) = (Datagrams::default(), Account::default());
-        for _ in 0..MAX_UNREAD + 3 {
+        for _ in 0..MAX_DATAGRAMS_UNREAD + 3 {
             it.store(WHOLE, &[1; 4], &mut account);
         }
         assert_eq!(
             (it.arrived.len(), account.unreliable_unread),
-            (MAX_UNREAD, 3)
+            (MAX_DATAGRAMS_UNREAD, 3)
         );
         let mut it = Datagrams::default();
         for _ in 0..1000 {
             it.keep(vec![0; 60 << 10], &mut account);
         }
-        assert!(it.bytes <= MAX_UNREAD_BYTES && !it.is_empty());
+        assert!(it.bytes <= MAX_DATAGRAM_BYTES_UNREAD && !it.is_empty());
     }
 }

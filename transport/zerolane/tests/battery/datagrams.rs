@@ -111,7 +111,11 @@ pub fn many_at_once(path: Path, base: &Options) {
         &mut pair,
         |a| {
             for seed in 0..STREAM {
-                let len = if seed.is_multiple_of(3) { 60 << 10 } else { 900 };
+                let len = if seed.is_multiple_of(3) {
+                    60 << 10
+                } else {
+                    900
+                };
                 let datagram = datagram(seed, len);
                 loop {
                     match a.send_datagram(datagram.clone()) {

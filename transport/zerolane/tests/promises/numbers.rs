@@ -458,6 +458,18 @@ const DOCUMENTS: &[Document] = &[
                 &["DEFAULT_EAGER", "MAX_EAGER"],
             ),
             Fact("gaps in an eager Transfer | {128} |", &["MAX_EAGER_GAPS"]),
+            Fact(
+                "up to {60 KiB} each; the oldest makes way | {16} |",
+                &["MAX_DATAGRAM", "MAX_DATAGRAMS_ASSEMBLED"],
+            ),
+            Fact(
+                "not taken, and bytes of them | {4096}, {8 MiB} |",
+                &["MAX_DATAGRAMS_UNREAD", "MAX_DATAGRAM_BYTES_UNREAD"],
+            ),
+            Fact(
+                "wait to leave, and bytes of them | {4096}, {4 MiB} |",
+                &["MAX_DATAGRAMS_QUEUED", "MAX_DATAGRAM_BYTES_QUEUED"],
+            ),
             Fact("no receive is posted | {6} |", &["MAX_EAGER_ASKS"]),
             Fact("held for a sender | {1024} |", &["MAX_HELD_GRANTS"]),
             Fact("gaps in a Block | {1024} |", &["MAX_GAPS_PER_BLOCK"]),

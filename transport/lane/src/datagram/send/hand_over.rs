@@ -9,6 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use zerolane_core::DataBurst;
+use zerolane_wire::DatagramPart;
 
 /// Most bursts that the thread has at a time: it sends them while the driver serves other paths.
 const MOST: usize = 8;
@@ -41,7 +42,7 @@ impl Sender {
     ///
     /// The thread takes sealed bursts whose payload lies in one piece that only the lane accesses: the user gets the
     /// memory back only after the access ended. Exported memory stays mapped for one turn only, and a mapped
-    /// file may be gone.
+    /// file may be gone. The memory of a datagram is free when the turn ends, which would call its access off.
     pub(super) fn hand_over(
         &mut self,
         burst: &DataBurst,
@@ -58,8 +59,9 @@ impl Sender {
             Protection::Sealed(Some(sealer))
                 if (self.gso || burst.segments == 1) && !turn.core.uses_checksums() =>
             {
-                let exclusive = turn.memory.is_exclusive(burst.span.region);
-                let payload = turn.memory.source(burst.span).filter(|_| exclusive);
+                let lasts = turn.memory.is_exclusive(burst.span.region)
+                    && !DatagramPart::is(&burst.header(0));
+                let payload = turn.memory.source(burst.span).filter(|_| lasts);
                 let datagrams = if burst.train.is_some() {
                     1
                 } else {
