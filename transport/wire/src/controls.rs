@@ -112,7 +112,10 @@ mod tests {
         assert!(Controls::is(&datagram));
         assert_eq!(datagram[4..12], SHORT[4..12], "ports and key");
         let mut all = Controls::parse(&datagram[..len]).expect("whole");
-        assert_eq!((all.next(), all.next()), (Some(&SHORT[..]), Some(&LONG[..])));
+        assert_eq!(
+            (all.next(), all.next()),
+            (Some(&SHORT[..]), Some(&LONG[..]))
+        );
         assert_eq!(all.next(), None);
         assert!(Header::parse(&datagram).is_err(), "no operation of its own");
     }
