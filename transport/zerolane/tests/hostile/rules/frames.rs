@@ -6,7 +6,8 @@ use super::rule::{Rule, rule};
 use super::victim::{EXPORTED, NEVER_SHOWN};
 use zerolane::counters::DropReason::{Duplicate, Early, Malformed, NoGrant, Unexpected};
 use zerolane_wire::{
-    Flags, FrameFields, FrameHead, Frames, Header, MAX_FRAME_HEAD_LEN, MAX_FRAMES, Op, Rights,
+    Controls, DatagramPart, Flags, FrameFields, FrameHead, Frames, Header, MAX_CONTROLS,
+    MAX_DATAGRAM, MAX_FRAME_HEAD_LEN, MAX_FRAMES, Op, Rights,
 };
 
 pub(super) const RULES: &[Rule] = &[
@@ -17,6 +18,8 @@ pub(super) const RULES: &[Rule] = &[
     rule("frames_of_the_extended_profile", frames_in_classic)
         .drops(&[(Unexpected, 10)])
         .classic(),
+    rule("controls_inside_their_datagram", controls_without_form).drops(&[(Malformed, 90)]),
+    rule("datagrams_inside_their_length", datagrams_without_form).drops(&[(Malformed, 6)]),
 ];
 
 /// Header and content of a datagram with these operations, all with the same payload.
@@ -114,4 +117,47 @@ fn frames_in_classic(peer: &mut Peer) {
         let (header, content) = frames(&puts(peer, open, first, 10), &[0xee; 8]);
         peer.say_raw(&header, &content);
     }
+}
+
+/// Two control operations in a datagram that is cut, and one inside of another.
+fn controls_without_form(peer: &mut Peer) {
+    let nop = peer.header(Op::Nop).emit();
+    let mut datagram = [0; MAX_CONTROLS];
+    let one = Controls::push(&mut datagram, 0, &nop);
+    let two = Controls::push(&mut datagram, one, &nop);
+    for len in (4..two).filter(|&len| len != one) {
+        peer.send(&datagram[..len]);
+    }
+    let inner: [u8; 40] = datagram[..40].try_into().expect("40 bytes");
+    let len = Controls::push(&mut datagram, 0, &inner);
+    peer.send(&datagram[..len]);
+}
+
+/// Datagrams of no bytes, too long, beyond their length, with flags of other Data, and a part of another length.
+fn datagrams_without_form(peer: &mut Peer) {
+    let part = |number, length, start| DatagramPart {
+        number,
+        length,
+        start,
+    };
+    let mut say = |it: DatagramPart, flags: Flags| {
+        let ports = peer.header(Op::Data);
+        let header = Header {
+            d_port: ports.d_port,
+            s_port: ports.s_port,
+            d_key: ports.d_key,
+            ..it.header()
+        };
+        let flags = header.flags.with(flags);
+        peer.say_raw(&Header { flags, ..header }, &[0xee; 8]);
+    };
+    for it in [part(0, 0, 0), part(0, MAX_DATAGRAM + 1, 0)] {
+        say(it, Flags::NONE);
+    }
+    for it in [part(0, 100, 93), part(0, 100, u32::MAX)] {
+        say(it, Flags::NONE);
+    }
+    say(part(0, 100, 0), Flags::SILENT);
+    say(part(1, 100, 0), Flags::NONE);
+    say(part(1, 101, 8), Flags::NONE);
 }
