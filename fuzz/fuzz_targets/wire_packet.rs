@@ -4,23 +4,13 @@
 use libfuzzer_sys::fuzz_target;
 use zerolane_wire::checksum::Sum;
 use zerolane_wire::discovery::Discovery;
-use zerolane_wire::{
-    Controls, HEADER_LEN, Header, MAX_CONTROL, MAX_CONTROLS, OPTIONS_LEN, Packet, PrivateData,
-};
+use zerolane_wire::{HEADER_LEN, Header, MAX_CONTROL, OPTIONS_LEN, Packet, PrivateData};
 
 fuzz_target!(|datagram: &[u8]| {
     if let Ok(header) = Header::parse(datagram) {
         assert_eq!(header.emit()[..], datagram[..HEADER_LEN]);
         let rest = Sum::of(&datagram[HEADER_LEN..]);
         assert_eq!(header.sealed(rest).verify(rest), Ok(()));
-    }
-    if let (true, Ok(all)) = (Controls::is(datagram), Controls::parse(datagram)) {
-        let mut again = [0; MAX_CONTROLS];
-        let len = all.fold(0, |len, it| {
-            assert!(Controls::takes(len, it));
-            Controls::push(&mut again, len, it)
-        });
-        assert_eq!(again[12..len], datagram[12..]);
     }
     if let Ok(said) = Discovery::parse(datagram) {
         assert_eq!(said.emit()[..], *datagram);

@@ -489,7 +489,7 @@ impl Context {
         self.events.extend(failed);
     }
 
-    /// Whether this end accepts several numbered operations, or several control operations, in one datagram.
+    /// Whether this end accepts several numbered operations in one datagram.
     pub(crate) fn takes_frames(&self) -> bool {
         self.config.frames && self.profile == Profile::Extended
     }
@@ -520,7 +520,7 @@ impl Context {
         self.takes_advance_grants() && self.peer.is_some_and(|peer| peer.advance_messages)
     }
 
-    /// Whether this end sends several numbered operations, or several control operations, in one datagram.
+    /// Whether this end sends several numbered operations in one datagram.
     pub(crate) fn sends_frames(&self) -> bool {
         self.takes_frames() && self.peer.is_some_and(|peer| peer.frames)
     }

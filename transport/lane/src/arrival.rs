@@ -3,12 +3,10 @@
 use crate::account::MoveCause;
 use crate::lane::Turn;
 use zerolane_core::{DropReason, Placement, RegionId, Span};
-use zerolane_wire::checksum::Sum;
-use zerolane_wire::{Controls, Flags, Frames, HEADER_LEN, Header, MAX_CONTROL, MAX_CONTROLS, Op};
+use zerolane_wire::{Flags, Frames, HEADER_LEN, Header, MAX_CONTROL, Op, checksum::Sum};
 
-/// Most bytes of a control datagram that are ever read: one more than the longest has.
-pub(crate) const CONTROL_DATAGRAM: usize = MAX_CONTROLS + 1;
-const _: () = assert!(MAX_CONTROL <= MAX_CONTROLS);
+/// Most bytes of a control operation that are ever read: one more than the longest has.
+pub(crate) const CONTROL_DATAGRAM: usize = MAX_CONTROL + 1;
 
 /// Whether frames follow the header.
 pub(crate) fn is_of_frames(header: &Header, turn: &Turn<'_>) -> bool {
@@ -20,20 +18,9 @@ pub(crate) fn checksum_holds(header: &Header, rest: Sum) -> bool {
     header.checksum != 0 && header.verify(rest).is_ok()
 }
 
-/// Shows the core the control operations of a datagram of `len` bytes, each on its own, and carries out the atomic
-/// operations that they may order.
+/// Shows the core a control operation, and carries out the atomic operation that it may order.
 pub(crate) fn deliver_operation(turn: &mut Turn<'_>, bytes: &[u8], len: usize) {
-    if !Controls::is(bytes) {
-        return deliver_one(turn, bytes, len);
-    }
-    match Controls::parse(bytes) {
-        Ok(all) if turn.core.takes_frames() => all.for_each(|it| deliver_one(turn, it, it.len())),
-        _ => turn.core.on_dropped(DropReason::Malformed),
-    }
-}
-
-fn deliver_one(turn: &mut Turn<'_>, operation: &[u8], len: usize) {
-    turn.core.on_control(turn.now, operation, len);
+    turn.core.on_control(turn.now, bytes, len);
     if let Some(order) = turn.core.pending_atomic() {
         let before = turn.memory.atomic(order);
         turn.core.on_atomic_done(turn.now, before);

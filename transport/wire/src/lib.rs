@@ -1,8 +1,7 @@
 //! Parses and emits the Scheduled Transfer header and operations: bytes become types, checked once at the edge.
 //!
 //! This crate uses no socket and no clock. A datagram is one 40-byte [`Header`] followed by nothing, by exactly 32
-//! bytes of options (control operations; then perhaps [`PrivateData`]), or by payload (Data); or it holds several control
-//! operations ([`Controls`]). [`Packet::parse`] turns
+//! bytes of options (control operations; then perhaps [`PrivateData`]), or by payload (Data). [`Packet::parse`] turns
 //! control datagrams into an [`Operation`]. For Data, [`Header::parse`] alone is enough, because only its header needs
 //! checking.
 //!
@@ -20,7 +19,6 @@
 #![forbid(unsafe_code)]
 
 pub mod checksum;
-mod controls;
 mod datagram;
 pub mod discovery;
 pub mod encapsulation;
@@ -30,7 +28,6 @@ mod header;
 mod operation;
 mod train;
 
-pub use controls::{Controls, MAX_CONTROLS};
 pub use datagram::{DatagramPart, MAX_DATAGRAM};
 pub use frames::{FRAME_HEAD_LEN, FrameFields, FrameHead, Frames, MAX_FRAME_HEAD_LEN, MAX_FRAMES};
 pub use header::{Field, Flags, HEADER_LEN, Header, Op, ParseError, Problem};

@@ -442,19 +442,12 @@ impl Connection {
         self.cx.uses_checksums()
     }
 
-    /// Whether Data marked [`Flags::FRAMES`] is accepted, and several control operations in one datagram. The lane passes
-    /// in each frame or operation as if it had come on its own.
+    /// Whether Data marked [`Flags::FRAMES`] is accepted. The lane passes in each frame as the Data that it would be on
+    /// its own.
     ///
     /// [`Flags::FRAMES`]: zerolane_wire::Flags::FRAMES
     pub fn takes_frames(&self) -> bool {
         self.cx.takes_frames()
-    }
-
-    /// Whether the peer accepts several control operations in one datagram ([`Controls`]).
-    ///
-    /// [`Controls`]: zerolane_wire::Controls
-    pub fn sends_frames(&self) -> bool {
-        self.cx.sends_frames()
     }
 
     /// Whether anything that needs no grant waits to be sent: a small operation, or eager payload.

@@ -22,10 +22,6 @@ pub(crate) unsafe fn sendmsg(fd: RawFd, message: &libc::msghdr, flags: i32) -> i
 /// # Safety
 /// `piece` is mapped for the length of the call.
 pub(crate) unsafe fn send(fd: RawFd, piece: &libc::iovec) -> io::Result<usize> {
-    #[cfg(test)]
-    if let Some(refusal) = seam::refusal_of_one(piece.iov_len) {
-        return Err(refusal);
-    }
     // SAFETY: the caller's promise.
     result(unsafe { libc::send(fd, piece.iov_base, piece.iov_len, 0) })
 }
@@ -125,9 +121,9 @@ pub(crate) mod seam {
     /// The kind of send to refuse.
     #[derive(Clone, Copy, PartialEq, Eq)]
     pub(crate) enum Sends {
-        /// Sends that the kernel should segment.
+        /// Sends of bulk that the kernel should segment.
         Segmented,
-        /// Sends of several control operations in one datagram.
+        /// Sends of several control datagrams.
         Together,
         /// Sends without a copy.
         Zerocopy,
@@ -135,8 +131,8 @@ pub(crate) mod seam {
         Given,
     }
 
-    /// Datagrams of one piece with several control operations are longer than one operation, and shorter, bytes.
-    const TOGETHER: std::ops::Range<usize> = 100..500;
+    /// Longest data sent together that still counts as control, in bytes.
+    const LEAST_BULK: usize = 2048;
 
     thread_local! {
         static REFUSED: RefCell<Vec<(Sends, i32)>> = const { RefCell::new(Vec::new()) };
@@ -181,25 +177,24 @@ pub(crate) mod seam {
     }
 
     pub(crate) fn refusal(message: &libc::msghdr, flags: i32) -> Option<io::Error> {
+        // SAFETY: the caller's promise: msg_iov points to msg_iovlen iovecs.
+        let pieces = unsafe { std::slice::from_raw_parts(message.msg_iov, message.msg_iovlen) };
+        let len: usize = pieces.iter().map(|it| it.iov_len).sum();
         let is = |sends| match sends {
-            Sends::Segmented => message.msg_controllen > 0,
+            Sends::Segmented => message.msg_controllen > 0 && len > LEAST_BULK,
+            Sends::Together => message.msg_controllen > 0 && len <= LEAST_BULK,
             Sends::Zerocopy => flags & libc::MSG_ZEROCOPY != 0,
-            Sends::Together | Sends::Given => false,
+            Sends::Given => false,
         };
-        refused(is)
-    }
-
-    pub(crate) fn refusal_of_one(len: usize) -> Option<io::Error> {
-        refused(|it| it == Sends::Together && TOGETHER.contains(&len))
+        REFUSED.with_borrow_mut(|all| {
+            let index = all.iter().position(|&(sends, _)| is(sends))?;
+            Some(io::Error::from_raw_os_error(all.remove(index).1))
+        })
     }
 
     pub(crate) fn refusal_to_give() -> Option<io::Error> {
-        refused(|it| it == Sends::Given)
-    }
-
-    fn refused(is: impl Fn(Sends) -> bool) -> Option<io::Error> {
         REFUSED.with_borrow_mut(|all| {
-            let index = all.iter().position(|&(sends, _)| is(sends))?;
+            let index = all.iter().position(|&(sends, _)| sends == Sends::Given)?;
             Some(io::Error::from_raw_os_error(all.remove(index).1))
         })
     }

@@ -272,11 +272,6 @@ const DOCUMENTS: &[Document] = &[
             ),
             Fact("numbered: 0 to {1192} bytes", &["MAX_SMALL"]),
             Fact("A put of at most {16 KiB} may leave", &["MAX_EAGER_PUT"]),
-            Fact("share a datagram of at most {400} bytes", &["MAX_CONTROLS"]),
-            Fact(
-                "the first operation, {40} or {72}; the operation",
-                &["HEADER_LEN", "HEADER_LEN + OPTIONS_LEN"],
-            ),
             Fact("If {1024} immediates wait", &["MAX_UNREAD"]),
             Fact("Extended: up to {64} at a", &["MAX_FETCHES"]),
             Fact("repeats every {100 ms}", &["NOT_READY_INTERVAL"]),

@@ -9,7 +9,9 @@ use socket2::{SockAddr, Socket};
 use std::io;
 use std::net::SocketAddr;
 use zerolane_core::{ControlDatagram, Transmit};
-use zerolane_wire::{Controls, MAX_CONTROLS};
+
+/// Most control datagrams in one system call.
+const MAX_TOGETHER: usize = 8;
 
 /// Zeros for the padding of a path probe.
 static PADDING: Padding = Padding([0; 65_536]);
@@ -32,44 +34,34 @@ impl Sender {
         self.send_alone(socket, account)
     }
 
-    /// Sends `first` and the control operations that follow it in one datagram, if the peer accepts that: a confirmation
-    /// and the grant of the next receive cost both ends one datagram. The transmission after these is held for the next
-    /// burst of this turn; `last`: there is no such burst, and the core is asked for nothing more.
+    /// Sends `first` in one call with the control datagrams of the same length that follow it: a confirmation and the
+    /// grant of the next receive cost the peer one read of its socket. The transmission after these is held for the
+    /// next burst of this turn; `last`: there is no such burst, and the core is asked for nothing more.
     pub(super) fn controls(
         &mut self,
         socket: &Socket,
         (first, last): (&ControlDatagram, bool),
         turn: &mut Turn<'_>,
     ) -> io::Result<()> {
-        let mut joined = [0; MAX_CONTROLS];
-        let mut len = 0;
-        let mut add = |it: &ControlDatagram| {
-            let fits = it.pad_to == 0 && Controls::takes(len, it.bytes());
-            if fits {
-                len = Controls::push(&mut joined, len, it.bytes());
-            }
-            fits
-        };
         let mut together = std::mem::take(&mut self.buffers.controls);
         together.clear();
         together.push(*first);
+        let len = first.bytes().len();
         let mut behind = None;
-        // Frames of raw Ethernet are checked in the peer's driver, which knows single operations.
-        let joins = !last && self.output.frames().is_none() && turn.core.sends_frames();
-        if joins && add(first) {
-            loop {
-                match self.next(turn) {
-                    Some(Transmit::Control(it)) if add(&it) => together.push(it),
-                    other => {
-                        behind = other;
-                        break;
-                    }
+        while self.gso && !last && first.pad_to == 0 && together.len() < MAX_TOGETHER {
+            match self.next(turn) {
+                Some(Transmit::Control(it)) if it.pad_to == 0 && it.bytes().len() == len => {
+                    together.push(it);
+                }
+                other => {
+                    behind = other;
+                    break;
                 }
             }
         }
-        let outcome = match together.len() {
-            1 => self.control(socket, first.bytes(), first.pad_to, turn.account),
-            _ => self.control(socket, &joined[..len], 0, turn.account),
+        let outcome = match &together[..] {
+            [one] => self.control(socket, one, turn.account),
+            all => self.send_together(socket, all, turn),
         };
         let full = outcome.as_ref().is_err_and(is_full);
         match behind {
@@ -88,19 +80,54 @@ impl Sender {
         outcome
     }
 
+    /// Sends control datagrams of one length.
+    fn send_together(
+        &mut self,
+        socket: &Socket,
+        all: &[ControlDatagram],
+        turn: &mut Turn<'_>,
+    ) -> io::Result<()> {
+        let len = all[0].bytes().len();
+        self.buffers.iovs.clear();
+        let segment = match &mut self.protection {
+            Protection::Plain => {
+                let bytes = all.iter().map(ControlDatagram::bytes);
+                self.buffers
+                    .iovs
+                    .extend(bytes.map(|it| iovec(it.as_ptr(), it.len())));
+                len
+            }
+            Protection::Sealed(keys) => {
+                let mut end = 0;
+                for it in all {
+                    let place = &mut self.buffers.stage[end..];
+                    match seal_operation(keys, it.bytes(), 0, place) {
+                        Ok(len) => end += len,
+                        Err(_) => return Ok(()),
+                    }
+                }
+                let start = self.buffers.stage.as_ptr();
+                self.buffers.iovs.push(iovec(start, end));
+                end / all.len()
+            }
+        };
+        turn.account.tx_control_syscalls += 1;
+        turn.account.datagrams_sent += all.len() as u64;
+        self.send_cut(socket, segment, turn.account)
+    }
+
     fn control(
         &mut self,
         socket: &Socket,
-        bytes: &[u8],
-        pad_to: usize,
+        datagram: &ControlDatagram,
         account: &mut Account,
     ) -> io::Result<()> {
         self.buffers.iovs.clear();
         match &mut self.protection {
-            Protection::Plain => return self.bare_control(socket, bytes, pad_to, account),
+            Protection::Plain => return self.bare_control(socket, datagram, account),
             Protection::Sealed(keys) => {
                 let stage = &mut self.buffers.stage;
-                match seal_operation(keys, bytes, pad_to, stage) {
+                match seal_operation(keys, datagram.bytes(), datagram.pad_to, stage) {
                     Ok(len) => self.buffers.iovs.push(iovec(stage.as_ptr(), len)),
                     Err(_) => return Ok(()),
                 }
@@ -132,11 +159,11 @@ impl Sender {
     fn bare_control(
         &mut self,
         socket: &Socket,
-        bytes: &[u8],
-        pad_to: usize,
+        datagram: &ControlDatagram,
         account: &mut Account,
     ) -> io::Result<()> {
-        let padding = pad_to.saturating_sub(bytes.len());
+        let bytes = datagram.bytes();
+        let padding = datagram.pad_to.saturating_sub(bytes.len());
         self.buffers.iovs.push(iovec(bytes.as_ptr(), bytes.len()));
         if padding > 0 {
             let padding = padding.min(PADDING.0.len());

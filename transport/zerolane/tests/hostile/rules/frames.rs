@@ -6,8 +6,8 @@ use super::rule::{Rule, rule};
 use super::victim::{EXPORTED, NEVER_SHOWN};
 use zerolane::counters::DropReason::{Duplicate, Early, Malformed, NoGrant, Unexpected};
 use zerolane_wire::{
-    Controls, DatagramPart, Flags, FrameFields, FrameHead, Frames, Header, MAX_CONTROLS,
-    MAX_DATAGRAM, MAX_FRAME_HEAD_LEN, MAX_FRAMES, Op, Rights,
+    DatagramPart, Flags, FrameFields, FrameHead, Frames, Header, MAX_DATAGRAM, MAX_FRAME_HEAD_LEN,
+    MAX_FRAMES, Op, Rights,
 };
 
 pub(super) const RULES: &[Rule] = &[
@@ -18,7 +18,6 @@ pub(super) const RULES: &[Rule] = &[
     rule("frames_of_the_extended_profile", frames_in_classic)
         .drops(&[(Unexpected, 10)])
         .classic(),
-    rule("controls_inside_their_datagram", controls_without_form).drops(&[(Malformed, 90)]),
     rule("datagrams_inside_their_length", datagrams_without_form).drops(&[(Malformed, 6)]),
 ];
 
@@ -117,20 +116,6 @@ fn frames_in_classic(peer: &mut Peer) {
         let (header, content) = frames(&puts(peer, open, first, 10), &[0xee; 8]);
         peer.say_raw(&header, &content);
     }
-}
-
-/// Two control operations in a datagram that is cut, and one inside of another.
-fn controls_without_form(peer: &mut Peer) {
-    let nop = peer.header(Op::Nop).emit();
-    let mut datagram = [0; MAX_CONTROLS];
-    let one = Controls::push(&mut datagram, 0, &nop);
-    let two = Controls::push(&mut datagram, one, &nop);
-    for len in (4..two).filter(|&len| len != one) {
-        peer.send(&datagram[..len]);
-    }
-    let inner: [u8; 40] = datagram[..40].try_into().expect("40 bytes");
-    let len = Controls::push(&mut datagram, 0, &inner);
-    peer.send(&datagram[..len]);
 }
 
 /// Datagrams of no bytes, too long, beyond their length, with flags of other Data, and a part of another length.

@@ -6,15 +6,14 @@ use super::seal::Seal;
 use super::victim::{ROOM, Served};
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::UdpGsoSegment;
-use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use zerolane_handshake::Session;
 use zerolane_wire::{
-    ConnectionAnswer, ConnectionVerdict, Controls, Flags, HEADER_LEN, Header, Op, Operation,
-    Packet, Reason, RequestConnection, RequestDisconnect, Route,
+    ConnectionAnswer, ConnectionVerdict, Flags, HEADER_LEN, Header, Op, Operation, Packet, Reason,
+    RequestConnection, RequestDisconnect, Route,
 };
 
 /// Longest wait for anything.
@@ -50,8 +49,6 @@ pub(super) struct Peer {
     pub(super) announced: u64,
     /// The victim that connected.
     pub(super) connecting: Option<JoinHandle<Served>>,
-    /// Operations that shared a datagram, and were not heard yet.
-    joined: VecDeque<Vec<u8>>,
 }
 
 fn socket() -> UdpSocket {
@@ -73,7 +70,6 @@ impl Peer {
             sent: vec![],
             announced: 0,
             connecting: None,
-            joined: VecDeque::new(),
         }
     }
 
@@ -226,28 +222,16 @@ impl Peer {
         self.next_sequence - 1
     }
 
-    /// The next operation, opened: `None` if nothing comes for a while.
+    /// The next datagram, opened: `None` if nothing comes for a while.
     pub(super) fn hear(&mut self, time: Duration) -> Option<(Header, Vec<u8>)> {
         let end = Instant::now() + time;
         loop {
-            if let Some(it) = self.joined.pop_front()
-                && let Ok(header) = Header::parse(&it)
-            {
-                return Some((header, it[HEADER_LEN..].to_vec()));
-            }
             match self.socket.recv(&mut self.buffer[..]) {
                 Ok(len) => {
                     let opened = match &self.seal {
                         Some(seal) => seal.open(&self.buffer[..len]),
                         None => Some(self.buffer[..len].to_vec()),
                     };
-                    if let Some(opened) = &opened
-                        && Controls::is(opened)
-                    {
-                        let all = Controls::parse(opened).expect("well-formed");
-                        self.joined.extend(all.map(<[u8]>::to_vec));
-                        continue;
-                    }
                     // Leftovers of the key exchange are not sealed.
                     if let Some(opened) = opened
                         && let Ok(header) = Header::parse(&opened)
