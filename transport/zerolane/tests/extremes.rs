@@ -69,7 +69,7 @@ const WITHOUT: &[&str] = &[
     "EndpointHandle::{accept, local_addr, public_key}",
     "ExportedRegion::revoke",
     "Listener::{as_fd, counters, gate_counters, is_spent, local_addr, no_shared_memory, public_key}",
-    "Connection::{is_idle, peer_data, set_receive_pool}",
+    "Connection::{datagram_bytes, is_idle, max_datagram, next_datagram, peer_data, set_receive_pool}",
     "ConnectionHandle::{message, peer_data, set_receive_pool, with}",
     "Completion::recycle",
     "EndpointHandle::incoming",
@@ -309,6 +309,23 @@ fn waits(tried: &mut Tried, pair: &mut Pair) {
         pair.serves();
     }
     pair.ours.set_timeout(Some(PATIENCE));
+}
+
+fn datagrams(tried: &mut Tried, pair: &mut Pair) {
+    tried.on("Connection::{send_datagram, recv_datagram}");
+    let ours = &mut pair.ours;
+    for len in [0, ours.max_datagram() + 1, 1 << 24] {
+        refused(ours.send_datagram(vec![0; len]), len);
+    }
+    let waker = ours.waker();
+    for time in ENDLESS {
+        let waited = woken(by(waker.clone()), || ours.recv_datagram(Some(time)));
+        assert!(matches!(waited, Ok(Waited::Woken)), "{waited:?}");
+    }
+    for time in SHORT {
+        let waited = ours.recv_datagram(Some(time));
+        assert!(waited.expect("connected").got().is_none());
+    }
 }
 
 fn transfers(tried: &mut Tried, pair: &mut Pair) {
@@ -630,7 +647,7 @@ fn identifiers(tried: &mut Tried, pair: &mut Pair) {
     tried.on("EndpointId::from_u64");
     tried.on("Worker::{connection, release, close, connection_handle}");
     tried.on("Worker::{endpoint, close_endpoint, endpoint_handle, export}");
-    tried.on("Worker::{accept_request, refuse_request}");
+    tried.on("Worker::{accept_request, datagram_bytes, refuse_request}");
     let mut worker = Worker::new().expect("descriptors");
     for number in HUGE.into_iter().chain([0]) {
         let connection = ConnectionId::from_u64(number);
@@ -640,6 +657,7 @@ fn identifiers(tried: &mut Tried, pair: &mut Pair) {
         assert!(!worker.close(connection), "{number}");
         assert!(!worker.accept_request(connection, None), "{number}");
         assert!(!worker.refuse_request(connection), "{number}");
+        assert_eq!(worker.datagram_bytes(connection), 0, "{number}");
         let endpoint = EndpointId::from_u64(number);
         assert!(worker.endpoint(endpoint).is_none(), "{number}");
         assert!(worker.endpoint_handle(endpoint).is_none(), "{number}");
@@ -893,6 +911,7 @@ fn extremes__of_every_call() {
     let mut tried = Tried::default();
     for part in [
         waits,
+        datagrams,
         transfers,
         remote_memory,
         names,
