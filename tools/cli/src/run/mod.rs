@@ -214,6 +214,8 @@ fn library() -> Result<PathBuf> {
         installed,
         directory.join(LIBRARY),
         directory.join(BUILT_LIBRARY),
+        // Where cargo builds it for tests.
+        directory.join("deps").join(BUILT_LIBRARY),
     ];
     let found = places.iter().find(|it| it.is_file());
     let found = found.and_then(|it| it.canonicalize().ok());

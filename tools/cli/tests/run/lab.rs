@@ -15,11 +15,10 @@ pub(crate) fn program() -> &'static str {
     env!("CARGO_BIN_EXE_zerolane")
 }
 
-/// Whether the library is built beside the program; prints how to build it.
+/// Whether the library is built, as by `cargo test --workspace`; prints how to build it.
 pub(crate) fn has_library() -> bool {
-    let there = Path::new(program())
-        .with_file_name("libzerolane_sockets.so")
-        .is_file();
+    let beside = |it: &str| Path::new(program()).with_file_name(it).is_file();
+    let there = beside("libzerolane_sockets.so") || beside("deps/libzerolane_sockets.so");
     if !there {
         eprintln!("skipped: no library to load: cargo build -p zerolane-preload");
     }
