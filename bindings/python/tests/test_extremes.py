@@ -355,6 +355,7 @@ ROWS: dict[str, Row] = {
     **each("Connection", "ours", "wait_arrived wait_batch open_region put get fetch_op fetch_add"),
     **each("Connection", "ours", "fetch_clear swap compare_and_swap send_message recv_message"),
     **each("Connection", "ours", "set_completion_queue set_receive_pool"),
+    **each("Connection", "ours", "send_datagram recv_datagram"),
     **each("Worker", "worker", "set_spin listen listen_on connect adopt release connection"),
     **each("Worker", "worker", "endpoint connection_handle endpoint_handle export revoke_number"),
     **each("Worker", "worker", "close_endpoint close wait events accept_request refuse_request"),
