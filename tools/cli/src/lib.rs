@@ -11,6 +11,7 @@ mod cast;
 mod commands;
 mod config;
 pub mod console;
+mod descriptors;
 mod disk;
 mod doctor;
 pub mod exit;

@@ -9,10 +9,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Subcommand;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use zerolane_streams::forward::{Error, Forwarder, Nothing, Notice};
 
 use crate::console;
+use crate::descriptors;
 use crate::exit::Exit;
 use crate::files::stop_on_signals;
 use crate::login::LoginArgs;
@@ -74,22 +74,11 @@ enum Command {
 
 /// Forwards, or serves, until Ctrl-C or SIGTERM.
 pub(crate) fn run(args: Args) -> Result<()> {
-    allow_descriptors();
+    descriptors::allow_all();
     match args.command {
         Some(Command::Serve(args)) => serve::run(args),
         None => forward(args),
     }
-}
-
-/// Raises the limit of open files to the most that this process may have: each connection is one.
-fn allow_descriptors() {
-    let limit = getrlimit(Resource::Nofile);
-    let most = Rlimit {
-        current: limit.maximum,
-        ..limit
-    };
-    // The limit that there is stays.
-    let _ = setrlimit(Resource::Nofile, most);
 }
 
 fn forward(args: Args) -> Result<()> {

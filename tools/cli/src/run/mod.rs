@@ -15,7 +15,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
-use rustix::process::{Resource, Rlimit, getrlimit, set_child_subreaper, setrlimit};
+use rustix::process::set_child_subreaper;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use zerolane_streams::sockets::call::VARIABLE;
@@ -23,6 +23,7 @@ use zerolane_streams::sockets::rules::Rule;
 use zerolane_streams::sockets::{Notice, Pump, Settings};
 
 use crate::console;
+use crate::descriptors;
 use crate::exit::Exit;
 use crate::units;
 
@@ -102,7 +103,7 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
             .context(exit)
     })?;
     let child = Pid::from_raw(i32::try_from(started.id())?);
-    allow_descriptors();
+    descriptors::allow_all();
     let (tell, mut ends) = channel();
     wait_in_thread(child, tell.clone());
     thread::Builder::new()
@@ -193,17 +194,6 @@ fn wait_in_thread(child: Pid, tell: Sender<End>) {
         }
         let _ = tell.send(End::All);
     });
-}
-
-/// Raises the limit of open files of this process alone: each connection is three.
-fn allow_descriptors() {
-    let limit = getrlimit(Resource::Nofile);
-    let most = Rlimit {
-        current: limit.maximum,
-        ..limit
-    };
-    // The limit that there is stays.
-    let _ = setrlimit(Resource::Nofile, most);
 }
 
 fn library() -> Result<PathBuf> {
