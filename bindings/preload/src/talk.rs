@@ -6,8 +6,8 @@ use std::mem::{offset_of, size_of, zeroed};
 use std::sync::OnceLock;
 use zerolane_streams::sockets::call::{ANSWER_BYTES, Answer, Call, NAME_BYTES, Runner, VARIABLE};
 
-/// How long the runner may take, which waits for other hosts for milliseconds: one that is stopped must not hold up
-/// the program for ever.
+/// How long the runner may take to answer. It waits for other hosts for milliseconds; a stopped runner must not block the
+/// program forever.
 const RUNNER_WITHIN_SECONDS: i64 = 10;
 
 /// The runner, if the environment named one when the library was loaded.
@@ -183,7 +183,7 @@ pub(crate) fn errno() -> c_int {
     unsafe { *libc::__errno_location() }
 }
 
-/// Sets it, for the program.
+/// Sets the error that the program reads.
 pub(crate) fn set_errno(error: c_int) {
     // SAFETY: the C library's variable of this thread.
     unsafe { *libc::__errno_location() = error }

@@ -1,8 +1,8 @@
 //! Writes and reads the question whether a host carries TCP connections by Zerolane, and its answer.
 //!
 //! A client asks the UDP port of the same number as the TCP port, before it connects. An answer is no longer than its
-//! question, so nobody can use a server to amplify traffic, and it repeats the question's nonce, so nobody who has not
-//! seen the question can answer. It says yes or nothing: a host that carries nothing has no socket there.
+//! question, so a server amplifies no traffic. It repeats the question's nonce, so only a host that saw the question can
+//! answer. It says yes or nothing: a host that carries nothing has no socket there.
 //!
 //! Numbers are little-endian, IPv4 addresses mapped; the rest of the 96 bytes is 0.
 //!
