@@ -421,12 +421,10 @@ const DOCUMENTS: &[Document] = &[
                 "half of the window at most | {64} |",
                 &["MAX_ADVANCE_GRANTS"],
             ),
-            Fact("payload of messages | {64} each", &["MAX_ADVANCE_GRANTS"]),
             Fact(
                 "one for all | {1}, {8} at most |",
                 &["options::most", "wire::MAX_PATHS"],
             ),
-            Fact("leave by one path | {64} |", &["links::MAX_OWED"]),
             Fact(
                 "then they are copied | {1024}, each with {64} bytes of ours",
                 &["MAX_LENT", "give::TRAIN_END"],
@@ -457,7 +455,6 @@ const DOCUMENTS: &[Document] = &[
                 "length of an eager Transfer | {16 KiB} (`options.flow.eager_limit`), {64 KiB} at most",
                 &["DEFAULT_EAGER", "MAX_EAGER"],
             ),
-            Fact("gaps in an eager Transfer | {128} |", &["MAX_EAGER_GAPS"]),
             Fact(
                 "up to {60 KiB} each; the oldest makes way | {16} |",
                 &["MAX_DATAGRAM", "MAX_DATAGRAMS_ASSEMBLED"],
@@ -470,18 +467,7 @@ const DOCUMENTS: &[Document] = &[
                 "wait to leave, and bytes of them | {4096}, {4 MiB} |",
                 &["MAX_DATAGRAMS_QUEUED", "MAX_DATAGRAM_BYTES_QUEUED"],
             ),
-            Fact("no receive is posted | {6} |", &["MAX_EAGER_ASKS"]),
-            Fact("held for a sender | {1024} |", &["MAX_HELD_GRANTS"]),
-            Fact("gaps in a Block | {1024} |", &["MAX_GAPS_PER_BLOCK"]),
-            Fact("be sent again | {4096} |", &["MAX_REPAIRS"]),
-            Fact("to be sent | {512} |", &["MAX_CONTROL_QUEUE"]),
-            Fact("to be answered | {256} |", &["MAX_REPLIES"]),
             Fact("told to wait | {1024} |", &["MAX_UNREAD"]),
-            Fact(
-                "found out later | {16,384}, {8192}, {4096} |",
-                &["MAX_OVERTAKEN", "MAX_FLIGHT", "MAX_ENDINGS"],
-            ),
-            Fact("last but one is forgotten | {1024} | |", &["MAX_RATES"]),
             Fact(
                 "batch brought is copied ({2.5 MiB}, or {64 KiB} where",
                 &["MAX_MESSAGES * receive::SPILL", "receive::SPILL"],
@@ -535,7 +521,7 @@ const DOCUMENTS: &[Document] = &[
             "(some 25 MiB of buffers each)",
             "by 64 comparisons",
             "| 1 batch |",
-            "holds 6 MiB in these lists",
+            "holds 6 MiB in these",
             "receive buffers take 5 MiB",
         ],
     },
@@ -772,8 +758,6 @@ const DOCUMENTS: &[Document] = &[
             "run exits with 5 and names",
             "takes up to 16 MiB of memory",
             "less at its end",
-            "(u32 each)",
-            "and 32 digits)",
         ],
     },
     Document {
