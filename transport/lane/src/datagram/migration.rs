@@ -15,6 +15,7 @@
 //! it to that address.
 
 use super::lane::Ends;
+use super::links::asked_path;
 use super::new_addresses::NewAddresses;
 use crate::lane::Turn;
 use crate::socket;
@@ -137,7 +138,8 @@ impl PeerMigration {
         if turn.now < self.next_look {
             return None;
         }
-        let received = self.new_addresses.take().unwrap_or_default();
+        let others = |bytes: &[u8]| asked_path(bytes, turn.core).is_none();
+        let received = self.new_addresses.take(others).unwrap_or_default();
         // A datagram found calls for an answer, which comes the same way.
         self.interval = match received.is_empty() {
             true => (self.interval * 2).min(MAX_LOOK_INTERVAL),

@@ -14,7 +14,7 @@ pub(crate) use claim::Claim;
 pub(crate) use packet_info::{PacketAddresses, answer, receive as receive_packet, show_called};
 pub use passed::passed_sockets;
 pub use port::Ports;
-pub(crate) use port::{PortSlot, Received, SHOWN, SharedPort};
+pub(crate) use port::{MAX_KEPT, PortSlot, Received, SHOWN, SharedPort};
 #[cfg(test)]
 pub(crate) use udp::tells_arrival_times;
 pub(crate) use udp::{

@@ -19,7 +19,7 @@ use zerolane_handshake::Origin;
 /// Bytes read of a datagram: more than any datagram without payload has.
 pub(crate) const SHOWN: usize = 2048;
 /// Most datagrams kept for one connection, and for the listener. Their senders repeat dropped ones.
-const MAX_KEPT: usize = 64;
+pub(crate) const MAX_KEPT: usize = 64;
 /// Most datagrams read at a time: as many as a sender has in flight when its address changes.
 const MAX_READ: usize = 4096;
 /// Datagrams read under the port's lock at a time.

@@ -312,7 +312,10 @@ impl Links {
             self.ear = None;
             return;
         }
-        let by_udp = first.new_addresses.as_mut().map(|it| it.take());
+        let by_udp = first
+            .new_addresses
+            .as_mut()
+            .map(|it| it.take(|bytes| asked_path(bytes, turn.core).is_some()));
         for (bytes, addresses) in by_udp.and_then(Result::ok).unwrap_or_default() {
             self.on_question(bytes, Asker::Packet(addresses), first, turn);
         }
@@ -362,11 +365,7 @@ impl Links {
         first: &FirstPath<'_>,
         turn: &mut Turn<'_>,
     ) {
-        let head: Option<&[u8; HEADER_LEN]> = bytes.first_chunk();
-        let header = head.and_then(|it| Header::parse(it).ok());
-        let asks =
-            |it: &Header| it.op == Op::Nop && (1..turn.core.max_paths()).contains(&it.param.into());
-        let Some(path) = header.filter(asks).map(|it| usize::from(it.param)) else {
+        let Some(path) = asked_path(&bytes, turn.core) else {
             return;
         };
         if matches!(from, Asker::Frame(_)) && self.hears(path, from.address(), turn) {
@@ -488,6 +487,15 @@ impl Links {
             .filter_map(|it| Some((it, it.socket.as_ref()?)));
         open.any(|(it, socket)| it.sender.holds(socket, region))
     }
+}
+
+/// The path for which a datagram is a question of the peer that adds it, if this end awaits any.
+pub(super) fn asked_path(bytes: &[u8], core: &Connection) -> Option<usize> {
+    let head: &[u8; HEADER_LEN] = bytes.first_chunk()?;
+    let header = Header::parse(head).ok()?;
+    let path = usize::from(header.param);
+    let asks = header.op == Op::Nop && (1..core.max_paths()).contains(&path);
+    (asks && core.awaits_paths()).then_some(path)
 }
 
 /// Counts a path that could not be added.
