@@ -130,8 +130,9 @@ impl Pair {
                     }
                 }
                 Transmit::Operations(burst) => {
+                    let train = burst.as_train().map(|(_, header)| header);
                     for datagram in burst.datagrams() {
-                        self.put_operations(1 - side, datagram);
+                        self.put_operations(1 - side, datagram, train);
                     }
                 }
             }
@@ -150,9 +151,14 @@ impl Pair {
         }
     }
 
-    /// A datagram of operations, as a lane shows it: each on its own.
-    fn put_operations(&mut self, to: usize, datagram: OperationDatagram<'_>) {
-        let mut bytes = vec![];
+    /// A datagram of operations, or a train with this header, as a lane shows it: each on its own.
+    fn put_operations(
+        &mut self,
+        to: usize,
+        datagram: OperationDatagram<'_>,
+        train: Option<Header>,
+    ) {
+        let mut bytes = train.map_or(vec![], |it| it.emit().to_vec());
         for it in datagram.operations() {
             let payload = it.payload.map_or(0, |span| span.len as usize);
             bytes.extend_from_slice(it.head);

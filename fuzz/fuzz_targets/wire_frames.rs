@@ -1,9 +1,10 @@
-//! Fuzzes Data datagrams of frames: no panic; an accepted datagram has the same meaning when sent again.
+//! Fuzzes Data datagrams and trains of frames: no panic; an accepted datagram has the same meaning when sent again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use zerolane_wire::{
-    Flags, FrameFields, FrameHead, Frames, HEADER_LEN, Header, MAX_FRAME_HEAD_LEN, MAX_FRAMES, Op,
+    Flags, FrameFields, FrameHead, Frames, HEADER_LEN, Header, MAX_FRAME_HEAD_LEN, MAX_FRAMES,
+    MAX_TRAIN_FRAMES, Op, Train,
 };
 
 fuzz_target!(|datagram: &[u8]| {
@@ -20,7 +21,13 @@ fuzz_target!(|datagram: &[u8]| {
     };
     let count = frames.len();
     let read: Vec<_> = frames.collect();
-    assert!(read.len() == count && (1..=MAX_FRAMES).contains(&count));
+    let is_train = header.flags.contains(Flags::TRAIN);
+    let most = if is_train {
+        MAX_TRAIN_FRAMES
+    } else {
+        MAX_FRAMES
+    };
+    assert!(read.len() == count && (1..=most).contains(&count));
     let mut again = vec![];
     let mut before = None;
     for (it, payload) in &read {
@@ -36,9 +43,14 @@ fuzz_target!(|datagram: &[u8]| {
     }
     let asks = header.flags.contains(Flags::SEND_STATE);
     let (first, _) = &read[0];
-    let shared = Header {
-        flags: Flags::FRAMES.with_if(Flags::SEND_STATE, asks),
-        ..Frames::header(first)
+    let first = Header {
+        flags: Flags::NONE.with_if(Flags::SEND_STATE, asks),
+        ..*first
+    };
+    let (len, padding) = (again.len() as u32, 0);
+    let shared = match is_train {
+        true => Frames::train_header(&first, Train { len, padding }),
+        false => Frames::header(&first),
     };
     let read_again = Frames::parse(&shared, &again).expect("what was accepted");
     assert!(read_again.eq(read.iter().copied()));

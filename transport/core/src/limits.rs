@@ -236,6 +236,15 @@ pub const BEHIND_RUN: u32 = 128;
 /// puts beyond it are announced.
 pub const MAX_EAGER_DATAGRAMS: usize = MAX_UNCONFIRMED_DATAGRAMS / 2;
 
+/// Bytes of small operations in [`BUSY_TIME`] that make trains of them worthwhile.
+pub const BUSY_BYTES: u64 = 4 << 10;
+
+/// See [`BUSY_BYTES`].
+pub const BUSY_TIME: Duration = Duration::from_millis(1);
+
+/// How long the payload of messages is sent as Transfers once a message met no receive.
+pub const LATE_RECEIVES: Duration = Duration::from_secs(1);
+
 /// Bytes of control in a message (P0.1: Trapeze's control messages have 128).
 pub const MAX_CONTROL: u32 = 128;
 
@@ -304,6 +313,9 @@ pub const CONFIRM_EVERY: u32 = 64;
 /// How long a confirmation waits for other traffic to carry it: longer than a polling peer takes to answer, shorter
 /// than a user notices.
 pub const CONFIRM_DELAY: Duration = Duration::from_micros(20);
+
+/// How long a confirmation waits at most while further operations arrive: the Initiator then sends many at once.
+pub const MAX_CONFIRM_DELAY: Duration = Duration::from_micros(160);
 
 /// How long an announcement waits for an advance grant that makes it needless, if the last advance grant came within
 /// this time. As long as a polling peer takes to post a receive again after the previous one completes.

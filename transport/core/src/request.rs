@@ -392,6 +392,13 @@ pub(crate) enum RequestKind {
         control: Content,
         payload: Option<Span>,
     },
+    /// A message whose payload of so many bytes follows in operations of its own.
+    MessageHead {
+        control: Content,
+        length: u32,
+    },
+    /// A part of the payload of the message before it.
+    Payload(Content),
     /// The immediate of the put before it. It follows the Transfers announced before this number.
     Immediate {
         value: u32,
@@ -405,8 +412,12 @@ impl RequestKind {
     /// Bytes of the numbered operation behind its header and in front of a seal.
     pub(crate) fn content_len(&self) -> u32 {
         match self {
-            RequestKind::Put { content, .. } => content.len() as u32,
-            RequestKind::Message { control, .. } => control.len() as u32,
+            RequestKind::Put { content, .. } | RequestKind::Payload(content) => {
+                content.len() as u32
+            }
+            RequestKind::Message { control, .. } | RequestKind::MessageHead { control, .. } => {
+                control.len() as u32
+            }
             RequestKind::Fetch { .. } => zerolane_wire::OPTIONS_LEN as u32,
             RequestKind::Get { .. } | RequestKind::Immediate { .. } | RequestKind::Nothing => 0,
         }

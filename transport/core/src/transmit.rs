@@ -50,7 +50,7 @@ pub enum Transmit {
 const ALONE: usize = 128;
 const _: () = assert!(ALONE >= HEADER_LEN + OPTIONS_LEN);
 
-/// Numbered operations in datagrams of equal length, of which only the last may be shorter.
+/// Numbered operations in datagrams of equal length, of which only the last may be shorter, or in one train.
 ///
 /// A burst may hold a thousand operations, so their bytes lie in one buffer, except payload in the user's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +65,8 @@ pub struct OperationBurst {
     opening: usize,
     /// The operations in order, at least one.
     pieces: SmallVec<[Piece; 1]>,
+    /// Set for a train: frames, padding, and this header, cut every `segment` bytes.
+    train: Option<(Train, Header)>,
     /// Number of the first operation.
     pub(crate) first: u32,
     /// A caller waits for the end of one of the operations.
@@ -97,9 +99,30 @@ impl OperationBurst {
             heads,
             opening: 0,
             pieces: SmallVec::with_capacity(most),
+            train: None,
             first,
             awaited: false,
         }
+    }
+
+    /// Removes all operations.
+    pub(crate) fn clear(&mut self) {
+        self.heads.clear();
+        self.pieces.clear();
+        (self.opening, self.awaited) = (0, false);
+    }
+
+    /// Ends a train of frames, cut every `segment` bytes: `first` is the header of its first operation, and `around`
+    /// bytes follow its content of `len` bytes.
+    pub(crate) fn train(&mut self, first: &Header, len: u32, around: u32, segment: u32) {
+        let total = len + around;
+        let padding = u32::from(total.is_multiple_of(segment));
+        let train = Train {
+            len,
+            padding: padding as u16,
+        };
+        self.train = Some((train, Frames::train_header(first, train)));
+        (self.segment, self.segments) = (segment, (total + padding).div_ceil(segment));
     }
 
     /// Adds a datagram with a control operation.
@@ -173,7 +196,9 @@ impl OperationBurst {
 
     /// Makes the last datagram ask for a State, if it is Data.
     pub(crate) fn ask(&mut self) {
-        if let Some(header) = self.heads[self.opening..].first_chunk_mut()
+        if let Some((_, header)) = &mut self.train {
+            header.flags = header.flags.with(Flags::SEND_STATE);
+        } else if let Some(header) = self.heads[self.opening..].first_chunk_mut()
             && Header::is_data(header)
         {
             Header::add_flags(header, Flags::SEND_STATE);
@@ -188,7 +213,12 @@ impl OperationBurst {
         self.pieces.len()
     }
 
-    /// The datagrams, in order.
+    /// The train that all operations are in, as frames, and the header behind it; `None` if they are in datagrams.
+    pub fn as_train(&self) -> Option<(Train, Header)> {
+        self.train
+    }
+
+    /// The datagrams, in order. The frames of a train count as one, whose header they lack.
     pub fn datagrams(&self) -> impl Iterator<Item = OperationDatagram<'_>> + Clone {
         let mut rest = &self.heads[..];
         self.pieces.chunk_by(|_, it| !it.opens).map(move |pieces| {
@@ -227,7 +257,7 @@ impl<'a> OperationDatagram<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outgoing<'a> {
     /// The bytes in front of the payload. For the first operation of a datagram: the header, and options or a frame
-    /// head. For the others: a frame head. Payload that was copied when it was posted is the last of them.
+    /// head. For the others, and in a train: a frame head. Payload that was copied when it was posted is the last of them.
     pub head: &'a [u8],
     /// Payload in memory that follows, if any.
     pub payload: Option<Span>,

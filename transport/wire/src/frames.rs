@@ -1,10 +1,11 @@
-//! Packs several numbered operations into one Data datagram, as frames, and parses them.
+//! Packs several numbered operations into one Data datagram or one train, as frames, and parses them.
 //!
 //! The header holds the shared fields, each frame its own. A frame omits everything that follows from the one before
 //! it, so that a put into the same region costs seven bytes. A parsed frame is the header that the operation would have
 //! on its own, and is handled like any other.
 
 use crate::header::{Field, Flags, HEADER_LEN, Header, ParseError, Problem};
+use crate::train::Train;
 
 /// Fewest bytes in front of a frame's payload.
 pub const FRAME_HEAD_LEN: usize = 7;
@@ -12,6 +13,8 @@ pub const FRAME_HEAD_LEN: usize = 7;
 pub const MAX_FRAME_HEAD_LEN: usize = FRAME_HEAD_LEN + PLACE_LEN + 4 + 4;
 /// Most frames in one datagram: bounds the work that a datagram causes.
 pub const MAX_FRAMES: usize = 256;
+/// Most frames in one train.
+pub const MAX_TRAIN_FRAMES: usize = 1024;
 
 /// Bytes of B_id, Bufx and D_id.
 const PLACE_LEN: usize = 10;
@@ -174,13 +177,45 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// Parses the bytes behind `header`, which has [`Flags::FRAMES`].
+    /// The header behind `train`, whose first operation is `first`: fields that a train needs for itself stand in
+    /// Offset (S_id) and B_num (Param).
+    pub fn train_header(first: &Header, train: Train) -> Header {
+        train.header(Header {
+            offset: first.s_id,
+            b_num: first.param.into(),
+            ..Frames::header(first)
+        })
+    }
+
+    /// The header of the first operation, from the one of its datagram or train.
+    fn opening(header: &Header) -> Header {
+        let flags = Flags::NONE;
+        match header.flags.contains(Flags::TRAIN) {
+            true => Header {
+                flags,
+                param: header.b_num as u16,
+                s_id: header.offset,
+                ..*header
+            },
+            false => Header {
+                flags,
+                checksum: 0,
+                ..*header
+            },
+        }
+    }
+
+    /// Parses the bytes behind `header`, or in front of it in a train. It has [`Flags::FRAMES`].
     ///
     /// # Errors
-    /// [`Field::Frame`]: there is none, one is longer than the datagram, or there are more than [`MAX_FRAMES`];
-    /// [`Field::DId`]: one is no numbered operation.
+    /// [`Field::Frame`]: there is none, one is longer than the datagram, or there are more than [`MAX_FRAMES`], in a
+    /// train [`MAX_TRAIN_FRAMES`]; [`Field::DId`]: one is no numbered operation.
     pub fn parse(header: &Header, content: &'a [u8]) -> Result<Frames<'a>, ParseError> {
         let (mut rest, mut left) = (content, 0);
+        let most = match header.flags.contains(Flags::TRAIN) {
+            true => MAX_TRAIN_FRAMES,
+            false => MAX_FRAMES,
+        };
         numbered(header.d_id)?;
         while let Some(&what) = rest.first()
             && what != 0
@@ -203,15 +238,11 @@ impl<'a> Frames<'a> {
             }
             left += 1;
         }
-        if left == 0 || left > MAX_FRAMES {
+        if left == 0 || left > most {
             return Err(broken(Problem::OutOfRange(left as u64)));
         }
         Ok(Frames {
-            next: Header {
-                flags: Flags::NONE,
-                checksum: 0,
-                ..*header
-            },
+            next: Frames::opening(header),
             rest: content,
             left,
             asks: header.flags.contains(Flags::SEND_STATE),

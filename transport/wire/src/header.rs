@@ -129,7 +129,8 @@ impl Flags {
     pub const AWAITED: Flags = Flags(0x200);
     /// Data: frames follow, each a numbered operation.
     pub const FRAMES: Flags = Flags(0x080);
-    /// Data: a train, with the header behind the payload. Clear_To_Send, Get: the Block may come as trains.
+    /// Data: a train, with the header behind the payload. Clear_To_Send, Get: the Block may come as trains. State about
+    /// numbered operations: they may.
     pub const TRAIN: Flags = Flags(0x400);
     /// Clear_To_Send: an advance grant, for a Transfer that is not yet announced.
     pub const ADVANCE: Flags = Flags(0x200);

@@ -29,7 +29,10 @@ mod operation;
 mod train;
 
 pub use datagram::{DatagramPart, MAX_DATAGRAM};
-pub use frames::{FRAME_HEAD_LEN, FrameFields, FrameHead, Frames, MAX_FRAME_HEAD_LEN, MAX_FRAMES};
+pub use frames::{
+    FRAME_HEAD_LEN, FrameFields, FrameHead, Frames, MAX_FRAME_HEAD_LEN, MAX_FRAMES,
+    MAX_TRAIN_FRAMES,
+};
 pub use header::{Field, Flags, HEADER_LEN, Header, Op, ParseError, Problem};
 pub use operation::{
     Advance, Answer, Capabilities, ClearToSend, ConnectionAnswer, ConnectionVerdict, Delivered,

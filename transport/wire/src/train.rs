@@ -78,13 +78,13 @@ impl Train {
         }
         let others = [
             Flags::EAGER,
-            Flags::FRAMES,
             Flags::MEMORY,
             Flags::MESSAGE,
             Flags::CONTINUES,
         ];
         let refused = |field, value| ParseError::new(field, Problem::OutOfRange(value));
-        if others.iter().any(|&flag| header.flags.contains(flag)) {
+        let announces_frames = header.flags.contains(Flags::FRAMES.with(Flags::ANNOUNCES));
+        if announces_frames || others.iter().any(|&flag| header.flags.contains(flag)) {
             return Err(refused(Field::Flags, u64::from(header.flags.bits())));
         }
         if header.s_id == 0 || header.s_id > MAX_TRAIN {
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(field(Header { param: 2, ..train }), Err(Field::Param));
         for other in [
             Flags::EAGER,
-            Flags::FRAMES,
+            Flags::FRAMES.with(Flags::ANNOUNCES),
             Flags::MEMORY,
             Flags::MESSAGE,
             Flags::CONTINUES,

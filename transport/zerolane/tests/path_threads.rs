@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 use stream::{
     PATIENCE, PIECE, accept, bytes_sent, content, options, receive, send, until_usable, usable,
 };
+use zerolane::failure::PostError;
 use zerolane::options::{PathAddresses, PathThreads};
 use zerolane::request::{Receive, Transfer};
-use zerolane::failure::PostError;
 use zerolane::{Connection, Endpoint, Error, Options, Region, Security};
 
 /// One test at a time: they count this process's threads of paths.

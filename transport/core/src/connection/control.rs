@@ -100,8 +100,8 @@ impl Connection {
             Operation::MemoryRegionAvailable(it) => {
                 return initiator.on_region_available(cx, &it);
             }
-            Operation::Get(it) => return responder.on_get(cx, sending, &it),
-            Operation::FetchOp(it) => return responder.on_fetch_op(cx, &it),
+            Operation::Get(it) => return responder.on_get(cx, sending, receiving, &it),
+            Operation::FetchOp(it) => return responder.on_fetch_op(cx, receiving, &it),
             Operation::FetchOpComplete { sync, .. } => {
                 return responder.on_outcome_known(cx, sync);
             }

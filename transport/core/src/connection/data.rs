@@ -130,6 +130,13 @@ impl Connection {
         taken
     }
 
+    /// Counts a train of frames in so many datagrams, which the lane has authenticated. Each frame must then be shown
+    /// as the Data that it would be on its own.
+    pub fn on_frames_train(&mut self, datagrams: u32) {
+        self.cx.counters.trains_received += 1;
+        self.receiving.on_train(datagrams);
+    }
+
     /// Counts claimed payload that was not received in its place, and was moved there.
     pub fn on_moved(&mut self, bytes: u64) {
         self.receiving.on_moved(bytes);

@@ -489,9 +489,16 @@ impl Connection {
         self.receiving.set_takes_trains(&self.cx, takes);
     }
 
+    /// Sets whether the lane accepts trains of operations although it has not seen yet that the kernel merges datagrams:
+    /// small operations alone would never show it.
+    pub fn set_tries_trains(&mut self, tries: bool) {
+        self.cx.mark_dirty();
+        self.receiving.set_tries_trains(&self.cx, tries);
+    }
+
     /// Whether payload may come as trains, so that datagrams may lack a header.
     pub fn expects_trains(&self) -> bool {
-        self.receiving.expects_trains()
+        self.receiving.expects_trains() || self.responder.expects_trains()
     }
 
     /// Longest datagram that the peer takes, bytes; 0: none.
@@ -541,8 +548,9 @@ impl Connection {
     /// # Errors
     /// As [`Connection::claim`], or `header` is not that of a train.
     pub fn claim_train(&self, header: &Header) -> Result<Claim, DropReason> {
-        let Ok(Some(train)) = Train::of(header) else {
-            return Err(DropReason::Malformed);
+        let train = match Train::of(header) {
+            Ok(Some(train)) if !header.flags.contains(Flags::FRAMES) => train,
+            _ => return Err(DropReason::Malformed),
         };
         self.claim(&Train::data(header), train.len)
     }

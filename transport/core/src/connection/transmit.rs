@@ -53,9 +53,9 @@ impl Connection {
             cx,
             session,
             sending,
+            receiving,
             initiator,
             responder,
-            ..
         } = self;
         if cx.links.selected == 0
             && let Some((packet, size)) = session.next_probe(cx)
@@ -80,7 +80,7 @@ impl Connection {
         if let Some(value) = responder.next_value(cx) {
             return Some(Transmit::Control(value));
         }
-        if responder.next_confirmation(cx) {
+        if responder.next_confirmation(cx, receiving) {
             return self.next_control();
         }
         self.next_payload(limit)

@@ -285,7 +285,11 @@ fn state__that_confirms_what_was_never_sent_is_ignored() {
     let now = sim.now();
     for expected in [1, 2, 1000, u32::MAX] {
         for resend in [false, true] {
-            let state = zerolane_wire::MemoryState { expected, resend };
+            let state = zerolane_wire::MemoryState {
+                expected,
+                resend,
+                trains: false,
+            };
             let from_b = sim.b.connection.as_ref().unwrap().cx.route;
             let (bytes, len) = Packet {
                 route: from_b,

@@ -19,6 +19,7 @@ mod faults;
 mod finish;
 mod flow;
 mod frames;
+mod frames_trains;
 mod goodput;
 mod hostile;
 mod incast;

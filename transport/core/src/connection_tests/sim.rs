@@ -275,7 +275,7 @@ impl Host {
         }
     }
 
-    fn receive_frames(
+    pub(super) fn receive_frames(
         &mut self,
         now: Instant,
         header: &Header,
@@ -452,6 +452,9 @@ impl Host {
     }
 
     fn operations(&mut self, burst: &OperationBurst, datagrams: &mut Vec<(Vec<u8>, bool)>) {
+        if let Some((train, header)) = burst.as_train() {
+            return self.frames_train(burst, train, header, datagrams);
+        }
         let mut longest = burst.segment as usize;
         for (index, datagram) in (1..).zip(burst.datagrams()) {
             let mut bytes = vec![];

@@ -9,7 +9,9 @@ use crate::limits::MIN_TRAIN;
 use crate::*;
 use netsim::link::LinkConfig;
 use std::time::Duration;
-use zerolane_wire::{Assembled, Assembler, DatagramPart, Flags, HEADER_LEN, Header, MAX_TRAIN, Op};
+use zerolane_wire::{
+    Assembled, Assembler, DatagramPart, Flags, HEADER_LEN, Header, MAX_TRAIN, Op, Train,
+};
 
 /// Bytes of a seal.
 pub(super) const SEAL: usize = 8;
@@ -173,6 +175,57 @@ impl Host {
     }
 }
 
+/// Trains of frames.
+impl Host {
+    pub(super) fn frames_train(
+        &mut self,
+        burst: &OperationBurst,
+        train: Train,
+        header: Header,
+        datagrams: &mut Vec<(Vec<u8>, bool)>,
+    ) {
+        let mut content = vec![];
+        for it in burst.datagrams().flat_map(|it| it.operations()) {
+            content.extend_from_slice(it.head);
+            if let Some(payload) = it.payload {
+                content.extend_from_slice(self.bytes(payload));
+            }
+        }
+        assert_eq!(content.len(), train.len as usize);
+        let seal = seal(&header.emit(), &content);
+        content.resize(content.len() + usize::from(train.padding), 0);
+        content.extend(header.emit());
+        content.extend(seal);
+        let cut: Vec<_> = content.chunks(burst.segment as usize).collect();
+        assert_eq!(cut.len(), burst.segments as usize);
+        assert!(cut.len() > MIN_TRAIN as usize);
+        datagrams.extend(cut.into_iter().map(|it| (it.to_vec(), true)));
+        self.trains.as_mut().expect("trains").left.push(header);
+    }
+
+    fn open_frames(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        (content, sealed): (&[u8], &[u8]),
+        datagram: u32,
+    ) {
+        let trains = self.trains.as_mut().expect("trains");
+        if seal(&header.emit(), content) != *sealed {
+            trains.spoiled += 1;
+            return self.c().on_dropped(DropReason::Forged);
+        }
+        trains.opened += 1;
+        let datagrams = (content.len() as u32).div_ceil(datagram);
+        self.c().on_frames_train(datagrams);
+        let mut moves = vec![];
+        self.receive_frames(now, header, content, &mut moves);
+        for (span, payload) in moves {
+            self.bytes_mut(span).copy_from_slice(&payload);
+        }
+    }
+}
+
 /// Receiving.
 impl Host {
     pub(super) fn receive_sealed(&mut self, now: Instant, mut datagrams: Vec<Vec<u8>>) {
@@ -253,6 +306,9 @@ impl Host {
         sealed: &[u8],
         datagram: u32,
     ) {
+        if header.flags.contains(Flags::FRAMES) {
+            return self.open_frames(now, header, (payload, sealed), datagram);
+        }
         if DatagramPart::is(header) {
             let holds = seal(&header.emit(), payload) == *sealed;
             let trains = self.trains.as_mut().expect("trains");

@@ -162,6 +162,16 @@ impl Receiving {
         self.trains.on_train(datagrams);
     }
 
+    /// Numbered operations arrived that fill so many datagrams.
+    pub(crate) fn on_operations(&mut self, cx: &Context, datagrams: u32) {
+        self.trains.on_arrived(cx.now, datagrams);
+    }
+
+    /// A numbered operation is missing.
+    pub(crate) fn on_operation_lost(&mut self, cx: &Context) {
+        self.trains.on_lost(cx.now);
+    }
+
     /// Counts payload that a forecast misplaced, or did not place, and that was moved.
     pub(crate) fn on_moved(&mut self, bytes: u64) {
         self.moved += bytes;

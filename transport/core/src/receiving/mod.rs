@@ -140,6 +140,17 @@ impl Receiving {
             .set_taken(takes && cx.profile == Profile::Extended);
     }
 
+    /// Sets whether the lane accepts trains of operations that show whether datagrams are merged.
+    pub(crate) fn set_tries_trains(&mut self, cx: &Context, tries: bool) {
+        self.trains
+            .set_tried(tries && cx.profile == Profile::Extended);
+    }
+
+    /// Whether operations may come as trains from now on, as far as the path is concerned.
+    pub(crate) fn offers_trains(&self) -> bool {
+        self.trains.are_offered_to_operations()
+    }
+
     /// Whether payload may come as trains.
     pub(crate) fn expects_trains(&self) -> bool {
         self.inbox.grants.expects_trains() || self.expects_datagram_trains()

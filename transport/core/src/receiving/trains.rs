@@ -17,6 +17,8 @@ use core::time::Duration;
 pub(crate) struct Trains {
     /// The lane accepts trains.
     taken: bool,
+    /// It accepts trains of operations, to see whether datagrams are merged.
+    tried: bool,
     /// Datagrams that must arrive to make up for recent losses.
     losses: u32,
     /// Start of the present period, with trains or without.
@@ -32,6 +34,7 @@ impl Default for Trains {
     fn default() -> Trains {
         Trains {
             taken: false,
+            tried: false,
             losses: 0,
             since: Instant::ZERO,
             refused: false,
@@ -44,6 +47,15 @@ impl Default for Trains {
 impl Trains {
     pub(crate) fn set_taken(&mut self, taken: bool) {
         self.taken = taken;
+    }
+
+    pub(crate) fn set_tried(&mut self, tried: bool) {
+        self.tried = tried;
+    }
+
+    /// Whether operations may come as trains.
+    pub(crate) fn are_offered_to_operations(&self) -> bool {
+        (self.taken || self.tried) && !self.refused
     }
 
     /// Whether the lane accepts trains.

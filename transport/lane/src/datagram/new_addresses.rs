@@ -36,7 +36,10 @@ impl NewAddresses {
     ///
     /// # Errors
     /// The unconnected socket cannot be opened: another process has the port, or there is no descriptor left.
-    pub(crate) fn take(&mut self, wanted: impl Fn(&[u8]) -> bool) -> io::Result<VecDeque<Received>> {
+    pub(crate) fn take(
+        &mut self,
+        wanted: impl Fn(&[u8]) -> bool,
+    ) -> io::Result<VecDeque<Received>> {
         let socket = match self.socket.take() {
             Some(socket) => socket,
             None => self.slot.port().listen()?,

@@ -398,12 +398,16 @@ pub struct MemoryState {
     pub expected: u32,
     /// Requests all operations from `expected` on again.
     pub resend: bool,
+    /// Operations may come as trains from now on.
+    pub trains: bool,
 }
 
 impl MemoryState {
     pub(super) fn emit(&self, header: Header) -> Header {
         Header {
-            flags: Flags::MEMORY.with_if(Flags::COMPLETE, !self.resend),
+            flags: Flags::MEMORY
+                .with_if(Flags::COMPLETE, !self.resend)
+                .with_if(Flags::TRAIN, self.trains),
             sync: self.expected,
             ..header
         }
@@ -413,6 +417,7 @@ impl MemoryState {
         MemoryState {
             expected: header.sync,
             resend: !header.flags.contains(Flags::COMPLETE),
+            trains: header.flags.contains(Flags::TRAIN),
         }
     }
 }

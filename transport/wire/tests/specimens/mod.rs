@@ -458,6 +458,7 @@ fn upkeep() -> Vec<(&'static str, Operation)> {
             Operation::MemoryState(MemoryState {
                 expected: SYNC,
                 resend: true,
+                trains: true,
             }),
         ),
         ("end", Operation::End(end)),

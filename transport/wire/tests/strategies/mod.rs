@@ -415,8 +415,13 @@ fn upkeep() -> impl Strategy<Value = Operation> {
                 Operation::End(end)
             }
         });
-    let memory = (number(), any::<bool>())
-        .prop_map(|(expected, resend)| Operation::MemoryState(MemoryState { expected, resend }));
+    let memory = (number(), any::<bool>(), any::<bool>()).prop_map(|(expected, resend, trains)| {
+        Operation::MemoryState(MemoryState {
+            expected,
+            resend,
+            trains,
+        })
+    });
     prop_oneof![request, state(), memory, end, nop()]
 }
 

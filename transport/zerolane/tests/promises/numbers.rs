@@ -213,7 +213,10 @@ const DOCUMENTS: &[Document] = &[
                 "{four} repairs without news and {10} lost probes",
                 &["BLACK_HOLE_REPAIRS", "NARROW_TRIES"],
             ),
-            Fact("a State leaves {20 us} later", &["CONFIRM_DELAY"]),
+            Fact(
+                "a State leaves {20 us} after the last operation, {160 us} after",
+                &["CONFIRM_DELAY", "MAX_CONFIRM_DELAY"],
+            ),
             Fact("to answer within {20 us}, and at", &["CONFIRM_DELAY"]),
             Fact("**A unit is {1 MiB}**", &["UNIT_BYTES"]),
             Fact("Its Blocks are of {1 GiB}", &["limits::BLOCK_BYTES"]),
@@ -275,7 +278,10 @@ const DOCUMENTS: &[Document] = &[
             Fact("If {1024} immediates wait", &["MAX_UNREAD"]),
             Fact("Extended: up to {64} at a", &["MAX_FETCHES"]),
             Fact("repeats every {100 ms}", &["NOT_READY_INTERVAL"]),
-            Fact("none or more than {256}. To", &["wire::MAX_FRAMES"]),
+            Fact(
+                "none or more than {256}, in a train {1,024}. To",
+                &["wire::MAX_FRAMES", "wire::MAX_TRAIN_FRAMES"],
+            ),
             Fact("bytes of payload | 1 to {65,507} |", &["MAX_TRAIN"]),
             Fact("longest put ({1192} bytes and", &["MAX_SMALL"]),
             Fact(

@@ -41,6 +41,12 @@ pub(crate) struct Initiator {
     send_queue: SendQueue,
     gets: PendingGets,
     region_requests: Vec<RegionRequest>,
+    /// The last operation that asked for a State.
+    asked: Option<u32>,
+    /// The peer takes operations in trains.
+    takes_trains: bool,
+    /// Until then the payload of messages is no operation, because the peer was late to post a receive for one.
+    payload_refused_until: Instant,
 }
 
 impl Initiator {

@@ -5,12 +5,14 @@ use super::messages::is_bare;
 use super::post::max_put;
 use super::send_queue::Numbered;
 use crate::context::Context;
-use crate::one_sided::responder::{IMMEDIATE, MESSAGES, NOTHING, Responder};
+use crate::limits::MIN_TRAIN;
+use crate::one_sided::responder::{IMMEDIATE, MESSAGES, NOTHING, PAYLOAD, Responder};
 use crate::request::{Content, RemotePlace, RequestKind};
 use crate::timers::Timer;
-use crate::transmit::{BurstLimit, OperationBurst};
+use crate::transmit::{BurstLimit, OperationBurst, longest_train};
 use zerolane_wire::{
-    FetchOp, Flags, FrameFields, FrameHead, Header, MAX_FRAMES, Op, Operation, Packet, Profile,
+    FetchOp, Flags, FrameFields, FrameHead, Header, MAX_FRAMES, MAX_TRAIN_FRAMES, Op, Operation,
+    Packet, Profile,
 };
 
 impl Initiator {
@@ -26,9 +28,14 @@ impl Initiator {
         let bytes = limit.bytes.min(self.send_queue.bytes());
         let mut burst = OperationBurst::new(first, self.send_queue.unsent(), bytes);
         self.pack(cx, responder.expected(), &mut burst, limit)?;
-        // Must be confirmed at once if it is a repeat, which shows in its first operation, or if a caller waits.
-        if burst.awaited || self.send_queue.is_repeat(first) {
+        // Must be confirmed at once if it is a repeat, which shows in its first operation, or if a caller waits. One
+        // answer on its way is enough: the next bursts then hold what waits meanwhile.
+        let asked = self
+            .asked
+            .is_some_and(|it| !self.send_queue.has_executed(it));
+        if burst.awaited && !asked || self.send_queue.is_repeat(first) {
             burst.ask();
+            self.asked = Some(first.wrapping_add(burst.len() as u32 - 1));
         }
         self.take(cx, burst.len());
         if !self.send_queue.is_repeat(first) {
@@ -50,6 +57,9 @@ impl Initiator {
         limit: BurstLimit,
     ) -> Option<()> {
         let first = burst.first;
+        if self.fill_train(cx, confirmed, burst, limit) {
+            return Some(());
+        }
         let segment = self.fill(cx, confirmed, first, burst, u32::MAX)?;
         let most = limit.segments.min(limit.bytes / segment).max(1);
         let (mut segments, mut len, mut start) = (1, segment, 0);
@@ -71,6 +81,55 @@ impl Initiator {
         }
         (burst.segment, burst.segments) = (segment, segments);
         Some(())
+    }
+
+    /// Fills `burst` with a train of the operations from its first on. False if none may leave, or if datagrams do as
+    /// well: the burst is as it was. What is repeated leaves without trains, of which one loss spoils all.
+    fn fill_train(
+        &self,
+        cx: &Context,
+        confirmed: u32,
+        burst: &mut OperationBurst,
+        limit: BurstLimit,
+    ) -> bool {
+        let first = burst.first;
+        let datagram = cx.overhead() + cx.stu();
+        let segments = limit.segments.min(limit.bytes / datagram);
+        let least = MIN_TRAIN * datagram;
+        if !self.takes_trains
+            || limit.train == 0
+            || segments <= MIN_TRAIN
+            || self.send_queue.is_repeat(first)
+            || !self.send_queue.has_unsent_bytes(least)
+        {
+            return false;
+        }
+        let most = longest_train(segments, datagram, cx.train_overhead()).min(limit.train);
+        let (mut len, mut before, mut header) = (0, None, None);
+        for next in self.send_queue.from(first).take(MAX_TRAIN_FRAMES) {
+            let Some((it, more)) = content(cx, &next).filter(|_| !is_bare(next.request)) else {
+                break;
+            };
+            let head = frame(before, it, more);
+            let longer = len + frame_len(&head, more);
+            if longer > most {
+                break;
+            }
+            header.get_or_insert_with(|| self::header(cx, confirmed, first, it));
+            burst.frame(head, more);
+            burst.awaited |= next.request.flags.awaited;
+            (len, before) = (longer, Some(it));
+        }
+        match header {
+            Some(header) if len > least => {
+                burst.train(&header, len, cx.train_overhead(), datagram);
+                true
+            }
+            _ => {
+                burst.clear();
+                false
+            }
+        }
     }
 
     /// Marks the next `count` operations as sent: they are repeated unless confirmed.
@@ -233,6 +292,22 @@ fn content<'a>(cx: &Context, it: &Numbered<'a>) -> Option<(FrameFields, &'a Cont
                 ..to_messages
             };
             (fields, control)
+        }
+        RequestKind::MessageHead { control, length } => {
+            let fields = FrameFields {
+                offset: *length,
+                b_num: *length,
+                ..to_messages
+            };
+            (fields, control)
+        }
+        RequestKind::Payload(content) => {
+            let fields = FrameFields {
+                b_id: PAYLOAD,
+                b_num: it.rest,
+                ..to_messages
+            };
+            (fields, content)
         }
         &RequestKind::Immediate { value, announced } => {
             let fields = FrameFields {

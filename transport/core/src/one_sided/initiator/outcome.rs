@@ -77,6 +77,7 @@ impl Initiator {
         if !self.confirm(cx, it.expected) {
             return Err(DropReason::Duplicate);
         }
+        self.takes_trains = it.trains;
         if it.resend {
             cx.recovery.untime_operation();
             self.go_back(cx);
@@ -145,6 +146,7 @@ impl Initiator {
         cx.recovery.untime_operation();
         if let Answer::Later(_) = it.answer {
             let until = cx.now + limits::NOT_READY_INTERVAL;
+            self.payload_refused_until = cx.now + limits::LATE_RECEIVES;
             if self.send_queue.pause(cx.now, id, until) {
                 cx.timers.set_earlier(Timer::Memory, until);
             }
@@ -208,7 +210,8 @@ fn report(cx: &mut Context, sending: &mut Sending, over: &CompletedRequest) {
             }
             Event::Failed { id, error }
         }
-        _ if !flags.signalled => return,
+        // As a Transfer, the payload of a message always reports.
+        _ if !flags.signalled && !matches!(kind, RequestKind::Payload(_)) => return,
         Outcome::Done => Event::Sent { id },
         Outcome::Value(value) => Event::Fetched { id, value },
     };
@@ -224,6 +227,12 @@ fn error(kind: &RequestKind, it: &RequestAnswer) -> TransferError {
         (RequestKind::Message { payload, .. }, Reason::MessageTooLarge) => {
             TransferError::MessageTooLarge {
                 length: payload.map_or(0, |span| span.len),
+                room: it.room,
+            }
+        }
+        (&RequestKind::MessageHead { length, .. }, Reason::MessageTooLarge) => {
+            TransferError::MessageTooLarge {
+                length: length.into(),
                 room: it.room,
             }
         }

@@ -109,9 +109,19 @@ impl Initiator {
                 receiving.len() < MAX_POSTED
             }
             RequestKind::Get { .. } => self.gets.has_room(),
+            RequestKind::Message {
+                payload: Some(payload),
+                ..
+            } if let Some(count) = self.inline_operations(cx, *payload) => {
+                self.send_queue.has_room_for_run(count, payload.len)
+            }
             kind => {
                 let count = match operations(cx, kind) {
                     Some(count) if count == 1 || is_inline(kind) => count,
+                    Some(count) if self.waits_for_trains(kind, count, sending) => {
+                        let len = kind.content_len().into();
+                        return self.send_queue.has_room_for_run(count, len);
+                    }
                     _ => return sending.len() < MAX_POSTED,
                 };
                 // An immediate refers to the Transfers before it by number.
@@ -140,7 +150,7 @@ impl Initiator {
             cx.owe(Debt::Peer);
         }
         let id = request.id;
-        let is_message = matches!(request.kind, RequestKind::Message { .. });
+        let mut is_message = matches!(request.kind, RequestKind::Message { .. });
         let first = self.send_queue.next_number();
         match request.kind {
             RequestKind::Put { .. } => self.begin_put(cx, request, sending),
@@ -149,6 +159,14 @@ impl Initiator {
                 receiving.begin_get(cx, id, span, place, self.send_queue.next_number());
             }
             RequestKind::Get { place, span } => self.ask(cx, id, place, span),
+            RequestKind::Message {
+                payload: Some(payload),
+                control,
+            } if self.inline_operations(cx, payload).is_some() => {
+                self.push_message(cx, (id, request.flags), control, payload);
+                // The last operation is none.
+                is_message = false;
+            }
             RequestKind::Message {
                 payload: Some(payload),
                 ..
@@ -213,6 +231,50 @@ impl Initiator {
         !follows && self.send_queue.takes_run(count, kind.content_len().into())
     }
 
+    /// Whether a put of `count` operations waits for room in the send queue, because trains carry it from there.
+    fn waits_for_trains(&self, kind: &RequestKind, count: usize, sending: &Sending) -> bool {
+        let follows = kind.immediate().is_some() && sending.is_putting();
+        let len = kind.content_len().into();
+        self.takes_trains && !follows && self.send_queue.may_hold_run(count, len)
+    }
+
+    /// Number of the operations of a message whose payload is numbered as well, because trains carry both. `None` if it
+    /// must be a Transfer. The peer keeps the payload of a Transfer until it posts a receive, but not that of
+    /// operations.
+    fn inline_operations(&self, cx: &Context, payload: Span) -> Option<usize> {
+        let count = 1 + payload.len.div_ceil(max_put(cx).into()) as usize;
+        let may = self.takes_trains
+            && cx.now >= self.payload_refused_until
+            && payload.len <= max_run(cx)
+            && self.send_queue.may_hold_run(count, payload.len);
+        may.then_some(count)
+    }
+
+    /// Numbers a message and the parts of its payload. The last of them is the request itself.
+    fn push_message(
+        &mut self,
+        cx: &mut Context,
+        (id, flags): (TransferId, WorkFlags),
+        control: Content,
+        payload: Span,
+    ) {
+        let length = payload.len as u32;
+        let part = |rest| Part { of: id, rest };
+        let head = RequestKind::MessageHead { control, length };
+        self.push_part(cx, part(length), head, false);
+        let most = max_put(cx);
+        let (mut at, mut rest) = (0, length);
+        while rest > most {
+            rest -= most;
+            let content = Content::Memory(payload.part(at, most.into()));
+            let kind = RequestKind::Payload(content);
+            self.push_part(cx, part(rest), kind, false);
+            at += u64::from(most);
+        }
+        let kind = RequestKind::Payload(Content::Memory(payload.part(at, rest.into())));
+        self.send_queue.push(cx.now, Request { id, flags, kind });
+    }
+
     /// Announces a put, with its immediate.
     fn announce(&self, cx: &mut Context, sending: &mut Sending, request: &Request) {
         let &RequestKind::Put {
@@ -235,7 +297,12 @@ impl Initiator {
     fn push_split(&mut self, cx: &mut Context, request: Request, immediate: RequestKind) {
         let Request { id, flags, kind } = request;
         if let RequestKind::Put { place, content, .. } = kind {
-            self.push_part(cx, Part { of: id, rest: 0 }, place, content, false);
+            let kind = RequestKind::Put {
+                place,
+                content,
+                immediate: None,
+            };
+            self.push_part(cx, Part { of: id, rest: 0 }, kind, false);
         }
         let kind = immediate;
         self.send_queue.push(cx.now, Request { id, flags, kind });
@@ -267,7 +334,12 @@ impl Initiator {
             };
             if rest > 0 {
                 let rest = if joined { rest } else { 0 };
-                self.push_part(cx, Part { of: id, rest }, place, content, continues);
+                let kind = RequestKind::Put {
+                    place,
+                    content,
+                    immediate: None,
+                };
+                self.push_part(cx, Part { of: id, rest }, kind, continues);
                 continue;
             }
             let kind = RequestKind::Put {
@@ -280,15 +352,8 @@ impl Initiator {
         }
     }
 
-    /// Numbers an operation of a put that a later operation completes.
-    fn push_part(
-        &mut self,
-        cx: &mut Context,
-        part: Part,
-        place: RemotePlace,
-        content: Content,
-        continues: bool,
-    ) {
+    /// Numbers an operation of a put or message that a later operation completes.
+    fn push_part(&mut self, cx: &mut Context, part: Part, kind: RequestKind, continues: bool) {
         let request = Request {
             id: cx.new_id(),
             flags: WorkFlags {
@@ -296,11 +361,7 @@ impl Initiator {
                 fence: false,
                 awaited: false,
             },
-            kind: RequestKind::Put {
-                place,
-                content,
-                immediate: None,
-            },
+            kind,
         };
         self.send_queue
             .push_part(cx.now, request, Some(part), continues);
@@ -313,9 +374,11 @@ fn check_bounds(cx: &Context, kind: &RequestKind) -> Result<(), PostError> {
         RequestKind::Put { place, content, .. } => (place, content.len()),
         RequestKind::Get { place, span } => (place, span.len),
         RequestKind::Fetch { place, atomic } => (place, atomic.word.bytes().into()),
-        RequestKind::Message { .. } | RequestKind::Immediate { .. } | RequestKind::Nothing => {
-            return Ok(());
-        }
+        RequestKind::Message { .. }
+        | RequestKind::MessageHead { .. }
+        | RequestKind::Payload(_)
+        | RequestKind::Immediate { .. }
+        | RequestKind::Nothing => return Ok(()),
     };
     let log2 = cx.peer_buffer_log2();
     let most = (u64::from(u32::MAX) << log2) | ((1 << log2) - 1);

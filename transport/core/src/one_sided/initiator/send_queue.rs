@@ -1,9 +1,9 @@
 //! Numbers and tracks the Initiator's small operations until the Responder confirms them.
 //!
-//! These are single-datagram puts, atomic operations and messages. They are sent in the order of their numbers. The
-//! Responder executes in that order and confirms by number, so one number confirms all below it, and a gap sends the
-//! Initiator back to it (go-back-N, as in RDMA's reliable connections). "Exactly once" and "in order" thus cost one
-//! comparison per operation, without a reordering buffer. These operations are small, so repeating some is cheap.
+//! These are atomic operations, and puts and messages of one datagram or of several such parts. They are sent in the
+//! order of their numbers. The Responder executes in that order and confirms by number, so one number confirms all below
+//! it, and a gap sends the Initiator back to it (go-back-N, as in RDMA's reliable connections). "Exactly once" and "in
+//! order" thus cost one comparison per operation, without a reordering buffer. Repeating some is cheap: they are small.
 
 use crate::event::TransferError;
 use crate::limits::{
@@ -183,19 +183,28 @@ impl SendQueue {
     /// they have half of the window, which confirmations open and losses close. A closed window recovers its initial
     /// size in time.
     pub(crate) fn takes_run(&mut self, count: usize, len: u64) -> bool {
-        let alone = count as u64 * u64::from(MAX_SMALL);
-        let weight = match self.shared {
-            true => alone.min(count as u64 * FRAME_HEAD_LEN as u64 + len),
-            false => alone,
-        };
-        let most = (self.window / 2).min(MAX_EAGER_DATAGRAMS) as u64;
-        let takes = self.tries == 0
-            && self.ops.len() + count <= MAX_UNCONFIRMED
-            && u64::from(self.occupied) + weight <= most * u64::from(MAX_SMALL);
+        let takes = self.has_room_for_run(count, len);
         if !takes && self.window < FIRST_WINDOW {
             self.window += 1;
         }
         takes
+    }
+
+    /// Whether `count` operations with `len` bytes may leave at once now.
+    pub(crate) fn has_room_for_run(&self, count: usize, len: u64) -> bool {
+        self.ops.len() + count <= MAX_UNCONFIRMED
+            && self.may_hold_run(count, u64::from(self.occupied) + len)
+    }
+
+    /// Whether `count` operations with `len` bytes may leave at once as soon as nothing else is pending.
+    pub(crate) fn may_hold_run(&self, count: usize, len: u64) -> bool {
+        let alone = count as u64 * u64::from(MAX_SMALL);
+        let weight = match self.shared {
+            true => count as u64 * FRAME_HEAD_LEN as u64 + len,
+            false => alone.max(len),
+        };
+        let most = (self.window / 2).min(MAX_EAGER_DATAGRAMS) as u64;
+        self.tries == 0 && weight <= most * u64::from(MAX_SMALL)
     }
 
     /// The number of the next operation.
@@ -266,6 +275,15 @@ impl SendQueue {
         let repeated = self.ops.range(self.executed..self.sent);
         let lengths = repeated.map(|op| op.request.kind.content_len());
         self.tries >= BLACK_HOLE_REPAIRS && lengths.sum::<u32>() > room / 2
+    }
+
+    /// Whether operations of more than `bytes` bytes wait to be sent.
+    pub(crate) fn has_unsent_bytes(&self, bytes: u32) -> bool {
+        let mut sum = 0;
+        self.ops.range(self.next..).any(|it| {
+            sum += it.weight;
+            sum > bytes
+        })
     }
 
     /// How many operations wait to be sent.
@@ -345,9 +363,11 @@ impl SendQueue {
                     op.outcome = Some(Outcome::Done);
                 }
             }
+            // One confirmation may be of many datagrams.
+            let grown = self.window + (count - self.executed).div_ceil(16);
+            self.window = grown.min(MAX_UNCONFIRMED_DATAGRAMS);
             self.executed = count;
             self.next = self.next.max(count);
-            self.window = (self.window + 1).min(MAX_UNCONFIRMED_DATAGRAMS);
             self.moved = now;
             self.tries = 0;
             self.paused = None;

@@ -7,6 +7,7 @@ use super::serve::Nak;
 use crate::context::{Context, Refusal};
 use crate::counters::DropReason;
 use crate::limits::MAX_VALUES;
+use crate::receiving::Receiving;
 use crate::request::{Atomic, AtomicRequest};
 use crate::timers::Timer;
 use crate::transfer::TransferId;
@@ -21,13 +22,18 @@ pub(super) struct PendingAtomic {
 }
 
 impl Responder {
-    pub(crate) fn on_fetch_op(&mut self, cx: &mut Context, it: &FetchOp) -> Result<(), DropReason> {
+    pub(crate) fn on_fetch_op(
+        &mut self,
+        cx: &mut Context,
+        receiving: &mut Receiving,
+        it: &FetchOp,
+    ) -> Result<(), DropReason> {
         if let Some(value) = self.sequence.value(it.sync, it.s_id) {
             self.answer_value(it.sync, it.s_id, value);
             return Err(DropReason::Duplicate);
         }
         // It has no SEND_STATE flag; a refusal that was not heard is repeated to any of them.
-        self.let_through(cx, it.sync, self.sequence.is_refusing())?;
+        self.let_through(cx, receiving, it.sync, self.sequence.is_refusing())?;
         if self.defers {
             let later = Err(Nak::NotReady(NotReady::Room));
             return self.report_refusal(cx, it.s_id, later);

@@ -5,6 +5,7 @@ use super::exports::Named;
 use crate::context::{Context, Debt, Refusal};
 use crate::counters::DropReason;
 use crate::limits::{MAX_REPLIES, MAX_SMALL};
+use crate::receiving::Receiving;
 use crate::sending::{Cut, Lost, Sending, Shape, shape, without};
 use crate::span::Span;
 use crate::transfer::TransferId;
@@ -192,6 +193,7 @@ impl Responder {
         &mut self,
         cx: &mut Context,
         sending: &mut Sending,
+        receiving: &mut Receiving,
         it: &Get,
     ) -> Result<(), DropReason> {
         if self.defers {
@@ -201,7 +203,7 @@ impl Responder {
         let behind = self.sequence.expected().wrapping_sub(it.after) > u32::MAX / 2;
         if behind {
             // Handled like an operation that would be next in order.
-            return self.let_through(cx, it.after, self.sequence.is_refusing());
+            return self.let_through(cx, receiving, it.after, self.sequence.is_refusing());
         }
         let reply = self.reply_to(cx, it)?;
         cx.owe(Debt::Peer);

@@ -3,10 +3,10 @@
 use super::exports::Named;
 use super::sequence::NotReady;
 use super::serve::Nak;
-use super::{LastPut, Responder};
+use super::{Continued, LastPut, Responder};
 use crate::context::{Context, Debt, Refusal};
 use crate::event::Event;
-use crate::limits::MAX_UNREAD;
+use crate::limits::{MAX_EAGER_PUT, MAX_UNREAD};
 use crate::receiving::{InboundState, Origin, Placement, Receiving};
 use crate::request::RemoteRegion;
 use crate::span::Span;
@@ -158,6 +158,9 @@ impl Responder {
             return cx.answer_later(rts.s_id);
         }
         let (len, log2) = (rts.length, cx.buffer_log2());
+        if len <= MAX_EAGER_PUT {
+            self.note_bytes(cx, len);
+        }
         let (span, region) = match self.exports.check(named, len, Rights::WRITE, log2) {
             Ok(checked) => checked,
             Err(reason) => {
@@ -216,7 +219,9 @@ impl Responder {
         let waits =
             self.immediates.precede(header.sync) || !receiving.are_puts_over_before(announced);
         // Otherwise that put was cancelled.
-        if let Some(put) = self.last_put.filter(|put| put.rest == 0) {
+        if let Continued::Put(put) = self.continued
+            && put.rest == 0
+        {
             self.show(cx, header, &put, waits, Some(announced))?;
         }
         Ok(Placement::Store(Span::EMPTY))

@@ -1,12 +1,12 @@
 //! Delivers the peer's messages to posted receives. Those without control may come as their payload alone: bare.
 
-use super::Responder;
 use super::exports::MESSAGES;
 use super::sequence::NotReady;
-use super::serve::{IMMEDIATE, NOTHING, Nak};
+use super::serve::{IMMEDIATE, NOTHING, Nak, PAYLOAD};
+use super::{Continued, Responder};
 use crate::context::{Context, Debt, Refusal};
 use crate::event::{Event, TransferError};
-use crate::limits::MAX_CONTROL;
+use crate::limits::{MAX_CONTROL, MAX_EAGER};
 use crate::receiving::{Finished, Origin, Placement, Receiving};
 use crate::span::Span;
 use crate::transfer::TransferId;
@@ -31,6 +31,15 @@ pub(super) struct AwaitedPayload {
     control: u32,
     /// A caller at the sender waits for its end.
     awaited: bool,
+}
+
+/// A message whose payload arrives in the operations behind it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IncomingMessage {
+    pub(super) id: TransferId,
+    control: u32,
+    span: Span,
+    placed: u64,
 }
 
 impl Responder {
@@ -75,7 +84,8 @@ impl Responder {
     pub(crate) fn finish_receives(&mut self, cx: &mut Context, receiving: &mut Receiving) {
         let is_executed = |it: Finished| self.expected().wrapping_sub(it.operation) as i32 >= 0;
         let is_over = receiving.finished().is_some_and(is_executed);
-        if !is_over || !self.payloads.is_empty() || receiving.is_receiving_message() {
+        let arrives = !self.payloads.is_empty() || self.incoming().is_some();
+        if !is_over || arrives || receiving.is_receiving_message() {
             return;
         }
         receiving.clear_messages();
@@ -88,17 +98,21 @@ impl Responder {
         receiving: &mut Receiving,
         header: &Header,
         len: u32,
-    ) -> Result<Placement, Nak> {
+    ) -> Result<(Placement, Continued), Nak> {
         if self.is_unread(cx) {
             return Err(Nak::NotReady(NotReady::Room));
         }
         let next = self.receives.front();
         let &it = next.ok_or(Nak::NotReady(NotReady::Receive))?;
         let length = header.wide();
+        let follows = header.b_num != 0;
+        if follows && u64::from(header.b_num) != length {
+            return Err(Nak::Refused(Refusal::because(Reason::ProtocolViolation)));
+        }
         let room = it.payload.map_or(0, |span| span.len);
         self.receives.pop_front();
         let fits = len <= MAX_CONTROL && u64::from(len) <= it.control.len && length <= room;
-        receiving.meet_message(header.sync, fits && length > 0);
+        receiving.meet_message(header.sync, fits && length > 0 && !follows);
         if !fits {
             // Both ends fail, as when a Transfer exceeds its receive.
             let error = TransferError::MessageTooLarge { length, room };
@@ -106,7 +120,17 @@ impl Responder {
             let reason = Reason::MessageTooLarge;
             return Err(Nak::Refused(Refusal { reason, room }));
         }
+        self.note_bytes(cx, length.min(MAX_EAGER.into()));
+        let mut continued = Continued::Nothing;
         match it.payload {
+            Some(span) if follows => {
+                continued = Continued::Message(IncomingMessage {
+                    id: it.id,
+                    control: len,
+                    span: span.part(0, length),
+                    placed: 0,
+                });
+            }
             Some(span) if length > 0 => {
                 let awaited = AwaitedPayload {
                     number: header.sync,
@@ -124,7 +148,41 @@ impl Responder {
                 payload: 0,
             }),
         }
-        Ok(Placement::Unannounced(it.control.part(0, u64::from(len))))
+        let control = it.control.part(0, u64::from(len));
+        Ok((Placement::Unannounced(control), continued))
+    }
+
+    /// Takes a part of the payload of the message before it.
+    pub(super) fn take_payload(
+        &mut self,
+        cx: &mut Context,
+        header: &Header,
+        len: u32,
+    ) -> Result<(Placement, Continued), Nak> {
+        let Continued::Message(it) = self.continued else {
+            // The receive was cancelled.
+            return Err(Nak::Refused(Refusal::CANCELLED));
+        };
+        self.continued = Continued::Nothing;
+        let (part, rest) = (u64::from(len), u64::from(header.b_num));
+        if len == 0 || it.placed + part + rest != it.span.len {
+            let reason = Reason::ProtocolViolation;
+            let error = TransferError::Refused(reason);
+            cx.events.push_back(Event::Failed { id: it.id, error });
+            return Err(Nak::Refused(Refusal::because(reason)));
+        }
+        let place = it.span.part(it.placed, part);
+        if rest > 0 {
+            let placed = it.placed + part;
+            let continued = Continued::Message(IncomingMessage { placed, ..it });
+            return Ok((Placement::Unannounced(place), continued));
+        }
+        cx.events.push_back(Event::Message {
+            id: it.id,
+            control: it.control,
+            payload: it.span.len,
+        });
+        Ok((Placement::Unannounced(place), Continued::Nothing))
     }
 
     /// The source of a message cancelled its payload.
@@ -193,7 +251,7 @@ impl Responder {
         receiving.note_bare(rts.sequence);
         // It matches no receive of a Transfer, so later announcements may.
         cx.owe(Debt::Match);
-        self.let_through(cx, number, false).is_ok()
+        self.let_through(cx, receiving, number, false).is_ok()
             && self.execute_bare(cx, receiving, rts, awaited)
     }
 
@@ -241,7 +299,7 @@ fn number_of_message(header: &Header, len: u32) -> Option<u32> {
     if has(Flags::EAGER) {
         return (has(Flags::MESSAGE) && has(Flags::MEMORY)).then_some(header.d_id);
     }
-    let is_other = matches!(header.b_id, NOTHING | IMMEDIATE) && len == 0;
+    let is_other = header.b_id == PAYLOAD || matches!(header.b_id, NOTHING | IMMEDIATE) && len == 0;
     (header.d_id == MESSAGES && !is_other).then_some(header.sync)
 }
 

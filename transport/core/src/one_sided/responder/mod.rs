@@ -9,19 +9,20 @@ mod sequence;
 mod serve;
 
 pub(crate) use self::exports::MESSAGES;
-pub(crate) use self::serve::{IMMEDIATE, NOTHING};
+pub(crate) use self::serve::{IMMEDIATE, NOTHING, PAYLOAD};
 
 use self::atomics::PendingAtomic;
 use self::exports::Exports;
 use self::gets::GetResponses;
 use self::immediates::Immediates;
-use self::messages::{AwaitedPayload, MessageReceive};
+use self::messages::{AwaitedPayload, IncomingMessage, MessageReceive};
 use self::sequence::{NotReady, Sequence};
 use crate::context::{Context, Debt, Refusal};
 use crate::limits::{self, MAX_DEFERRED_REGIONS, MAX_UNREAD};
 use crate::receiving::Receiving;
 use crate::request::{ExportAs, PostError, RemoteRegion};
 use crate::span::Span;
+use crate::time::Instant;
 use crate::transfer::TransferId;
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -40,8 +41,8 @@ pub(crate) struct Responder {
     /// An announced put waits for room to show its immediate.
     puts_wait: bool,
     pending_atomic: Option<PendingAtomic>,
-    /// The put of the last executed operation, if it was one, or part of one with all parts before it executed.
-    last_put: Option<LastPut>,
+    /// The request of the last executed operation, as far as further operations may continue it.
+    continued: Continued,
     /// Events polled but not read by the user.
     unread: usize,
     /// Operations of the peer wait, because the program has not taken the connection.
@@ -50,6 +51,23 @@ pub(crate) struct Responder {
     deferred: Vec<RequestMemoryRegion>,
     /// Values to send: number, the Initiator's identifier, value.
     values: VecDeque<(u32, TransferId, u64)>,
+    /// Bytes of operations executed since the last confirmation.
+    fresh: u32,
+    /// Bytes of operations, and of puts and messages that could be some, since that time.
+    recent: (Instant, u64),
+    /// The peer was told that operations may come as trains.
+    told_of_trains: bool,
+}
+
+/// A request of several operations, all of them so far executed.
+#[derive(Clone, Copy, Debug, Default)]
+enum Continued {
+    #[default]
+    Nothing,
+    /// Also one of a single operation: an immediate may follow it.
+    Put(LastPut),
+    /// A message whose payload follows.
+    Message(IncomingMessage),
 }
 
 /// A put of numbered operations, as far as they were executed.
@@ -73,23 +91,38 @@ impl Responder {
             immediates: Immediates::default(),
             puts_wait: false,
             pending_atomic: None,
-            last_put: None,
+            continued: Continued::Nothing,
             unread: 0,
             defers: false,
             deferred: vec![],
             values: VecDeque::new(),
+            fresh: 0,
+            recent: (Instant::ZERO, 0),
+            told_of_trains: false,
         }
     }
 
     /// All pending receives of messages.
     pub(crate) fn ids(&self) -> impl Iterator<Item = TransferId> + '_ {
         let receives = self.receives.iter().map(|receive| receive.id);
-        receives.chain(self.payloads.iter().map(|payload| payload.id))
+        let payloads = self.payloads.iter().map(|payload| payload.id);
+        receives.chain(payloads).chain(self.incoming())
+    }
+
+    /// The receive of the message whose payload is arriving in operations.
+    fn incoming(&self) -> Option<TransferId> {
+        match &self.continued {
+            Continued::Message(it) => Some(it.id),
+            Continued::Nothing | Continued::Put(_) => None,
+        }
     }
 
     /// Cancels a receive of a message. False if `id` is none.
     pub(crate) fn cancel(&mut self, id: TransferId) -> bool {
         let before = self.receives();
+        if self.incoming() == Some(id) {
+            self.continued = Continued::Nothing;
+        }
         self.receives.retain(|receive| receive.id != id);
         self.payloads.retain(|payload| payload.id != id);
         before != self.receives()
@@ -102,17 +135,23 @@ impl Responder {
         self.values.clear();
         self.receives.clear();
         self.payloads.clear();
+        self.continued = Continued::Nothing;
         self.deferred.clear();
     }
 
     /// Pending receives of messages.
     pub(crate) fn receives(&self) -> usize {
-        self.receives.len() + self.payloads.len()
+        self.receives.len() + self.payloads.len() + usize::from(self.incoming().is_some())
     }
 
     /// Number of the peer's operation that is expected next.
     pub(crate) fn expected(&self) -> u32 {
         self.sequence.expected()
+    }
+
+    /// Whether operations may come as trains, as the peer was told at some time.
+    pub(crate) fn expects_trains(&self) -> bool {
+        self.told_of_trains
     }
 
     /// Whether answers to Gets that are under congestion control wait.
@@ -235,7 +274,7 @@ impl Responder {
             self.sequence.not_ready = None;
             match self.execute_held(cx, receiving) {
                 true => self.sequence.ask_ack(),
-                false => self.ask_from_expected(cx),
+                false => self.ask_from_expected(cx, receiving),
             }
         }
     }

@@ -4,7 +4,7 @@
 //! confirmation of any later number would confirm it. That costs a round trip per error, and nothing otherwise.
 
 use crate::context::Refusal;
-use crate::limits::{CONFIRM_DELAY, CONFIRM_EVERY, MAX_FETCHES};
+use crate::limits::{CONFIRM_DELAY, CONFIRM_EVERY, MAX_CONFIRM_DELAY, MAX_FETCHES};
 use crate::time::Instant;
 use crate::transfer::TransferId;
 use alloc::collections::VecDeque;
@@ -51,6 +51,8 @@ pub(crate) struct Sequence {
     owed: u32,
     /// Latest time of their confirmation.
     due: Option<Instant>,
+    /// When the first of them was executed.
+    since: Option<Instant>,
     /// An operation before `expected` arrived again, or an answer is requested: answer at once.
     ack_now: bool,
     /// Number last requested from the Initiator, and when.
@@ -166,7 +168,8 @@ impl Sequence {
 
     fn owe(&mut self, now: Instant, count: u32) {
         self.owed += count;
-        self.due.get_or_insert(now + CONFIRM_DELAY);
+        let since = *self.since.get_or_insert(now);
+        self.due = Some((now + CONFIRM_DELAY).min(since + MAX_CONFIRM_DELAY));
     }
 
     /// When a confirmation is due, if one is.
@@ -186,7 +189,8 @@ impl Sequence {
 
     /// A departing operation confirmed everything executed.
     pub(crate) fn confirmed(&mut self) {
-        (self.owed, self.due, self.ack_now) = (0, None, false);
+        (self.owed, self.due, self.since) = (0, None, None);
+        self.ack_now = false;
     }
 
     /// Continues as if `number` operations had been executed before.

@@ -2,9 +2,11 @@
 
 use super::exports::{MESSAGES, Named};
 use super::sequence::{NotReady, SequenceCheck};
-use super::{LastPut, Responder};
+use super::{Continued, LastPut, Responder};
 use crate::context::{Context, Debt, Refusal};
 use crate::counters::DropReason;
+use crate::event::{Event, TransferError};
+use crate::limits::{BUSY_BYTES, BUSY_TIME, MAX_SMALL};
 use crate::receiving::{Placement, Receiving};
 use crate::span::Span;
 use crate::timers::Timer;
@@ -17,6 +19,9 @@ pub(crate) const NOTHING: u16 = u16::MAX;
 
 /// Mx of an operation to the messages that is the immediate of the put before it.
 pub(crate) const IMMEDIATE: u16 = u16::MAX - 1;
+
+/// Mx of an operation to the messages that is a part of the payload of the message before it.
+pub(crate) const PAYLOAD: u16 = u16::MAX - 3;
 
 /// Why an operation is not executed now.
 pub(super) enum Nak {
@@ -36,21 +41,24 @@ impl Responder {
         len: u32,
     ) -> Result<Placement, DropReason> {
         let ask_ack = header.flags.contains(Flags::SEND_STATE);
-        self.let_through(cx, header.sync, ask_ack)?;
-        let no_put = |placement| (placement, None);
+        self.let_through(cx, receiving, header.sync, ask_ack)?;
+        let alone = |placement| (placement, Continued::Nothing);
         let outcome = match (header.d_id, header.b_id) {
-            (MESSAGES, NOTHING) if len == 0 => Ok(no_put(Placement::Store(Span::EMPTY))),
+            (MESSAGES, NOTHING) if len == 0 => Ok(alone(Placement::Store(Span::EMPTY))),
             (MESSAGES, IMMEDIATE) if len == 0 => {
-                self.take_immediate(cx, receiving, header).map(no_put)
+                self.take_immediate(cx, receiving, header).map(alone)
             }
-            (MESSAGES, _) => self.take_message(cx, receiving, header, len).map(no_put),
+            (MESSAGES, PAYLOAD) => self.take_payload(cx, header, len),
+            (MESSAGES, _) => self.take_message(cx, receiving, header, len),
             _ => self.take_put(cx, header, len),
         };
-        let (placement, put) = self.report_refusal(cx, header.s_id, outcome)?;
+        let (placement, continued) = self.report_refusal(cx, header.s_id, outcome)?;
         cx.counters.bytes_received += u64::from(len);
         cx.unnumbered += u64::from(len);
+        self.fresh = self.fresh.saturating_add(len);
+        self.note_bytes(cx, len.into());
         self.note_executed(cx);
-        self.last_put = put;
+        self.continued = continued;
         Ok(placement)
     }
 
@@ -84,7 +92,11 @@ impl Responder {
 
     /// An operation of the peer was executed: an immediate may follow it.
     pub(super) fn executed(&mut self, cx: &mut Context) {
-        self.last_put = None;
+        if let Continued::Message(it) = core::mem::take(&mut self.continued) {
+            // Its source cancelled it: the rest does not follow.
+            let error = TransferError::Refused(Reason::Cancelled);
+            cx.events.push_back(Event::Failed { id: it.id, error });
+        }
         if !self.immediates.is_empty() {
             cx.owe(Debt::Show);
         }
@@ -94,6 +106,7 @@ impl Responder {
     pub(super) fn let_through(
         &mut self,
         cx: &mut Context,
+        receiving: &mut Receiving,
         number: u32,
         ask_ack: bool,
     ) -> Result<(), DropReason> {
@@ -107,7 +120,8 @@ impl Responder {
             SequenceCheck::Ahead => {
                 let rtt = cx.recovery.rtt().unwrap_or_default();
                 if self.sequence.ask(cx.now, ask_ack, rtt) {
-                    self.ask_from_expected(cx);
+                    receiving.on_operation_lost(cx);
+                    self.ask_from_expected(cx, receiving);
                 }
                 Err(DropReason::Early)
             }
@@ -115,10 +129,36 @@ impl Responder {
     }
 
     /// Requests all operations from the expected one on.
-    pub(super) fn ask_from_expected(&self, cx: &mut Context) {
+    pub(super) fn ask_from_expected(&mut self, cx: &mut Context, receiving: &mut Receiving) {
+        self.say_executed(cx, receiving, true);
+    }
+
+    /// The peer sent so much in an operation, or in a Transfer that might have been some.
+    pub(super) fn note_bytes(&mut self, cx: &Context, len: u64) {
+        let (since, bytes) = self.recent;
+        self.recent = match cx.now - since > BUSY_TIME {
+            true => (cx.now, len),
+            false => (since, bytes + len),
+        };
+    }
+
+    /// Whether operations may come as trains from now on. That is not worthwhile for a few short ones.
+    fn wants_trains(&self, receiving: &Receiving) -> bool {
+        let many = self.told_of_trains || self.recent.1 > BUSY_BYTES;
+        many && receiving.offers_trains()
+    }
+
+    /// Tells the peer which operations were executed, and whether further ones may come as trains.
+    fn say_executed(&mut self, cx: &mut Context, receiving: &mut Receiving, resend: bool) {
+        let trains = self.wants_trains(receiving);
+        self.told_of_trains |= trains;
+        receiving.on_operations(cx, core::mem::take(&mut self.fresh) / MAX_SMALL);
         let expected = self.sequence.expected();
-        let resend = true;
-        cx.push_control(Operation::MemoryState(MemoryState { expected, resend }));
+        cx.push_control(Operation::MemoryState(MemoryState {
+            expected,
+            resend,
+            trains,
+        }));
     }
 
     pub(super) fn refuse_numbered(&mut self, cx: &mut Context, id: TransferId, why: Refusal) {
@@ -132,7 +172,7 @@ impl Responder {
         cx: &mut Context,
         header: &Header,
         len: u32,
-    ) -> Result<(Placement, Option<LastPut>), Nak> {
+    ) -> Result<(Placement, Continued), Nak> {
         if self.defers {
             return Err(Nak::NotReady(NotReady::Room));
         }
@@ -153,7 +193,8 @@ impl Responder {
             let waits = self.immediates.precede(header.sync);
             self.show(cx, header, put, waits, None)?;
         }
-        Ok((Placement::Store(span.part(0, len.into())), put))
+        let continued = put.map_or(Continued::Nothing, Continued::Put);
+        Ok((Placement::Store(span.part(0, len.into())), continued))
     }
 
     /// Bytes of this operation's put that earlier operations placed, if `left` must follow. `None`: parts of it are
@@ -162,10 +203,14 @@ impl Responder {
         if !header.flags.contains(Flags::CONTINUES) {
             return Some(0);
         }
-        let continued = self
-            .last_put
-            .filter(|put| u64::from(put.rest) == left && put.region.start.handle == header.d_id);
-        continued.map(|put| put.placed)
+        match &self.continued {
+            Continued::Put(put)
+                if u64::from(put.rest) == left && put.region.start.handle == header.d_id =>
+            {
+                Some(put.placed)
+            }
+            _ => None,
+        }
     }
 
     /// The Initiator knows the outcome of operation `number`.
@@ -204,17 +249,21 @@ impl Responder {
     }
 
     /// The confirmation that leaves now, if one is due.
-    pub(crate) fn next_confirmation(&mut self, cx: &mut Context) -> bool {
-        if cx.confirmed_below.take() == Some(self.sequence.expected()) {
+    pub(crate) fn next_confirmation(
+        &mut self,
+        cx: &mut Context,
+        receiving: &mut Receiving,
+    ) -> bool {
+        let confirmed = cx.confirmed_below.take() == Some(self.sequence.expected());
+        let news = !self.told_of_trains && self.wants_trains(receiving);
+        if confirmed && !news {
             self.on_confirmation_left(cx);
         }
         if !self.sequence.is_due(cx.now) {
             return false;
         }
         self.on_confirmation_left(cx);
-        let expected = self.sequence.expected();
-        let resend = false;
-        cx.push_control(Operation::MemoryState(MemoryState { expected, resend }));
+        self.say_executed(cx, receiving, false);
         true
     }
 }

@@ -46,8 +46,8 @@ impl Receiver {
             turn.core.on_marks(segments, marked);
         }
         let predicted = batch.layouts[index].pairs > 0 || self.trains.has_room();
-        let around = self.unsealer.around();
-        self.predictor.note(message, predicted, around);
+        let full = self.unsealer.around() + turn.core.expected_stu() as usize;
+        self.predictor.note(message, predicted, full);
         Some(message)
     }
 

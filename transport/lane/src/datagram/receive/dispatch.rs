@@ -13,7 +13,7 @@ use zerolane_wire::{Flags, Frames, HEADER_LEN, Header, Op, Train, checksum::Sum}
 
 /// How long bytes outside of any place remain valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lives {
+pub(super) enum Lives {
     /// Until the whole batch is delivered and moved.
     ToEndOfBatch,
     /// Until the call returns.
@@ -201,8 +201,8 @@ impl Dispatcher {
         }
     }
 
-    /// Delivers operations that share a datagram: each is shown as a Data of its own, and carried out before the next.
-    fn deliver_frames(
+    /// Delivers operations that share a datagram or a train: each is shown as a Data of its own, and carried out before the next.
+    pub(super) fn deliver_frames(
         &mut self,
         header: &Header,
         content: &[u8],

@@ -108,8 +108,10 @@ impl TrainAssembler {
         batch: &mut Batch,
         memory: &Registry,
     ) -> Expected {
-        let next = forecast.runs().next().filter(|run| run.trains);
-        let Some(run) = next.filter(|_| !self.headers) else {
+        let Some(next) = forecast.runs().next() else {
+            return Expected::Collected;
+        };
+        let Some(run) = Some(next).filter(|it| it.trains && !self.headers) else {
             return Expected::Headers;
         };
         // The short rest of a Block is no train.

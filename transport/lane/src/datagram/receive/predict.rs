@@ -11,7 +11,6 @@ use crate::socket::{self, MAX_MESSAGES};
 use socket2::Socket;
 use std::ops::Range;
 use zerolane_core::{Connection, Forecast, Run, limits};
-use zerolane_wire::OPTIONS_LEN;
 
 /// Target bytes of payload for one recvmmsg. [`MAX_MESSAGES`] gives the reason. Large datagrams come one per call.
 const BATCH: u32 = 96 << 10;
@@ -37,6 +36,8 @@ pub(super) struct Predictor {
     wants_trains: bool,
     /// Whether the core was told that trains are accepted.
     takes_trains: bool,
+    /// Whether the core was told that they may be tried.
+    tries_trains: bool,
 }
 
 impl Predictor {
@@ -136,12 +137,12 @@ impl Predictor {
         }
     }
 
-    /// Records whether the datagrams of a message, which have `around` bytes around their payload, were merged.
-    pub(super) fn note(&mut self, message: Message, predicted: bool, around: usize) {
+    /// Records whether the datagrams of a message, of which those of a burst have `full` bytes, were merged.
+    pub(super) fn note(&mut self, message: Message, predicted: bool, full: usize) {
         if message.segments() > 1 {
             (self.singles, self.small_singles, self.merges) = (0, 0, true);
-        } else if predicted && message.total > around + OPTIONS_LEN {
-            // An unpredicted datagram says nothing about predicted ones: small puts come singly.
+        } else if predicted && message.total >= full {
+            // A shorter one, or an unpredicted one, says nothing: the rest of a burst and small messages come singly.
             self.singles = self.singles.saturating_add(1);
             if message.total >= LARGE_DATAGRAM {
                 (self.small_singles, self.merges) = (0, true);
@@ -161,7 +162,13 @@ impl Predictor {
     ) {
         // A broken train is copied, which strict mode forbids.
         let lands = unsealer.lands_trains() && !strict;
-        let takes = self.wants_trains && self.merges && (lands || unsealer.opens_trains());
+        let able = self.wants_trains && (lands || unsealer.opens_trains());
+        let takes = able && self.merges;
+        let tries = takes || able && self.gro && self.singles < SINGLES;
+        if tries != self.tries_trains {
+            self.tries_trains = tries;
+            core.set_tries_trains(tries);
+        }
         if takes != self.takes_trains {
             self.takes_trains = takes;
             core.set_takes_trains(takes);

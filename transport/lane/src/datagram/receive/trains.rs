@@ -7,11 +7,12 @@
 
 use super::Receiver;
 use super::batch::{Batch, SPILL};
-use super::dispatch::{is_operation, note_placed};
+use super::dispatch::{Lives, is_operation, note_placed};
 use super::layout::Message;
 use super::predict::{forecast, predict_super_packet};
 use super::unseal::Unsealer;
 use crate::account::MoveCause;
+use crate::arrival::is_of_frames;
 use crate::lane::Turn;
 use crate::memory::cleanup::Source;
 use std::ops::Range;
@@ -172,21 +173,25 @@ impl Receiver {
         let Some((head, rest)) = head.split_first_chunk() else {
             return;
         };
-        if DatagramPart::is(header) {
-            let opened =
-                self.unsealer
-                    .open_train(head, payload, &rest[..self.unsealer.train_check()]);
-            if let Err(reason) = opened {
+        let unsealer = &mut self.unsealer;
+        let check = &rest[..unsealer.train_check()];
+        let has_frames = is_of_frames(header, turn);
+        if has_frames || DatagramPart::is(header) {
+            if let Err(reason) = unsealer.open_train(head, payload, check) {
                 turn.core.on_dropped(reason);
                 return turn.core.on_spoiled_train();
             }
-            if let Ok(slot) = turn.core.on_datagram_train(turn.now, header) {
+            if has_frames {
+                let datagrams = (payload.len() as u32).div_ceil(datagram.max(1));
+                turn.core.on_frames_train(datagrams);
+                self.buffers
+                    .dispatcher
+                    .deliver_frames(header, payload, Lives::ToEndOfBatch, turn);
+            } else if let Ok(slot) = turn.core.on_datagram_train(turn.now, header) {
                 turn.datagrams.store(slot, payload, turn.account);
             }
             return;
         }
-        let unsealer = &mut self.unsealer;
-        let check = &rest[..unsealer.train_check()];
         let claim = turn.core.claim_train(header);
         let into_place = match (check.try_into(), claim) {
             (Ok(trailer), Ok(claim)) => {

@@ -61,6 +61,24 @@ pub(super) fn seal_train(
     Ok(end)
 }
 
+/// Seals a train of `content` as one unit at the start of `place`. Returns its length.
+pub(super) fn seal_bytes(
+    keys: &mut Keys,
+    (head, train): (&[u8; HEADER_LEN], Train),
+    content: &[u8],
+    place: &mut [u8],
+) -> Result<usize, SealError> {
+    let sealer = keys.as_mut().ok_or(SealError::Refused)?;
+    let end = content.len() + usize::from(train.padding) + AROUND;
+    let place = place.get_mut(..end).ok_or(SealError::Refused)?;
+    let (sealed, rest) = place.split_at_mut(content.len());
+    let trailer = sealer
+        .seal_from(head, content, sealed)
+        .ok_or(SealError::Refused)?;
+    emit_train_end(rest, train, head, &trailer);
+    Ok(end)
+}
+
 /// Seals a control operation at the start of `place`, padded to `pad_to` bytes. Returns its length.
 pub(in crate::datagram) fn seal_operation(
     keys: &mut Keys,

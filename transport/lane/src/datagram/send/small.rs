@@ -1,17 +1,19 @@
 //! Sends many queued small operations as one burst.
 
 use super::gathered::is_lost_offload;
-use super::sealing::{SealError, seal_datagram};
-use super::{Protection, Sender};
-use crate::datagram::message::iovec;
+use super::give::TRAIN_END;
+use super::sealing::{SealError, seal_bytes, seal_datagram};
+use super::{Buffers, Protection, Sender};
+use crate::datagram::message::{emit_train_end, iovec};
 use crate::error::LaneError;
 use crate::lane::Turn;
+use crate::seal::digest::Digest;
 use crate::socket;
 use socket2::Socket;
 use std::io;
 use zerolane_core::{OperationBurst, OperationDatagram, Outgoing, Span};
 use zerolane_wire::checksum::Sum;
-use zerolane_wire::{HEADER_LEN, Header};
+use zerolane_wire::{HEADER_LEN, Header, Train};
 
 /// Longest payload that is copied after its header, so that a whole burst is one piece for the kernel, in bytes. Longer
 /// payload is gathered where it lies.
@@ -27,6 +29,9 @@ impl Sender {
     ) -> Result<io::Result<()>, LaneError> {
         self.grow(turn.now);
         turn.account.datagrams_sent += u64::from(burst.segments);
+        if let Some((train, header)) = burst.as_train() {
+            return self.frames_train(socket, burst, (train, &header.emit()), turn);
+        }
         if self.segments() && burst.segments > 1 {
             let segment = burst.segment as usize;
             match self.send_datagrams(socket, burst.datagrams(), segment, turn)? {
@@ -46,6 +51,42 @@ impl Sender {
             }
         }
         Ok(Ok(()))
+    }
+
+    /// Sends a train of frames: a copy, because the frames lie between the payloads.
+    fn frames_train(
+        &mut self,
+        socket: &Socket,
+        burst: &OperationBurst,
+        (train, head): (Train, &[u8; HEADER_LEN]),
+        turn: &mut Turn<'_>,
+    ) -> Result<io::Result<()>, LaneError> {
+        self.buffers.small.clear();
+        for it in burst.datagrams().flat_map(|it| it.operations()) {
+            self.buffers.small.extend_from_slice(it.head);
+            if let Some(payload) = it.payload {
+                self.push_payload(payload, turn)?;
+            }
+        }
+        let Buffers { small, stage, .. } = &mut *self.buffers;
+        let bytes = match &mut self.protection {
+            Protection::Plain => {
+                let digest = Digest::of(head, small);
+                let len = small.len();
+                small.resize(len + TRAIN_END, 0);
+                let end = emit_train_end(&mut small[len..], train, head, &digest);
+                iovec(small.as_ptr(), len + end)
+            }
+            Protection::Sealed(keys) => match seal_bytes(keys, (head, train), small, stage) {
+                Ok(len) => iovec(stage.as_ptr(), len),
+                // Counts as lost.
+                Err(_) => return Ok(Ok(())),
+            },
+        };
+        self.buffers.iovs.clear();
+        self.buffers.iovs.push(bytes);
+        turn.account.tx_data_syscalls += 1;
+        Ok(self.send_cut(socket, burst.segment as usize, turn.account))
     }
 
     /// Sends `datagrams`, sealed in protected modes, by one call, segmented every `segment` bytes; 0: as one datagram.

@@ -22,7 +22,7 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 /// Header and content of a datagram with these operations, all with the same payload.
-fn frames(operations: &[Header], payload: &[u8]) -> (Header, Vec<u8>) {
+pub(super) fn frames(operations: &[Header], payload: &[u8]) -> (Header, Vec<u8>) {
     let mut content = vec![];
     let mut before = None;
     for it in operations {

@@ -1,13 +1,18 @@
 //! Tests that ends enforce the rules of trains: payload in many datagrams with one header at the end.
 
 use super::data::{grant, granted};
+use super::frames::frames;
+use super::memory::{opened, put};
 use super::peer::Peer;
 use super::rule::{Rule, rule};
+use super::victim::EXPORTED;
 use twox_hash::XxHash3_64;
 use zerolane::counters::DropReason::{
-    Checksum, Duplicate, Forged, Malformed, NoGrant, OutOfBounds, Replayed, Unexpected,
+    Checksum, Duplicate, Early, Forged, Malformed, NoGrant, OutOfBounds, Replayed, Unexpected,
 };
-use zerolane_wire::{Flags, HEADER_LEN, Header, MAX_TRAIN, Op, Train};
+use zerolane_wire::{
+    Flags, Frames, HEADER_LEN, Header, MAX_TRAIN, MAX_TRAIN_FRAMES, Op, Rights, Train,
+};
 
 pub(super) const RULES: &[Rule] = &[
     rule("train_header_is_behind", headers_in_front).drops(&[(Unexpected, 5)]),
@@ -29,6 +34,12 @@ pub(super) const RULES: &[Rule] = &[
         .with_trains()
         .advance()
         .drops(&[(Malformed, 1), (NoGrant, 2)]),
+    rule("train_of_frames_with_form", frames_without_form)
+        .with_trains()
+        .drops(&[(Malformed, 4)]),
+    rule("train_of_frames_once_in_order", frames_elsewhere)
+        .with_trains()
+        .drops(&[(Early, 10), (Duplicate, 10), (NoGrant, 1)]),
 ];
 
 /// Bytes of a datagram.
@@ -59,9 +70,13 @@ fn train(peer: &mut Peer, header: &Header, train: usize) -> Vec<u8> {
     // Not the first byte of an operation.
     let payload = (0..LEN).map(|at| 0xe0 | ((at / 97 + train) % 16) as u8);
     let payload: Vec<u8> = payload.collect();
-    let sealed = peer.sealed(&[&header.emit()[..], &payload].concat());
+    train_of(peer, header, &payload)
+}
+
+fn train_of(peer: &mut Peer, header: &Header, payload: &[u8]) -> Vec<u8> {
+    let sealed = peer.sealed(&[&header.emit()[..], payload].concat());
     let (head, rest) = sealed.split_at(HEADER_LEN);
-    let (payload, trailer) = rest.split_at(LEN);
+    let (payload, trailer) = rest.split_at(payload.len());
     let padding = vec![0; usize::from(header.param)];
     let digest = XxHash3_64::oneshot_with_seed(XxHash3_64::oneshot(head), payload);
     let digest = digest.to_be_bytes();
@@ -207,6 +222,55 @@ fn announcements_that_lie(peer: &mut Peer) {
     for _ in 0..2 {
         say(peer, u32::MAX, data);
     }
+    nothing_is_received(peer);
+}
+
+/// A train of ten puts of 600 bytes, numbered from `first` on, to `place`.
+fn puts(peer: &mut Peer, open: (u32, u16), place: u64, first: u32) -> (Header, Vec<u8>) {
+    let number = |n| put(peer, open, place, first.wrapping_add(n));
+    let operations: Vec<Header> = (0..10).map(number).collect();
+    let (_, content) = frames(&operations, &[2; 600]);
+    let (len, padding) = (content.len() as u32, 0);
+    let header = Frames::train_header(&operations[0], Train { len, padding });
+    (header, content)
+}
+
+/// Truncated, too many, with the identifier of a Transfer, and one that announces.
+fn frames_without_form(peer: &mut Peer) {
+    offered(peer, 50_000);
+    let open = opened(peer, "open", Rights::ALL);
+    let (good, mut content) = puts(peer, open, 0, 0);
+    let mut send = |header: Header, content: &[u8]| {
+        let s_id = content.len() as u32;
+        let train = train_of(peer, &Header { s_id, ..header }, content);
+        peer.send_burst(&train, DATAGRAM);
+    };
+    let announces = good.flags.with(Flags::ANNOUNCES);
+    send(
+        Header {
+            flags: announces,
+            ..good
+        },
+        &content,
+    );
+    send(Header { d_id: 7, ..good }, &content);
+    send(good, &[0x80, 0, 0, 0, 0, 0, 0].repeat(MAX_TRAIN_FRAMES + 1));
+    content.truncate(content.len() - 1);
+    send(good, &content);
+    nothing_is_received(peer);
+}
+
+/// Early, right, again; and outside of the region.
+fn frames_elsewhere(peer: &mut Peer) {
+    offered(peer, 50_000);
+    let open = opened(peer, "open", Rights::ALL);
+    let far = EXPORTED as u64 - 100;
+    for (place, first) in [(0, 10), (0, 0), (0, 0), (far, 10)] {
+        let (header, content) = puts(peer, open, place, first);
+        let train = train_of(peer, &header, &content);
+        peer.send_burst(&train, DATAGRAM);
+    }
+    peer.await_heard(|it, _| it.op == Op::RequestAnswer && it.flags.contains(Flags::REJECT));
     nothing_is_received(peer);
 }
 
