@@ -309,3 +309,31 @@ fn message__cancelled_amid_its_payload_ends_its_receive() {
         );
     }
 }
+
+/// Where the bottleneck holds less than the window of operations, losses end the trains, and little is sent in vain. It is
+/// filled as without trains.
+#[test]
+fn messages__do_not_flood_a_narrow_link() {
+    for seed in 0..4 {
+        let link = LinkConfig {
+            delay: Duration::from_millis(1),
+            rate_bits_per_s: Some(100_000_000),
+            queue_packets: 40,
+            ..LinkConfig::default()
+        };
+        let mut sim = over(link, seed, merged);
+        arrive(&mut sim, &[4_000; 64], 0);
+        sim.trace = Some(vec![]);
+        let begun = sim.net.now();
+        arrive(&mut sim, &[4_000; 1_000], 1_000);
+        let took = (sim.net.now() - begun).as_secs_f64();
+        let sent = sim.trace.take().unwrap();
+        let from_a = sent.iter().filter(|(side, _)| *side == Side::A);
+        let bytes: usize = from_a.map(|(_, bytes)| bytes.len()).sum();
+        let (filled, wasted) = (4e6 * 8.0 / 1e8 / took, bytes as f64 / 4e6);
+        assert!(
+            wasted < 1.5 && filled > 0.25,
+            "{filled:.2} of the rate, {wasted:.2} sent"
+        );
+    }
+}

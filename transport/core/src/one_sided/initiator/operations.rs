@@ -193,6 +193,9 @@ impl Initiator {
     /// The lane had no room for a burst: its operations must be returned again.
     pub(crate) fn take_back(&mut self, burst: &OperationBurst) {
         self.send_queue.take_back(burst.first);
+        self.asked = self
+            .asked
+            .filter(|it| (it.wrapping_sub(burst.first) as i32) < 0);
     }
 
     /// Whether operation `number` is a bare message.

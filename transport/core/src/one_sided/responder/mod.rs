@@ -55,7 +55,9 @@ pub(crate) struct Responder {
     fresh: u32,
     /// Bytes of operations, and of puts and messages that could be some, since that time.
     recent: (Instant, u64),
-    /// The peer was told that operations may come as trains.
+    /// The last State told the peer that operations may come as trains.
+    says_trains: bool,
+    /// One of the States did.
     told_of_trains: bool,
 }
 
@@ -98,6 +100,7 @@ impl Responder {
             values: VecDeque::new(),
             fresh: 0,
             recent: (Instant::ZERO, 0),
+            says_trains: false,
             told_of_trains: false,
         }
     }

@@ -151,7 +151,7 @@ impl Responder {
     /// Tells the peer which operations were executed, and whether further ones may come as trains.
     fn say_executed(&mut self, cx: &mut Context, receiving: &mut Receiving, resend: bool) {
         let trains = self.wants_trains(receiving);
-        self.told_of_trains |= trains;
+        (self.says_trains, self.told_of_trains) = (trains, self.told_of_trains || trains);
         receiving.on_operations(cx, core::mem::take(&mut self.fresh) / MAX_SMALL);
         let expected = self.sequence.expected();
         cx.push_control(Operation::MemoryState(MemoryState {
@@ -255,7 +255,8 @@ impl Responder {
         receiving: &mut Receiving,
     ) -> bool {
         let confirmed = cx.confirmed_below.take() == Some(self.sequence.expected());
-        let news = !self.told_of_trains && self.wants_trains(receiving);
+        // A State about a Transfer does not tell it.
+        let news = self.wants_trains(receiving) != self.says_trains;
         if confirmed && !news {
             self.on_confirmation_left(cx);
         }

@@ -1,13 +1,13 @@
 //! Tests that ends enforce the rules of operations that share a datagram.
 
-use super::memory::{opened, put};
+use super::memory::{message, opened, put};
 use super::peer::Peer;
 use super::rule::{Rule, rule};
 use super::victim::{EXPORTED, NEVER_SHOWN};
 use zerolane::counters::DropReason::{Duplicate, Early, Malformed, NoGrant, Unexpected};
 use zerolane_wire::{
     DatagramPart, Flags, FrameFields, FrameHead, Frames, Header, MAX_DATAGRAM, MAX_FRAME_HEAD_LEN,
-    MAX_FRAMES, Op, Rights,
+    MAX_FRAMES, Op, Operation, Rights,
 };
 
 pub(super) const RULES: &[Rule] = &[
@@ -18,6 +18,11 @@ pub(super) const RULES: &[Rule] = &[
     rule("frames_of_the_extended_profile", frames_in_classic)
         .drops(&[(Unexpected, 10)])
         .classic(),
+    rule(
+        "payload_adds_up_to_its_message",
+        payload_that_does_not_add_up,
+    )
+    .drops(&[(NoGrant, 3), (Early, 5)]),
     rule("datagrams_inside_their_length", datagrams_without_form).drops(&[(Malformed, 6)]),
 ];
 
@@ -115,6 +120,47 @@ fn frames_in_classic(peer: &mut Peer) {
     for first in 0..10 {
         let (header, content) = frames(&puts(peer, open, first, 10), &[0xee; 8]);
         peer.say_raw(&header, &content);
+    }
+}
+
+/// Parts of no message; a message that says two lengths; parts that are less than their message says.
+fn payload_that_does_not_add_up(peer: &mut Peer) {
+    let refused = |peer: &mut Peer, it: &Header| {
+        peer.await_heard(|heard, _| {
+            heard.op == Op::RequestAnswer
+                && heard.flags.contains(Flags::REJECT)
+                && heard.d_id == it.s_id
+        });
+        let (sync, s_id) = (it.sync, it.s_id);
+        peer.say(Operation::FetchOpComplete { sync, s_id });
+    };
+    let part = |peer: &Peer, number: u32, rest: u32| Header {
+        b_id: 65_532,
+        b_num: rest,
+        s_id: 30 + number,
+        ..message(peer, number)
+    };
+    let alone = part(peer, 0, 0);
+    peer.say_raw(&alone, &[0xee; 100]);
+    refused(peer, &alone);
+    let unlike = Header {
+        b_num: 300,
+        s_id: 31,
+        ..message(peer, 1).with_wide(200)
+    };
+    peer.say_raw(&unlike, &[7; 16]);
+    refused(peer, &unlike);
+    let good = Header {
+        b_num: 300,
+        ..message(peer, 2).with_wide(300)
+    };
+    peer.say_raw(&good, &[7; 16]);
+    let less = part(peer, 3, 100);
+    peer.say_raw(&less, &[0xee; 100]);
+    peer.await_heard(|it, _| it.op == Op::RequestAnswer && it.d_id == less.s_id);
+    for number in 4..9 {
+        let next = part(peer, number, 0);
+        peer.say_raw(&next, &[0xee; 100]);
     }
 }
 
