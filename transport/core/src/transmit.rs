@@ -115,14 +115,9 @@ impl OperationBurst {
     /// Ends a train of frames, cut every `segment` bytes: `first` is the header of its first operation, and `around`
     /// bytes follow its content of `len` bytes.
     pub(crate) fn train(&mut self, first: &Header, len: u32, around: u32, segment: u32) {
-        let total = len + around;
-        let padding = u32::from(total.is_multiple_of(segment));
-        let train = Train {
-            len,
-            padding: padding as u16,
-        };
+        let (train, segments) = train_of(len, around, segment);
         self.train = Some((train, Frames::train_header(first, train)));
-        (self.segment, self.segments) = (segment, (total + padding).div_ceil(segment));
+        (self.segment, self.segments) = (segment, segments);
     }
 
     /// Adds a datagram with a control operation.
@@ -393,6 +388,14 @@ impl DataBurst {
 pub(crate) fn longest_train(datagrams: u32, datagram: u32, around: u32) -> u32 {
     let most = (datagrams * datagram).saturating_sub(around + 1);
     most / TRAIN_MULTIPLE * TRAIN_MULTIPLE
+}
+
+/// The train of `len` bytes of payload, with `around` bytes around it, and its number of datagrams of `datagram` bytes.
+pub(crate) fn train_of(len: u32, around: u32, datagram: u32) -> (Train, u32) {
+    let total = len + around;
+    let padding = u16::from(total.is_multiple_of(datagram));
+    let segments = (total + u32::from(padding)).div_ceil(datagram);
+    (Train { len, padding }, segments)
 }
 
 /// Bufx and Offset of an address in a receiver with buffers of `2^buffer_log2` bytes.

@@ -189,19 +189,16 @@ impl<'a> Frames<'a> {
 
     /// The header of the first operation, from the one of its datagram or train.
     fn opening(header: &Header) -> Header {
-        let flags = Flags::NONE;
-        match header.flags.contains(Flags::TRAIN) {
-            true => Header {
-                flags,
-                param: header.b_num as u16,
-                s_id: header.offset,
-                ..*header
-            },
-            false => Header {
-                flags,
-                checksum: 0,
-                ..*header
-            },
+        let (param, s_id) = match header.flags.contains(Flags::TRAIN) {
+            true => (header.b_num as u16, header.offset),
+            false => (header.param, header.s_id),
+        };
+        Header {
+            flags: Flags::NONE,
+            checksum: 0,
+            param,
+            s_id,
+            ..*header
         }
     }
 

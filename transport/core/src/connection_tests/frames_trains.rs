@@ -18,6 +18,18 @@ fn lan() -> LinkConfig {
     }
 }
 
+/// A path that loses up to 5 %, or nothing, by `seed`, and may reorder and copy.
+fn bad(seed: u64) -> LinkConfig {
+    let mut link = lan();
+    link.loss = Loss::Random([0.0, 0.0005, 0.005, 0.05][seed as usize % 4]);
+    if seed % 3 == 0 {
+        link.reorder.probability = 0.01;
+        link.reorder.by = Duration::from_micros(300);
+        link.duplicate = 0.01;
+    }
+    link
+}
+
 fn over(link: LinkConfig, seed: u64, merging: Merge) -> Sim {
     Sim::with_trains(link, seed, Config::default(), merging)
 }
@@ -83,14 +95,7 @@ fn puts__that_come_singly_are_never_trains() {
 #[test]
 fn puts__arrive_once_in_order_whatever_the_path_does() {
     each(24, |seed| {
-        let mut link = lan();
-        link.loss = Loss::Random([0.0, 0.0005, 0.005, 0.05][seed as usize % 4]);
-        if seed % 3 == 0 {
-            link.reorder.probability = 0.01;
-            link.reorder.by = Duration::from_micros(300);
-            link.duplicate = 0.01;
-        }
-        let mut sim = over(link, seed, merged_at_random);
+        let mut sim = over(bad(seed), seed, merged_at_random);
         let mut dice = Dice::new(seed);
         let words = sim.b.words(&[0]);
         let word = export(&mut sim, words, Rights::ALL);
@@ -210,14 +215,7 @@ fn messages__share_trains_with_their_payload() {
 #[test]
 fn messages__arrive_once_in_order_whatever_the_path_does() {
     each(24, |seed| {
-        let mut link = lan();
-        link.loss = Loss::Random([0.0, 0.0005, 0.005, 0.05][seed as usize % 4]);
-        if seed % 3 == 0 {
-            link.reorder.probability = 0.01;
-            link.reorder.by = Duration::from_micros(300);
-            link.duplicate = 0.01;
-        }
-        let mut sim = over(link, seed, merged_at_random);
+        let mut sim = over(bad(seed), seed, merged_at_random);
         let mut dice = Dice::new(seed);
         for round in 0..6 {
             let lengths: Vec<u64> = (0..60).map(|_| 1 + dice.below(17_000)).collect();

@@ -10,11 +10,11 @@ use crate::request::PostError;
 use crate::span::Span;
 use crate::time::Instant;
 use crate::transfer::TransferId;
-use crate::transmit::{BurstLimit, DataBurst};
+use crate::transmit::{BurstLimit, DataBurst, train_of};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
-use zerolane_wire::{DatagramPart, Flags, Header, MAX_DATAGRAM, Progress, Train};
+use zerolane_wire::{DatagramPart, Flags, Header, MAX_DATAGRAM, Progress};
 
 /// Datagrams that wait for the congestion controller.
 #[derive(Debug, Default)]
@@ -232,19 +232,14 @@ impl Sending {
 /// Cuts a burst from byte `sent` of a datagram of `length` bytes: all of it as one train, or parts with headers.
 fn cut(shape: &Shape, length: u32, sent: u32, trains: bool) -> Cut {
     let datagram = shape.stu + shape.around;
-    let total = length + shape.train_around;
-    let padding = u32::from(total.is_multiple_of(datagram));
-    let segments = (total + padding).div_ceil(datagram);
+    let (train, segments) = train_of(length, shape.train_around, datagram);
     let fits = length <= shape.limit.train && segments <= MAX_DATAGRAM_SEGMENTS;
     if trains && fits && length > shape.stu {
         return Cut {
             bytes: length,
             stu: datagram,
             segments,
-            train: Some(Train {
-                len: length,
-                padding: padding as u16,
-            }),
+            train: Some(train),
         };
     }
     let most = shape

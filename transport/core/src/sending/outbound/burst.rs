@@ -7,7 +7,7 @@ use crate::limits::{LARGE_TRAIN, MIN_TRAIN, PAGE};
 use crate::tiling;
 use crate::time::Instant;
 use crate::transfer::{Delivery, TransferId};
-use crate::transmit::{BurstLimit, DataBurst, longest_train, split};
+use crate::transmit::{BurstLimit, DataBurst, longest_train, split, train_of};
 use zerolane_wire::{Flags, Header, Op, Profile, RequestToSend, Route, Train};
 
 /// The present form of a connection's Data.
@@ -38,15 +38,12 @@ impl Shape {
             let (bytes, _) = tiling::burst(address, even(rest, most), most, buffer_log2, 1);
             let total = bytes + self.train_around;
             if total > MIN_TRAIN * datagram || bytes >= LARGE_TRAIN {
-                let padding = u32::from(total.is_multiple_of(datagram));
+                let (train, segments) = train_of(bytes, self.train_around, datagram);
                 return Cut {
                     bytes,
                     stu: datagram,
-                    segments: (total + padding).div_ceil(datagram),
-                    train: Some(Train {
-                        len: bytes,
-                        padding: padding as u16,
-                    }),
+                    segments,
+                    train: Some(train),
                 };
             }
         }
