@@ -22,7 +22,7 @@ fn lan() -> LinkConfig {
 fn bad(seed: u64) -> LinkConfig {
     let mut link = lan();
     link.loss = Loss::Random([0.0, 0.0005, 0.005, 0.05][seed as usize % 4]);
-    if seed % 3 == 0 {
+    if seed.is_multiple_of(3) {
         link.reorder.probability = 0.01;
         link.reorder.by = Duration::from_micros(300);
         link.duplicate = 0.01;
