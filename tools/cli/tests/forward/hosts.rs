@@ -30,11 +30,11 @@ impl Hosts {
         })
     }
 
-    /// Runs `words` on the second host, until the test ends.
-    fn there(&mut self, words: &[&str]) {
+    /// Runs `words` on the second host, until the process is dropped.
+    fn there(&self, words: &[&str]) -> Running {
         let mut command = self.hosts.b().command(words[0]);
         command.args(&words[1..]);
-        self.running.push(self.lab.start(command));
+        self.lab.start(command)
     }
 
     fn here(&self, words: &[&str]) -> Output {
@@ -101,7 +101,7 @@ fn forward__http_between_hosts() {
     let share = hosts.lab.path("share");
     fs::create_dir(&share).unwrap();
     fs::write(share.join("page"), &page).unwrap();
-    hosts.there(&[
+    let _server = hosts.there(&[
         "python3",
         "-m",
         "http.server",
@@ -140,7 +140,7 @@ fn forward__rsync_between_hosts() {
         share.display()
     );
     fs::write(&config, text).unwrap();
-    hosts.there(&[
+    let _server = hosts.there(&[
         "rsync",
         "--daemon",
         "--no-detach",
@@ -174,12 +174,14 @@ fn forward__iperf3_between_hosts() {
     let Some(mut hosts) = Hosts::new() else {
         return;
     };
-    hosts.there(&["iperf3", "-s", "-B", "127.0.0.1"]);
-    hosts.wait_for("5201");
     hosts.forward("5201");
     for options in [&[][..], &["-R"], &["-P", "4"], &["-Z"]] {
+        // A server for each: between two tests, iperf3 closes its listener and resets who waits there.
+        let mut server = hosts.there(&["iperf3", "-s", "-1", "-B", "127.0.0.1"]);
+        hosts.wait_for("5201");
         let words = [&["iperf3", "-c", "127.0.0.1", "-n", "30M"], options].concat();
         let got = hosts.here(&words);
         assert!(got.status.success(), "{options:?}: {got:?}");
+        assert_eq!(server.ends(), Some(0), "{}", server.said());
     }
 }

@@ -13,7 +13,7 @@ pub mod seeds;
 pub mod writer;
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -84,8 +84,7 @@ impl Served {
     }
 
     pub fn of(mut server: Server, options: Options) -> Served {
-        let loopback = "127.0.0.1:0".parse().unwrap();
-        let endpoint = server.listen(loopback, options).unwrap();
+        let endpoint = server.listen(own_address(), options).unwrap();
         let (address, _) = server.endpoint(endpoint).unwrap();
         let (stop, news) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let (stopping, told) = (Arc::clone(&stop), Arc::clone(&news));
@@ -150,6 +149,14 @@ impl Drop for Served {
             let _ = thread.join();
         }
     }
+}
+
+/// Any port of a loopback address of its own: a queue that outlives its target must not find another test's target at the
+/// same port.
+fn own_address() -> SocketAddr {
+    static LAST: AtomicU16 = AtomicU16::new(1);
+    let [high, low] = LAST.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+    ([127, 1, high, low], 0).into()
 }
 
 /// An identity that others have not.
