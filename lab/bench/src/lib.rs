@@ -35,7 +35,7 @@ use clap::Subcommand;
 use harness::{end, serve};
 use modes::sweep::{loss, rtt};
 use modes::{
-    bulk, costs as unit_costs, echo, fan, flows, handshake, incast, ladder, latency, model,
+    bulk, costs as unit_costs, curve, echo, fan, flows, handshake, incast, ladder, latency, model,
     operations, share, siege, stream,
 };
 
@@ -60,6 +60,8 @@ enum Command {
     Ladder(ladder::Args),
     /// Latency of messages by size and way of waiting, and where the time goes
     Latency(latency::Args),
+    /// Goodput, latency and CPU time by message size
+    Curve(curve::Args),
     /// Unit costs on this machine: copies, system calls, trains
     Costs(unit_costs::Args),
     /// Predictions for bulk and stream from unit costs, beside measurements
@@ -96,6 +98,7 @@ pub fn run(args: Args) -> Result<()> {
         Command::Fan(args) => fan::run(&args),
         Command::Ladder(args) => ladder::run(&args),
         Command::Latency(args) => latency::run(&args),
+        Command::Curve(args) => curve::run(&args),
         Command::Costs(args) => unit_costs::run(&args),
         Command::Model(args) => model::run(&args),
         Command::Loss(args) => loss::run(&args),

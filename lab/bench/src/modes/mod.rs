@@ -10,6 +10,7 @@
 //! | `model` | predictions from unit costs, beside measurements |
 //! | `flows` | throughput between two hosts in a given time, as in iperf3 |
 //! | `latency` | one-way times by size and module |
+//! | `curve` | goodput, latency and CPU time by message size |
 //! | `operations` | latencies, rates and bandwidths, in perftest's words |
 //! | `sweep` | flows over one emulated link after the other |
 //! | `incast`, `share` | several flows at the same time |
@@ -21,6 +22,7 @@
 mod arguments;
 pub(crate) mod bulk;
 pub(crate) mod costs;
+pub(crate) mod curve;
 pub(crate) mod echo;
 pub(crate) mod fan;
 pub(crate) mod flows;

@@ -844,7 +844,7 @@ fn perftest__says_what_it_leaves_out_and_why() {
 fn perftest__bad_sizes_are_usage_errors_with_the_range() {
     for (words, says) in [
         ("bench put_lat --size 0", "at least 1 byte"),
-        ("bench put_lat --size 8MiB", "1 to 4194304"),
+        ("bench put_lat --size 65MiB", "1 to 67108864"),
         ("bench fetch_lat --size 16", "a fetch works on 8 bytes"),
         ("bench put_bw --size 4MiB --depth 100", "more than"),
         ("bench put_bw --depth 0", "--depth"),
