@@ -35,8 +35,8 @@ use clap::Subcommand;
 use harness::{end, serve};
 use modes::sweep::{loss, rtt};
 use modes::{
-    bulk, costs as unit_costs, curve, echo, fan, flows, handshake, incast, ladder, latency, model,
-    operations, share, siege, stream,
+    alltoall, blocks, bulk, costs as unit_costs, curve, echo, fan, flows, handshake, incast,
+    ladder, latency, model, operations, share, siege, stream,
 };
 
 /// Arguments of `zerolane bench`.
@@ -78,6 +78,10 @@ enum Command {
     Handshake(handshake::Args),
     /// Requests per second of many connections to a single-threaded server
     Echo(echo::Args),
+    /// Blocks from every rank to every other
+    Alltoall(alltoall::Args),
+    /// Scattered blocks by vectored puts, with few and many notifications
+    Blocks(blocks::Args),
     /// A transfer while its server is flooded and its connection gets garbage
     Siege(siege::Args),
     /// Serve `bench flows --to`, `bench bulk --to` and the like on another machine
@@ -107,6 +111,8 @@ pub fn run(args: Args) -> Result<()> {
         Command::Share(args) => share::run(&args),
         Command::Handshake(args) => handshake::run(&args),
         Command::Echo(args) => echo::run(&args),
+        Command::Alltoall(args) => alltoall::run(&args),
+        Command::Blocks(args) => blocks::run(&args),
         Command::Siege(args) => siege::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Operations(command) => operations::run(command),

@@ -16,10 +16,14 @@
 //! | `incast`, `share` | several flows at the same time |
 //! | `handshake` | connection setup and close |
 //! | `echo` | requests of many connections to one thread |
+//! | `alltoall` | blocks from every rank to every other |
+//! | `blocks` | scattered blocks with notifications |
 //! | `siege` | a transfer under attack |
 //! | `arguments` | shared arguments |
 
+pub(crate) mod alltoall;
 mod arguments;
+pub(crate) mod blocks;
 pub(crate) mod bulk;
 pub(crate) mod costs;
 pub(crate) mod curve;
