@@ -471,12 +471,11 @@ fn over_zerolane(exchange: &Exchange, lane: LaneChoice, security: Protection) ->
         let peers = Vec::new();
         ranks.push(Rank { worker, peers });
     }
-    for rank in 0..exchange.ranks {
+    for (rank, &to) in addresses.iter().enumerate() {
         for other in rank + 1..exchange.ranks {
             let [here, there] = ranks
                 .get_disjoint_mut([rank, other])
                 .map_err(|_| anyhow!("two ranks are one"))?;
-            let to = addresses[rank];
             let [accepted, connected] = connect(here, there, to, &options)?;
             here.peers
                 .push(Peer::new(exchange, accepted, [rank, other])?);
