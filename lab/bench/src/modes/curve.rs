@@ -57,6 +57,8 @@ pub(crate) struct Args {
 
 /// How much shorter a quick run is.
 const QUICK_PART: u64 = 50;
+/// Fewest operations of a run: a connection is slow at first.
+const ITERS_MIN: u64 = 8;
 /// Smallest message without `--size`, bytes.
 const SIZE_MIN: usize = 8;
 const METRICS: [Metric; 2] = [Metric::Stream, Metric::Latency];
@@ -99,7 +101,7 @@ fn operations(args: &Args, side: Side, metric: Metric, size: usize, seed: u64) -
     let test = side.test(metric, size);
     let part = if args.quick { QUICK_PART } else { 1 };
     // Of size 0, which the check refuses, there is no usual number.
-    let iters = (test.default_iters(size.max(1)) / part).max(1);
+    let iters = (test.default_iters(size.max(1)) / part).max(ITERS_MIN);
     let datagram = (args.ends.mtu.unwrap_or(MTU) - UDP_HEADERS) as usize;
     Operations {
         wait: match (metric, args.poll) {
