@@ -35,8 +35,8 @@ use clap::Subcommand;
 use harness::{end, serve};
 use modes::sweep::{loss, rtt};
 use modes::{
-    bulk, costs as unit_costs, echo, fan, flows, handshake, incast, ladder, latency, model,
-    operations, share, siege, stream,
+    alltoall, blocks, bulk, costs as unit_costs, curve, echo, fan, flows, handshake, incast,
+    ladder, latency, model, operations, share, siege, stream,
 };
 
 /// Arguments of `zerolane bench`.
@@ -60,6 +60,8 @@ enum Command {
     Ladder(ladder::Args),
     /// Latency of messages by size and way of waiting, and where the time goes
     Latency(latency::Args),
+    /// Goodput, latency and CPU time by message size
+    Curve(curve::Args),
     /// Unit costs on this machine: copies, system calls, trains
     Costs(unit_costs::Args),
     /// Predictions for bulk and stream from unit costs, beside measurements
@@ -76,6 +78,10 @@ enum Command {
     Handshake(handshake::Args),
     /// Requests per second of many connections to a single-threaded server
     Echo(echo::Args),
+    /// Blocks from every rank to every other
+    Alltoall(alltoall::Args),
+    /// Scattered blocks by vectored puts, with few and many notifications
+    Blocks(blocks::Args),
     /// A transfer while its server is flooded and its connection gets garbage
     Siege(siege::Args),
     /// Serve `bench flows --to`, `bench bulk --to` and the like on another machine
@@ -96,6 +102,7 @@ pub fn run(args: Args) -> Result<()> {
         Command::Fan(args) => fan::run(&args),
         Command::Ladder(args) => ladder::run(&args),
         Command::Latency(args) => latency::run(&args),
+        Command::Curve(args) => curve::run(&args),
         Command::Costs(args) => unit_costs::run(&args),
         Command::Model(args) => model::run(&args),
         Command::Loss(args) => loss::run(&args),
@@ -104,6 +111,8 @@ pub fn run(args: Args) -> Result<()> {
         Command::Share(args) => share::run(&args),
         Command::Handshake(args) => handshake::run(&args),
         Command::Echo(args) => echo::run(&args),
+        Command::Alltoall(args) => alltoall::run(&args),
+        Command::Blocks(args) => blocks::run(&args),
         Command::Siege(args) => siege::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Operations(command) => operations::run(command),

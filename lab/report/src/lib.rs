@@ -44,7 +44,7 @@ use runner::store::{Stamp, Store};
 /// Arguments of `zerolane report`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A few short runs, in three minutes instead of half an hour
+    /// A few short runs, in four minutes instead of half an hour
     #[arg(long)]
     quick: bool,
     /// Directory of the report and of the result of each run

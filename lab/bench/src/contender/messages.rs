@@ -8,6 +8,7 @@ use anyhow::Result;
 use super::contract::expect_word;
 use super::gave_up::GaveUp;
 use crate::content::message::Content;
+use crate::cpu::{Core, CpuTime};
 use crate::job::operations::{Operations, Wait};
 use crate::limits::STALL;
 use crate::measured::Measured;
@@ -20,11 +21,21 @@ pub(super) trait Pipe {
     /// Fills `message` with the next one.
     fn receive(&mut self, message: &mut [u8]) -> Result<()>;
 
-    /// Sends all messages of the job, as many at once as is best, when the receiver says so.
-    fn send_stream(&mut self, job: &Operations, content: &Content) -> Result<()>;
+    /// Sends all messages of the job, as many at once as is best, when the receiver says so. The CPU time of that.
+    fn send_stream(
+        &mut self,
+        job: &Operations,
+        content: &Content,
+        core: Core<'_>,
+    ) -> Result<CpuTime>;
 
     /// Receives what [`Pipe::send_stream`] sends and checks each message.
-    fn receive_stream(&mut self, job: &Operations, content: &Content) -> Result<Measured>;
+    fn receive_stream(
+        &mut self,
+        job: &Operations,
+        content: &Content,
+        core: Core<'_>,
+    ) -> Result<Measured>;
 }
 
 /// Receives the one-byte message `word`.

@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use super::messages::Pipe;
 use crate::content::message::Content;
+use crate::cpu::Core;
 use crate::job::operations::Operations;
 use crate::job::test::{Metric, Test};
 use crate::measured::Measured;
@@ -57,28 +58,36 @@ impl Messages {
 }
 
 /// Does the initiator's part of the operations.
-pub(super) fn initiate(pipe: &mut impl Pipe, job: &Operations) -> Result<Measured> {
+pub(super) fn initiate(pipe: &mut impl Pipe, job: &Operations, core: Core<'_>) -> Result<Measured> {
     match job.test.metric() {
         Metric::Latency => ask(pipe, job),
-        Metric::Stream => stream(pipe, job, job.test.is_inward()),
+        Metric::Stream => stream(pipe, job, job.test.is_inward(), core),
     }
 }
 
 /// Does the responder's part of them.
-pub(super) fn respond(pipe: &mut impl Pipe, job: &Operations) -> Result<Measured> {
+pub(super) fn respond(pipe: &mut impl Pipe, job: &Operations, core: Core<'_>) -> Result<Measured> {
     match job.test.metric() {
         Metric::Latency => answer(pipe, job),
-        Metric::Stream => stream(pipe, job, !job.test.is_inward()),
+        Metric::Stream => stream(pipe, job, !job.test.is_inward(), core),
     }
 }
 
-fn stream(pipe: &mut impl Pipe, job: &Operations, receives: bool) -> Result<Measured> {
+fn stream(
+    pipe: &mut impl Pipe,
+    job: &Operations,
+    receives: bool,
+    core: Core<'_>,
+) -> Result<Measured> {
     let content = Content::new(job.seed, job.size);
     if receives {
-        return pipe.receive_stream(job, &content);
+        return pipe.receive_stream(job, &content, core);
     }
-    pipe.send_stream(job, &content)?;
-    Ok(Measured::default())
+    let cpu = pipe.send_stream(job, &content, core)?;
+    Ok(Measured {
+        cpu,
+        ..Measured::default()
+    })
 }
 
 /// Asks, and times the answers.
@@ -126,6 +135,7 @@ mod tests {
     use zerolane_cli::exit::Exit;
 
     use super::*;
+    use crate::cpu::CpuTime;
     use crate::job::operations::tests::operations;
 
     /// A peer that answers as it should, but for one byte of one answer.
@@ -151,11 +161,11 @@ mod tests {
             Ok(())
         }
 
-        fn send_stream(&mut self, _: &Operations, _: &Content) -> Result<()> {
+        fn send_stream(&mut self, _: &Operations, _: &Content, _: Core<'_>) -> Result<CpuTime> {
             bail!("no stream")
         }
 
-        fn receive_stream(&mut self, _: &Operations, _: &Content) -> Result<Measured> {
+        fn receive_stream(&mut self, _: &Operations, _: &Content, _: Core<'_>) -> Result<Measured> {
             bail!("no stream")
         }
     }

@@ -18,6 +18,7 @@ use super::contract::{Contender, GO, Listener, Part};
 use super::messages::{Pipe, await_word, insist};
 use super::rounds;
 use crate::content::message::{Content, mask};
+use crate::cpu::{Core, CpuTime, Meter};
 use crate::job::operations::{DATAGRAM_MAX, Operations, Wait};
 use crate::job::test::Metric;
 use crate::job::{Job, Work};
@@ -62,7 +63,10 @@ impl Contender for Udp {
     fn initiate(&self, to: SocketAddr, part: &mut Part<'_>) -> Result<Vec<Measured>> {
         let socket = connect(to, part.job.token)?;
         Ok(vec![match &part.job.work {
-            Work::Operations(job) => rounds::initiate(&mut Connection::new(socket, job)?, job)?,
+            Work::Operations(job) => {
+                let core = part.core();
+                rounds::initiate(&mut Connection::new(socket, job)?, job, core)?
+            }
             Work::SourceSink(job) => {
                 let connection = Connection::of_datagrams(socket, datagrams::segment(job))?;
                 datagrams::send(connection, part, job)?
@@ -87,7 +91,10 @@ impl Listener for Listening {
     fn respond(self: Box<Self>, part: &mut Part<'_>) -> Result<Vec<Measured>> {
         let socket = accept(self.0, part.job.token)?;
         Ok(vec![match &part.job.work {
-            Work::Operations(job) => rounds::respond(&mut Connection::new(socket, job)?, job)?,
+            Work::Operations(job) => {
+                let core = part.core();
+                rounds::respond(&mut Connection::new(socket, job)?, job, core)?
+            }
             Work::SourceSink(job) => {
                 let connection = Connection::of_datagrams(socket, datagrams::segment(job))?;
                 datagrams::receive(connection, part, job)?
@@ -271,7 +278,7 @@ impl Pipe for Connection {
     }
 
     /// Datagram by datagram: each has a number of its own, so that what is lost can be counted.
-    fn send_stream(&mut self, job: &Operations, _: &Content) -> Result<()> {
+    fn send_stream(&mut self, job: &Operations, _: &Content, core: Core<'_>) -> Result<CpuTime> {
         let train = Train::new(job);
         let mut ring = vec![0; job.depth * job.size];
         for message in ring.chunks_mut(job.size) {
@@ -284,6 +291,7 @@ impl Pipe for Connection {
             true => job.size,
             false => (self.burst() / job.size).clamp(1, job.depth) * job.size,
         };
+        let meter = Meter::start(core);
         await_word(self, GO)?;
         let (mut index, mut at, burst) = (0, 0, self.burst());
         while index < train.datagrams {
@@ -300,13 +308,22 @@ impl Pipe for Connection {
             self.send_burst(datagrams)?;
             at = end % ring.len();
         }
-        self.end_stream()
+        self.end_stream()?;
+        Ok(meter.stop().1)
     }
 
-    fn receive_stream(&mut self, job: &Operations, _: &Content) -> Result<Measured> {
+    fn receive_stream(
+        &mut self,
+        job: &Operations,
+        _: &Content,
+        core: Core<'_>,
+    ) -> Result<Measured> {
         let mut train = Train::new(job);
-        let mut ring = vec![0; (job.depth * job.size).max(2 * DATAGRAM_MAX)];
+        // Every page is touched before the clock runs, as Zerolane's are.
+        let mut ring = vec![1; (job.depth * job.size).max(2 * DATAGRAM_MAX)];
+        ring.fill(0);
         let mut filled = 0;
+        let meter = Meter::start(core);
         self.send(&[GO])?;
         let started = Instant::now();
         let mut last = Duration::ZERO;
@@ -322,8 +339,10 @@ impl Pipe for Connection {
             train.take(&ring[filled..filled + got])?;
             filled += got;
         }
+        let (_, cpu) = meter.stop();
         self.socket.send(&[])?;
         Ok(Measured {
+            cpu,
             lost_bytes: job.bytes() - train.bytes,
             ..Measured::stream(train.bytes, last.as_secs_f64())
         })

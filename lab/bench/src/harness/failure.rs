@@ -62,7 +62,7 @@ pub(crate) fn is_giving_up(error: &Error) -> bool {
 }
 
 /// One error of several ends': that of wrong bytes, which explains the others; or what each says, once.
-pub(super) fn together(mut errors: Vec<Error>) -> Error {
+pub(crate) fn together(mut errors: Vec<Error>) -> Error {
     let corrupt = |it: &Error| Exit::of(it) == Exit::Corrupt;
     if let Some(at) = errors.iter().position(corrupt) {
         return errors.swap_remove(at);

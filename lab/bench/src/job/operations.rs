@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::test::{FETCH_BYTES, Metric, SIZE_MAX, Test};
 
 /// Most bytes of one run's messages in flight at an end; the last ones to arrive take as many again.
-pub(crate) const RING_MAX_BYTES: usize = 64 << 20;
+pub(crate) const RING_MAX_BYTES: usize = 128 << 20;
 /// Most operations in flight at once.
 pub(crate) const DEPTH_MAX: usize = 4096;
 /// Most operations of one run, warming up included.
@@ -63,7 +63,36 @@ pub(crate) struct Operations {
     pub(crate) pause_millis: u64,
 }
 
+/// Operations before the timed ones of a latency run: one for so many of them, and some at least.
+const WARM_UP_PART: u64 = 10;
+const WARM_UP_MIN: u64 = 100;
+
 impl Operations {
+    /// So many operations with the usual depth and warm-up, by polling ends, of which the responder answers.
+    pub(crate) fn usual(
+        test: Test,
+        size: usize,
+        iters: u64,
+        datagram: usize,
+        seed: u64,
+    ) -> Operations {
+        Operations {
+            test,
+            wait: Wait::Poll,
+            target: Target::Answers,
+            size,
+            iters,
+            warm_up: match test.metric() {
+                Metric::Latency => (iters / WARM_UP_PART).max(WARM_UP_MIN.min(iters)),
+                Metric::Stream => 0,
+            },
+            depth: test.default_depth(size),
+            datagram,
+            seed,
+            pause_millis: 0,
+        }
+    }
+
     /// Refuses jobs that no honest orchestrator sends.
     pub(crate) fn check(&self) -> Result<()> {
         let Operations { size, depth, .. } = *self;
@@ -179,7 +208,7 @@ pub(crate) mod tests {
                 ..operations()
             },
             Operations {
-                depth: 17,
+                depth: 3,
                 size: SIZE_MAX,
                 ..operations()
             },

@@ -3,7 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 /// Largest message, bytes.
-pub(crate) const SIZE_MAX: usize = 4 << 20;
+pub(crate) const SIZE_MAX: usize = 64 << 20;
+/// Largest of perftest's sizes, bytes.
+const USUAL_MAX: usize = 4 << 20;
+/// Bytes in flight at once where the command line says nothing.
+const USUAL_RING: usize = 64 << 20;
 /// A fetch-op works on one word of this many bytes.
 pub(crate) const FETCH_BYTES: usize = 8;
 /// What a request for a get or a fetch must say at least: an offset, and a length or an operand.
@@ -84,7 +88,7 @@ impl Test {
             Test::PutLat | Test::GetLat | Test::SendLat => 8,
             Test::FetchLat => FETCH_BYTES,
             Test::PutRate => 64,
-            Test::PutBw | Test::GetBw | Test::SendBw => SIZE_MAX,
+            Test::PutBw | Test::GetBw | Test::SendBw => USUAL_MAX,
         }
     }
 
@@ -92,24 +96,27 @@ impl Test {
     pub(crate) fn all_sizes(self) -> Vec<usize> {
         match self {
             Test::FetchLat => vec![FETCH_BYTES],
-            _ => (0..=SIZE_MAX.ilog2()).map(|power| 1 << power).collect(),
+            _ => (0..=USUAL_MAX.ilog2()).map(|power| 1 << power).collect(),
         }
     }
 
-    /// Operations in flight at once where the command line says nothing.
-    pub(crate) fn default_depth(self) -> usize {
-        match self {
-            Test::PutRate => 1024,
+    /// Operations in flight at once where the command line says nothing: two at least, so that one leaves while the
+    /// other is confirmed.
+    pub(crate) fn default_depth(self, size: usize) -> usize {
+        let most = match (self.metric(), self) {
+            (Metric::Latency, _) => return 1,
+            (_, Test::PutRate) => 1024,
             _ => 128,
-        }
+        };
+        most.min(USUAL_RING / size.max(1)).max(2)
     }
 
     /// Timed operations of a run where the command line says nothing: enough for a 99th
-    /// percentile or a steady rate, within a second or so.
+    /// percentile or a steady rate, within a second or so; of large messages as many as that time allows.
     pub(crate) fn default_iters(self, size: usize) -> u64 {
         let (bytes, least, most) = match self.metric() {
-            Metric::Latency => (256 << 20, 200, 20_000),
-            Metric::Stream => (2 << 30, 256, 2_000_000),
+            Metric::Latency => (256 << 20, 200.min((1 << 30) / size as u64), 20_000),
+            Metric::Stream => (2 << 30, 32, 2_000_000),
         };
         (bytes / size as u64).clamp(least, most)
     }

@@ -10,17 +10,23 @@
 //! | `model` | predictions from unit costs, beside measurements |
 //! | `flows` | throughput between two hosts in a given time, as in iperf3 |
 //! | `latency` | one-way times by size and module |
+//! | `curve` | goodput, latency and CPU time by message size |
 //! | `operations` | latencies, rates and bandwidths, in perftest's words |
 //! | `sweep` | flows over one emulated link after the other |
 //! | `incast`, `share` | several flows at the same time |
 //! | `handshake` | connection setup and close |
 //! | `echo` | requests of many connections to one thread |
+//! | `alltoall` | blocks from every rank to every other |
+//! | `blocks` | scattered blocks with notifications |
 //! | `siege` | a transfer under attack |
 //! | `arguments` | shared arguments |
 
+pub(crate) mod alltoall;
 mod arguments;
+pub(crate) mod blocks;
 pub(crate) mod bulk;
 pub(crate) mod costs;
+pub(crate) mod curve;
 pub(crate) mod echo;
 pub(crate) mod fan;
 pub(crate) mod flows;

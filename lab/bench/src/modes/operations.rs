@@ -14,7 +14,7 @@ use crate::contender::program::Program;
 use crate::harness::hosts::MTU;
 use crate::harness::runs::{Ends, order};
 use crate::job::name::Name;
-use crate::job::operations::{Operations, RING_MAX_BYTES, Target, Wait};
+use crate::job::operations::{Operations, Target, Wait};
 use crate::job::settings::Protection;
 use crate::job::test::{Metric, Test};
 use crate::job::{Job, Work};
@@ -53,7 +53,7 @@ pub(crate) enum Command {
 /// Arguments of every test.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Bytes of a message, up to 4 MiB [default: depends on the test]
+    /// Bytes of a message, up to 64 MiB [default: depends on the test]
     #[arg(long, short, value_name = "SIZE")]
     size: Option<ByteSize>,
     /// All powers of two from 1 B to 4 MiB
@@ -111,9 +111,6 @@ struct Plan {
     reps: u32,
 }
 
-/// Operations before the timed ones of a latency run, one for so many of them, and at least some.
-const WARM_UP_PART: u64 = 10;
-const WARM_UP_MIN: u64 = 100;
 /// How much shorter a quick run is.
 const QUICK_PART: u64 = 50;
 
@@ -179,23 +176,16 @@ fn operations(test: Test, args: &Args, size: usize, seed: u64) -> Result<Operati
         let part = if args.quick { QUICK_PART } else { 1 };
         (test.default_iters(size) / part).max(1)
     });
-    let usual = test.default_depth().min(RING_MAX_BYTES / size).max(1);
-    let depth = args.depth.map_or(usual, |depth| depth as usize);
-    let (warm_up, depth) = match test.metric() {
-        Metric::Latency => ((iters / WARM_UP_PART).max(WARM_UP_MIN), 1),
-        Metric::Stream => (0, depth),
-    };
+    let datagram = (args.ends.mtu.unwrap_or(MTU) - UDP_HEADERS) as usize;
+    let usual = Operations::usual(test, size, iters, datagram, seed);
     let operations = Operations {
-        test,
         wait: wait(args),
         target: args.target,
-        size,
-        iters,
-        warm_up,
-        depth,
-        datagram: (args.ends.mtu.unwrap_or(MTU) - UDP_HEADERS) as usize,
-        seed,
-        pause_millis: 0,
+        depth: match (test.metric(), args.depth) {
+            (Metric::Stream, Some(depth)) => depth as usize,
+            _ => usual.depth,
+        },
+        ..usual
     };
     operations.check()?;
     Ok(operations)

@@ -6,6 +6,7 @@
 //! | `stream` | contenders from sources to sinks |
 //! | `fan` | many streams at once |
 //! | `ladder` | one contender with fewer and fewer overheads |
+//! | `curve` | contenders by message size |
 //! | `costs`, `model` | unit costs, and predictions from them |
 //! | `flows` | contenders that move as much as they can in a given time |
 //! | `intervals` | flows by interval |
@@ -14,6 +15,7 @@
 
 pub(crate) mod comparison;
 pub(crate) mod costs;
+pub(crate) mod curve;
 pub(crate) mod fan;
 pub(crate) mod flows;
 pub(crate) mod intervals;

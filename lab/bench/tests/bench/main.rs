@@ -2,6 +2,7 @@
 
 #![allow(non_snake_case)]
 
+mod curve;
 mod explain;
 mod flows;
 mod latency;
@@ -566,6 +567,43 @@ fn echo__gives_the_promised_json() {
 }
 
 #[test]
+fn alltoall__gives_the_promised_json() {
+    let output = output("bench alltoall --quick -n 3 --size 16KiB,64KiB --json");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_keys(&report, include_str!("../json/alltoall.keys"));
+    assert_eq!(report["verified"], json!(true));
+    for size in report["sizes"].as_array().unwrap() {
+        for side in ["tcp", "shm", "udp"] {
+            let ms = size["ms"][side]["median"].as_f64();
+            assert!(ms.unwrap() > 0.0, "{side}: {size}");
+        }
+    }
+    let wrong = zerolane("bench alltoall --size 8").output().unwrap();
+    assert_eq!(wrong.status.code(), Some(2));
+}
+
+#[test]
+fn blocks__gives_the_promised_json() {
+    let output = output("bench blocks --quick -n 130 --size 64KiB,16KiB --json");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_keys(&report, include_str!("../json/blocks.keys"));
+    assert_eq!(report["verified"], json!(true));
+    let rows = report["rows"].as_array().unwrap();
+    let notified = rows.iter().map(|it| it["blocks_per_notification"].as_u64());
+    assert!(notified.eq([130, 64, 1, 130, 64, 1].map(Some)), "{report}");
+    for row in rows {
+        for side in ["tcp", "shm", "udp"] {
+            let rate = row["gb_per_s"][side]["median"].as_f64();
+            assert!(rate.unwrap() > 0.0, "{side}: {row}");
+        }
+    }
+    let wrong = zerolane("bench blocks --size 16MiB").output().unwrap();
+    assert_eq!(wrong.status.code(), Some(2));
+}
+
+#[test]
 fn handshake__gives_the_promised_json() {
     let output = output("bench handshake -n 500 --json");
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -844,7 +882,7 @@ fn perftest__says_what_it_leaves_out_and_why() {
 fn perftest__bad_sizes_are_usage_errors_with_the_range() {
     for (words, says) in [
         ("bench put_lat --size 0", "at least 1 byte"),
-        ("bench put_lat --size 8MiB", "1 to 4194304"),
+        ("bench put_lat --size 65MiB", "1 to 67108864"),
         ("bench fetch_lat --size 16", "a fetch works on 8 bytes"),
         ("bench put_bw --size 4MiB --depth 100", "more than"),
         ("bench put_bw --depth 0", "--depth"),

@@ -40,13 +40,26 @@ const HEAD: u32 = 52;
 /// Room at its left and right.
 const MARGIN: u32 = 8;
 
-/// A line chart as an SVG file that needs no page: with its title, its key, a background, and colours for both schemes.
+/// Line charts, one below the other, as an SVG file that needs no page: with their titles, their keys, a background, and
+/// colours for both schemes.
 ///
 /// # Errors
 /// The library cannot draw it.
-pub fn file(chart: &Chart) -> Result<String> {
-    let (height, inside) = drawn(chart)?;
-    let key = image((WIDTH, HEAD), |backend| lines::key(chart, backend))?;
+pub fn file(charts: &[Chart]) -> Result<String> {
+    let (mut body, mut bottom) = (String::new(), 0);
+    for chart in charts {
+        let (height, inside) = drawn(chart)?;
+        let key = image((WIDTH, HEAD), |backend| lines::key(chart, backend))?;
+        let lines = format!("{key}<g transform=\"translate(0 {HEAD})\">{inside}</g>\n");
+        match bottom {
+            0 => body.push_str(&lines),
+            _ => body.push_str(&format!(
+                "<g transform=\"translate(0 {bottom})\">{lines}</g>\n"
+            )),
+        }
+        bottom += height + HEAD;
+    }
+    let words = |of: fn(&Chart) -> String| charts.iter().map(of).collect::<Vec<_>>().join(" ");
     // The page's variables; what follows them is about its elements.
     let style = include_str!("../../templates/report.css");
     let (variables, _) = style.split_once("\n* {").unwrap_or((style, ""));
@@ -55,11 +68,11 @@ pub fn file(chart: &Chart) -> Result<String> {
          <title>{}</title>\n<desc>{}</desc>\n\
          <style>\n{variables}\nsvg {{ font-family: system-ui, -apple-system, \"Segoe UI\", \"Liberation Sans\", Arial, sans-serif; }}\n</style>\n\
          <rect x=\"-{MARGIN}\" width=\"100%\" height=\"100%\" rx=\"6\" fill=\"var(--card)\"/>\n\
-         {key}<g transform=\"translate(0 {HEAD})\">{inside}</g>\n</svg>\n",
+         {body}</svg>\n",
         WIDTH + 2 * MARGIN,
-        height + HEAD,
-        escaped(&chart.title),
-        escaped(&description(chart)),
+        bottom,
+        escaped(&words(|it| it.title.clone())),
+        escaped(&words(description)),
     ))
 }
 

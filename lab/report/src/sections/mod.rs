@@ -3,6 +3,7 @@
 //! | module | experiments |
 //! |---|---|
 //! | `bulk` | memory to memory; offloads and socket buffers |
+//! | `curve` | goodput, latency and CPU time by message size |
 //! | `stream` | MTU, sizes of Transfers and STUs, what touching the data costs |
 //! | `links` | round trips, losses, several senders |
 //! | `latency` | one way, by size and operation; by module |
@@ -13,6 +14,7 @@
 //! | `trace` | speculation on captures |
 
 mod bulk;
+pub mod curve;
 mod fan;
 mod ladder;
 mod latency;
@@ -27,8 +29,9 @@ use crate::results::Results;
 
 /// All sections, in the order of the page.
 pub fn all(results: &Results) -> Vec<Section> {
-    let make: [fn(&Results) -> Section; 19] = [
+    let make: [fn(&Results) -> Section; 20] = [
         bulk::memory_to_memory,
+        curve::curve,
         stream::mtu,
         time::receiver,
         latency::one_way,

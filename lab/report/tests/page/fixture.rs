@@ -9,8 +9,12 @@ use zerolane_report::plan;
 use crate::{printed, report_of};
 
 /// The keys that `bench` promises, by the beginnings of the runs' names.
-const KEYS: [(&str, &str); 14] = [
+const KEYS: [(&str, &str); 15] = [
     ("bulk-", include_str!("../../../bench/tests/json/bulk.keys")),
+    (
+        "curve",
+        include_str!("../../../bench/tests/json/curve.keys"),
+    ),
     (
         "offloads-",
         include_str!("../../../bench/tests/json/bulk.keys"),
@@ -57,9 +61,12 @@ const KEYS: [(&str, &str); 14] = [
 ];
 
 /// The charts of a report of which no run failed.
-pub(crate) const CHARTS: [&str; 36] = [
+pub(crate) const CHARTS: [&str; 39] = [
     "bulk-goodput",
     "bulk-cpu",
+    "curve-gbps",
+    "curve-one-way-us",
+    "curve-cpu-s-per-gb",
     "mtu-goodput",
     "mtu-receiver",
     "mtu-sender",

@@ -44,7 +44,7 @@ fn loss__chart_is_that_of_the_table_of_results() {
     let chart = chart();
     assert_eq!(chart.series.len(), 3);
     assert_eq!(chart.categories.len(), 6);
-    let drawn = chart::file(&chart).unwrap();
+    let drawn = chart::file(&[chart]).unwrap();
     if std::env::var_os("ZEROLANE_DRAW").is_some() {
         fs::write(SVG, &drawn).unwrap();
     }

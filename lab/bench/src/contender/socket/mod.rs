@@ -28,7 +28,11 @@ pub(super) fn initiate(
     match &part.job.work {
         Work::Operations(operations) => {
             let mut connection = connect()?.for_messages(operations.socket_wait())?;
-            Ok(vec![rounds::initiate(&mut connection, operations)?])
+            Ok(vec![rounds::initiate(
+                &mut connection,
+                operations,
+                part.core(),
+            )?])
         }
         _ => stream::initiate(part, connect),
     }
@@ -41,7 +45,11 @@ pub(super) fn respond(part: &mut Part<'_>, listening: &Socket) -> Result<Vec<Mea
         Work::Operations(operations) => {
             let connection = accept(listening, job)?;
             let mut connection = connection.for_messages(operations.socket_wait())?;
-            Ok(vec![rounds::respond(&mut connection, operations)?])
+            Ok(vec![rounds::respond(
+                &mut connection,
+                operations,
+                part.core(),
+            )?])
         }
         _ => stream::respond(part, || accept(listening, job)),
     }

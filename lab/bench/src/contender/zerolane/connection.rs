@@ -94,7 +94,7 @@ fn ethernet(own: IpAddr, hardware: Option<[u8; 6]>, port: u16) -> Result<SocketA
 }
 
 /// Receives the one-byte message `word`.
-pub(super) fn await_word(connection: &mut Connection, word: u8) -> Result<()> {
+pub(crate) fn await_word(connection: &mut Connection, word: u8) -> Result<()> {
     let mut heard = [0];
     connection.recv_into(&mut heard)?;
     expect_word(heard[0], word)

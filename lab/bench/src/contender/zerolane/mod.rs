@@ -110,7 +110,7 @@ impl Contender for Zerolane {
                 }
                 Ok(vec![measured])
             }
-            Work::Operations(it) => Ok(vec![operations::initiate(connect()?, it)?]),
+            Work::Operations(it) => Ok(vec![operations::initiate(connect()?, it, part.core())?]),
         }
     }
 }
@@ -229,7 +229,11 @@ impl Listener for Listening {
                 part.memory.give_back(pieces.check_last_lap(&pattern)?);
                 Ok(vec![measured])
             }
-            Work::Operations(it) => Ok(vec![operations::respond(self.accept(job)?, it)?]),
+            Work::Operations(it) => Ok(vec![operations::respond(
+                self.accept(job)?,
+                it,
+                part.core(),
+            )?]),
         }
     }
 }

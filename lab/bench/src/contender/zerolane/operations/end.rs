@@ -8,6 +8,7 @@ use zerolane::{Completion, Connection, ExportedRegion, Region, RegionKey, Rights
 use super::super::super::contract::DONE;
 use super::super::connection::await_word;
 use crate::content::message::Content;
+use crate::cpu::Core;
 use crate::job::operations::{Operations, Wait};
 use crate::job::test::Test;
 use crate::limits::{self, STALL};
@@ -24,6 +25,7 @@ const LOOKS: u32 = 1 << 16;
 pub(super) struct End<'a> {
     pub(super) connection: Connection,
     pub(super) job: &'a Operations,
+    pub(super) core: Core<'a>,
     /// This end's memory that the peer may reach.
     pub(super) exported: ExportedRegion,
     /// The peer's.
@@ -74,8 +76,12 @@ fn prepare(memory: &mut [u8], job: &Operations, own: &Content, awaited: &Content
     }
 }
 
-impl End<'_> {
-    pub(super) fn responder(mut connection: Connection, job: &Operations) -> Result<End<'_>> {
+impl<'a> End<'a> {
+    pub(super) fn responder(
+        mut connection: Connection,
+        job: &'a Operations,
+        core: Core<'a>,
+    ) -> Result<End<'a>> {
         let [there, back] = contents(job);
         let exported = export(&mut connection, job, &back, &there)?;
         connection.send(&[READY])?;
@@ -84,12 +90,17 @@ impl End<'_> {
         Ok(End {
             connection,
             job,
+            core,
             exported,
             peer,
         })
     }
 
-    pub(super) fn initiator(mut connection: Connection, job: &Operations) -> Result<End<'_>> {
+    pub(super) fn initiator(
+        mut connection: Connection,
+        job: &'a Operations,
+        core: Core<'a>,
+    ) -> Result<End<'a>> {
         let [there, back] = contents(job);
         let exported = export(&mut connection, job, &there, &back)?;
         await_word(&mut connection, READY)?;
@@ -98,6 +109,7 @@ impl End<'_> {
         Ok(End {
             connection,
             job,
+            core,
             exported,
             peer,
         })
@@ -187,6 +199,11 @@ pub(super) mod tests {
     use crate::job::operations::tests::operations;
     use crate::job::settings::Protection;
 
+    const CORE: Core<'static> = Core {
+        number: 0,
+        soaker: None,
+    };
+
     /// What the initiator and the responder do with a connection between them.
     pub(in super::super) fn between<T: Send>(
         job: &Operations,
@@ -202,11 +219,12 @@ pub(super) mod tests {
                 respond(&mut End::responder(
                     connection.context("no initiator connected")?,
                     job,
+                    CORE,
                 )?)
             });
             let initiated = Connection::connect(to, &options)
                 .map_err(Into::into)
-                .and_then(|connection| initiate(&mut End::initiator(connection, job)?));
+                .and_then(|connection| initiate(&mut End::initiator(connection, job, CORE)?));
             [initiated, responder.join().unwrap()]
         })
     }

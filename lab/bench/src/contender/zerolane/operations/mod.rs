@@ -15,6 +15,7 @@ use anyhow::Result;
 use zerolane::Connection;
 
 use self::end::End;
+use crate::cpu::Core;
 use crate::job::operations::{Operations, Target, Wait};
 use crate::job::test::Test;
 use crate::limits::STALL;
@@ -29,8 +30,12 @@ pub(super) fn spin(job: &Operations) -> Duration {
 }
 
 /// Answers what the initiator of `job` asks.
-pub(super) fn respond(connection: Connection, job: &Operations) -> Result<Measured> {
-    let mut end = End::responder(connection, job)?;
+pub(super) fn respond(
+    connection: Connection,
+    job: &Operations,
+    core: Core<'_>,
+) -> Result<Measured> {
+    let mut end = End::responder(connection, job, core)?;
     if job.target != Target::Answers {
         return target::be_put_to(end);
     }
@@ -46,8 +51,12 @@ pub(super) fn respond(connection: Connection, job: &Operations) -> Result<Measur
 }
 
 /// Does the operations of `job`.
-pub(super) fn initiate(connection: Connection, job: &Operations) -> Result<Measured> {
-    let mut end = End::initiator(connection, job)?;
+pub(super) fn initiate(
+    connection: Connection,
+    job: &Operations,
+    core: Core<'_>,
+) -> Result<Measured> {
+    let mut end = End::initiator(connection, job, core)?;
     let measured = match job.test {
         Test::PutLat if job.target != Target::Answers => target::puts(&mut end),
         Test::PutLat => latency::puts(&mut end),

@@ -18,6 +18,7 @@ use zerolane::{Completion, Error, Region, RequestId};
 
 use super::end::End;
 use crate::content::message::Content;
+use crate::cpu::Meter;
 use crate::job::operations::Operations;
 use crate::measured::Measured;
 
@@ -116,21 +117,21 @@ fn regions(job: &Operations) -> Result<Vec<Region>> {
 /// Puts, from the first one posted to the last one complete. Seconds are those of the puts: their
 /// memory was filled before.
 pub(super) fn puts(end: &mut End<'_>) -> Result<Measured> {
-    let seconds = match end.job.size <= MAX_INLINE {
+    let measured = match end.job.size <= MAX_INLINE {
         true => inline_puts(end)?,
         false => placed_puts(end)?,
     };
     end.say_done()?;
-    Ok(Measured::stream(end.job.bytes(), seconds))
+    Ok(measured)
 }
 
-fn inline_puts(end: &mut End<'_>) -> Result<f64> {
+fn inline_puts(end: &mut End<'_>) -> Result<Measured> {
     let job = end.job;
     let content = Content::new(job.seed, job.size);
     let mut message = vec![0; job.size];
     content.fill(&mut message);
     let every = SIGNAL_EVERY.min(job.depth as u64);
-    let (mut posted, mut complete, started) = (0, 0, Instant::now());
+    let (mut posted, mut complete, meter) = (0, 0, Meter::start(end.core));
     while complete < job.rounds() {
         while posted < job.rounds() && posted - complete < job.depth as u64 {
             content.stamp(&mut message, posted);
@@ -146,14 +147,14 @@ fn inline_puts(end: &mut End<'_>) -> Result<f64> {
         end.next()?.result?;
         complete = (complete + every).min(job.rounds());
     }
-    Ok(started.elapsed().as_secs_f64())
+    Ok(metered(job, meter))
 }
 
-fn placed_puts(end: &mut End<'_>) -> Result<f64> {
+fn placed_puts(end: &mut End<'_>) -> Result<Measured> {
     let job = end.job;
     let content = Content::new(job.seed, job.size);
     let mut slots = Slots::filled(job, &content)?;
-    let (mut index, started) = (0, Instant::now());
+    let (mut index, meter) = (0, Meter::start(end.core));
     while index < job.rounds() || !slots.posted.is_empty() {
         while index < job.rounds()
             && let Some((slot, mut region)) = slots.take(index)
@@ -173,12 +174,26 @@ fn placed_puts(end: &mut End<'_>) -> Result<f64> {
         }
         slots.put_back(end.next()?)?;
     }
-    Ok(started.elapsed().as_secs_f64())
+    Ok(metered(job, meter))
+}
+
+/// What the end has measured that times the job.
+fn metered(job: &Operations, meter: Meter<'_>) -> Measured {
+    let (seconds, cpu) = meter.stop();
+    Measured {
+        cpu,
+        ..Measured::stream(job.bytes(), seconds)
+    }
 }
 
 /// The other end of [`puts`]: its memory holds the last message of each slot.
 pub(super) fn be_put_to(end: &mut End<'_>) -> Result<Measured> {
+    let meter = Meter::start(end.core);
     let served = end.serve()?;
+    let served = Measured {
+        cpu: meter.stop().1,
+        ..served
+    };
     let job = end.job;
     let content = Content::new(job.seed, job.size);
     let mut message = vec![0; job.size];
@@ -233,6 +248,7 @@ fn send(end: &mut End<'_>, content: &Content) -> Result<Measured> {
     let job = end.job;
     let mut slots = Slots::filled(job, content)?;
     let mut index = 0;
+    let meter = Meter::start(end.core);
     end.await_ready()?;
     while index < job.rounds() || !slots.posted.is_empty() {
         while index < job.rounds()
@@ -249,7 +265,10 @@ fn send(end: &mut End<'_>, content: &Content) -> Result<Measured> {
         }
         slots.put_back(end.next()?)?;
     }
-    Ok(Measured::default())
+    Ok(Measured {
+        cpu: meter.stop().1,
+        ..Measured::default()
+    })
 }
 
 /// The other end of [`messages`], from the go to the last one received.
@@ -259,6 +278,7 @@ pub(super) fn receive_messages(end: &mut End<'_>) -> Result<Measured> {
     let mut slots = Slots::empty(job)?;
     let mut posted = 0;
     expect(end, &mut slots, &mut posted)?;
+    let meter = Meter::start(end.core);
     end.say_ready()?;
     let started = Instant::now();
     for index in 0..job.rounds() {
@@ -278,10 +298,14 @@ pub(super) fn receive_messages(end: &mut End<'_>) -> Result<Measured> {
         expect(end, &mut slots, &mut posted)?;
     }
     let seconds = started.elapsed().as_secs_f64();
+    let (_, cpu) = meter.stop();
     if job.size > MAX_CONTROL {
         slots.check_last(job, &content, |index| index)?;
     }
-    Ok(Measured::stream(job.bytes(), seconds))
+    Ok(Measured {
+        cpu,
+        ..Measured::stream(job.bytes(), seconds)
+    })
 }
 
 /// Posts a receive for each slot that is free.
