@@ -55,7 +55,11 @@ pub enum Error {
 }
 
 fn in_words(error: &io::Error) -> String {
+    let closed = rustix::io::Errno::ACCESS.raw_os_error();
     match error.kind() {
+        _ if error.raw_os_error() == Some(closed) => {
+            "this user may not open /dev/net/tun".to_owned()
+        }
         io::ErrorKind::PermissionDenied => "it needs CAP_NET_ADMIN: run as root".to_owned(),
         io::ErrorKind::ResourceBusy => "an interface has this name: is it up already?".to_owned(),
         io::ErrorKind::NotFound => "there is no /dev/net/tun: modprobe tun".to_owned(),

@@ -527,3 +527,52 @@ fn up__a_default_route_through_a_peer() {
     assert_eq!(source_at_far(&lab), outside);
     drop(of_a);
 }
+
+/// The line of a process's state that begins with `name`.
+fn state(process: &Running, name: &str) -> String {
+    let all = fs::read_to_string(format!("/proc/{}/status", process.0.id())).unwrap();
+    let line = all.lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap_or_default().trim().to_owned()
+}
+
+/// As root, and as a user that has CAP_NET_ADMIN, and may open the device as root does where it is not open to all.
+#[test]
+fn up__keeps_no_capability_but_one() {
+    let Some(lab) = Lab::new() else { return };
+    const NET_ADMIN: u64 = 1 << 12;
+    const NOBODY: u32 = 65_534;
+    if Command::new("setpriv").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no program setpriv");
+        return;
+    }
+    let (a, b) = (lab.hosts.a(), lab.hosts.b());
+    lab.configure(Outside::V4, "10.9.0.2, fd99::2");
+    for file in ["", "b", "tb.conf"] {
+        std::os::unix::fs::chown(lab.base.path().join(file), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let of_a = lab.up(a, &["./ta.conf"]);
+    let mut command = b.command("setpriv");
+    command
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg("--inh-caps=+net_admin,+dac_override")
+        .args(["--ambient-caps=+net_admin,+dac_override", PROGRAM])
+        .args(["up", "./tb.conf"])
+        .current_dir(lab.base.path())
+        .env("ZEROLANE_HOME", lab.base.path().join("home"))
+        .env("ZEROLANE_CONFIG", "/dev/null")
+        .stdin(Stdio::null());
+    let of_b = Running(command.spawn().unwrap());
+    lab.wait_connected();
+    datagrams(b, a, [inside(1)[0], inside(2)[0]], &[100, 8000]);
+    for process in [&of_a, &of_b] {
+        for set in ["CapEff:", "CapPrm:"] {
+            assert_eq!(state(process, set), format!("{NET_ADMIN:016x}"), "{set}");
+        }
+        for set in ["CapInh:", "CapAmb:"] {
+            assert_eq!(state(process, set), format!("{:016x}", 0), "{set}");
+        }
+        assert_eq!(state(process, "NoNewPrivs:"), "1");
+    }
+    assert!(state(&of_b, "Uid:").starts_with("65534"));
+    drop((of_a, of_b));
+}

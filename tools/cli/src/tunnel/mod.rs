@@ -2,6 +2,7 @@
 
 mod commands;
 mod control;
+mod rights;
 mod up;
 
 pub(crate) use commands::{down, show};

@@ -16,7 +16,7 @@ use zerolane_tunnel::driver::Tunnel;
 use zerolane_tunnel::limits::MAX_CONFIG;
 
 use super::control::{self, Question};
-use super::{UpArgs, file_and_name};
+use super::{UpArgs, file_and_name, rights};
 use crate::console;
 use crate::exit::Exit;
 use crate::security::{identity_file, in_file};
@@ -75,6 +75,7 @@ fn serve(
         resolvconf(&["-a", name, "-m", "0", "-x"], &lines.collect::<String>())?;
     }
     commands(&interface.post_up, name)?;
+    rights::give_up(interface)?;
     let (asks, asked) = channel();
     std::thread::Builder::new()
         .name("control".into())
