@@ -109,12 +109,22 @@ impl Tunnel {
         identity: Identity,
         offload: TunOffload,
     ) -> Result<Tunnel, Error> {
-        let interface = &config.interface;
-        let networks: Vec<Vec<Prefix>> = config.peers.iter().map(|it| it.allowed.clone()).collect();
         let device = TunDevice::open(name, offload).map_err(|error| Error::Device {
             name: name.to_owned(),
             error,
         })?;
+        let mut tunnel = Tunnel::adopt(device, config, identity)?;
+        tunnel.configure(config)?;
+        Ok(tunnel)
+    }
+
+    /// Begins to listen and to call for an interface that another program made, and gave addresses and routes.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn adopt(device: TunDevice, config: &Config, identity: Identity) -> Result<Tunnel, Error> {
+        let interface = &config.interface;
+        let networks: Vec<Vec<Prefix>> = config.peers.iter().map(|it| it.allowed.clone()).collect();
         let identity = Arc::new(identity);
         let now = Instant::now();
         let peers: Vec<Peer> = config
@@ -152,18 +162,23 @@ impl Tunnel {
             let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
             tunnel.endpoint = Some(tunnel.worker.listen(any, options)?);
         }
-        let network = Network::of(name)?;
+        Ok(tunnel)
+    }
+
+    /// Gives the interface addresses and routes.
+    fn configure(&mut self, config: &Config) -> Result<(), Error> {
+        let interface = &config.interface;
+        let network = Network::of(self.device.name())?;
         for &address in &interface.addresses {
             network.add_address(address)?;
         }
         network.set_up(interface.mtu)?;
-        let (whole, parts): (Vec<&Prefix>, Vec<&Prefix>) =
-            networks.iter().flatten().partition(|it| it.len == 0);
+        let networks = config.peers.iter().flat_map(|it| &it.allowed);
+        let (whole, parts): (Vec<&Prefix>, Vec<&Prefix>) = networks.partition(|it| it.len == 0);
         for &&prefix in &parts {
             network.add_route(prefix, interface.table)?;
         }
-        tunnel.route_all(network, &whole, interface.table)?;
-        Ok(tunnel)
+        self.route_all(network, &whole, interface.table)
     }
 
     /// Makes the default routes, and keeps the tunnel's own datagrams out of them.
