@@ -5,6 +5,7 @@ use crate::engine::Engine;
 use crate::limits::{FIRST_RETRY, LAST_RETRY, MAX_PACKET, MAX_UNSENT, PACKETS_PER_PASS};
 use crate::network::{Network, NetworkError};
 use crate::packet::VNET_HEADER_LEN;
+use crate::rules::{self, Rules};
 use crate::status::{PeerStatus, Status};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{HashMap, HashSet};
@@ -25,6 +26,9 @@ const HELLO: &[u8] = b"zerolane-tunnel 1";
 /// Connections of a peer that are kept: when both ends call at once, each may send by another.
 const MAX_CONNECTIONS: usize = 2;
 
+/// How often in its idle timeout the transport asks a silent peer for an answer.
+const KEEPALIVES: u32 = 10;
+
 /// Longest sleep: names of hosts are looked up again, and peers called.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -42,11 +46,6 @@ pub enum Error {
     /// The kernel refused an address or a route.
     #[error(transparent)]
     Network(#[from] NetworkError),
-    /// A route of all addresses would catch the datagrams of the tunnel itself.
-    #[error(
-        "AllowedIPs {0}/0 with a route for it would send the tunnel into itself: set Table = off, and make routes of your own"
-    )]
-    DefaultRoute(std::net::IpAddr),
     /// The transport failed.
     #[error(transparent)]
     Transport(#[from] zerolane::Error),
@@ -56,7 +55,11 @@ pub enum Error {
 }
 
 fn in_words(error: &io::Error) -> String {
+    let closed = rustix::io::Errno::ACCESS.raw_os_error();
     match error.kind() {
+        _ if error.raw_os_error() == Some(closed) => {
+            "this user may not open /dev/net/tun".to_owned()
+        }
         io::ErrorKind::PermissionDenied => "it needs CAP_NET_ADMIN: run as root".to_owned(),
         io::ErrorKind::ResourceBusy => "an interface has this name: is it up already?".to_owned(),
         io::ErrorKind::NotFound => "there is no /dev/net/tun: modprobe tun".to_owned(),
@@ -79,6 +82,8 @@ struct Peer {
 /// A tunnel: it exists, with its routes, as long as this value.
 #[derive(Debug)]
 pub struct Tunnel {
+    /// Of a default route. Dropped before the interface: what it routes goes outside again at once.
+    rules: Option<Rules>,
     device: TunDevice,
     worker: Worker,
     endpoint: Option<EndpointId>,
@@ -104,16 +109,22 @@ impl Tunnel {
         identity: Identity,
         offload: TunOffload,
     ) -> Result<Tunnel, Error> {
-        let interface = &config.interface;
-        let networks: Vec<Vec<Prefix>> = config.peers.iter().map(|it| it.allowed.clone()).collect();
-        let whole = networks.iter().flatten().find(|it| it.len == 0);
-        if let Some(it) = whole.filter(|_| interface.table != Table::Off) {
-            return Err(Error::DefaultRoute(it.address));
-        }
         let device = TunDevice::open(name, offload).map_err(|error| Error::Device {
             name: name.to_owned(),
             error,
         })?;
+        let mut tunnel = Tunnel::adopt(device, config, identity)?;
+        tunnel.configure(config)?;
+        Ok(tunnel)
+    }
+
+    /// Begins to listen and to call for an interface that another program made, and gave addresses and routes.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn adopt(device: TunDevice, config: &Config, identity: Identity) -> Result<Tunnel, Error> {
+        let interface = &config.interface;
+        let networks: Vec<Vec<Prefix>> = config.peers.iter().map(|it| it.allowed.clone()).collect();
         let identity = Arc::new(identity);
         let now = Instant::now();
         let peers: Vec<Peer> = config
@@ -129,6 +140,7 @@ impl Tunnel {
             .collect();
         let of_key = (0..).zip(&peers).map(|(index, it)| (it.config.key, index));
         let mut tunnel = Tunnel {
+            rules: None,
             device,
             worker: Worker::new()?,
             endpoint: None,
@@ -144,23 +156,64 @@ impl Tunnel {
         };
         if let Some(port) = interface.port {
             let trusted: HashSet<_> = config.peers.iter().map(|it| it.key).collect();
-            let options = tunnel.options(Arc::new(trusted));
+            let waiting = config.peers.iter().filter(|it| it.endpoint.is_none());
+            let every = waiting.filter_map(|it| it.keepalive).min();
+            let options = tunnel.options(Arc::new(trusted), every);
             let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
             tunnel.endpoint = Some(tunnel.worker.listen(any, options)?);
-        }
-        let network = Network::of(name)?;
-        for &address in &interface.addresses {
-            network.add_address(address)?;
-        }
-        network.set_up(interface.mtu)?;
-        for &prefix in networks.iter().flatten() {
-            network.add_route(prefix, interface.table)?;
         }
         Ok(tunnel)
     }
 
-    fn options(&self, trust: Arc<dyn zerolane::security::Trust>) -> Options {
+    /// Gives the interface addresses and routes.
+    fn configure(&mut self, config: &Config) -> Result<(), Error> {
+        let interface = &config.interface;
+        let network = Network::of(self.device.name())?;
+        for &address in &interface.addresses {
+            network.add_address(address)?;
+        }
+        network.set_up(interface.mtu)?;
+        let networks = config.peers.iter().flat_map(|it| &it.allowed);
+        let (whole, parts): (Vec<&Prefix>, Vec<&Prefix>) = networks.partition(|it| it.len == 0);
+        for &&prefix in &parts {
+            network.add_route(prefix, interface.table)?;
+        }
+        self.route_all(network, &whole, interface.table)
+    }
+
+    /// Makes the default routes, and keeps the tunnel's own datagrams out of them.
+    fn route_all(
+        &mut self,
+        network: Network,
+        routes: &[&Prefix],
+        table: Table,
+    ) -> Result<(), Error> {
+        if routes.is_empty() || table != Table::Main {
+            for &&prefix in routes {
+                network.add_route(prefix, table)?;
+            }
+            return Ok(());
+        }
+        let rules = self
+            .rules
+            .insert(Rules::new(Network::of(self.device.name())?)?);
+        for &&prefix in routes {
+            network.add_route(prefix, Table::Number(rules.table()))?;
+            rules.add_default(prefix.address, self.port)?;
+        }
+        Ok(())
+    }
+
+    /// Idle connections are used at least `every` so often.
+    fn options(
+        &self,
+        trust: Arc<dyn zerolane::security::Trust>,
+        every: Option<Duration>,
+    ) -> Options {
         Options::default().with(|it| {
+            if let Some(every) = every {
+                it.times.idle = it.times.idle.min(every * KEEPALIVES);
+            }
             it.security.identity = Some(Arc::clone(&self.identity));
             it.security.trust = trust;
             it.lane.choice = LaneChoice::Udp;
@@ -335,8 +388,16 @@ impl Tunnel {
                 continue;
             }
             let trusted = HashSet::from([peer.config.key]);
-            let options = self.options(Arc::new(trusted));
-            let called = self.worker.connect(host.as_str(), &options);
+            let addresses = rules::addresses(host);
+            if let Some(rules) = &mut self.rules {
+                for &address in &addresses {
+                    // Without the right, a route that is not a default one may still lead there.
+                    let _ = rules.add_peer(address);
+                }
+            }
+            let every = peer.config.keepalive;
+            let options = self.options(Arc::new(trusted), every);
+            let called = self.worker.connect(&addresses[..], &options);
             let peer = &mut self.peers[index];
             match called {
                 Ok(id) => peer.calling = Some(id),

@@ -23,4 +23,5 @@ pub mod network;
 pub mod packet;
 mod queue;
 mod routes;
+mod rules;
 pub mod status;

@@ -140,7 +140,11 @@ impl Network {
         link
     }
 
-    fn ask(
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+
+    pub(crate) fn ask(
         &self,
         asked: String,
         message: RouteNetlinkMessage,
@@ -191,7 +195,7 @@ fn connect() -> io::Result<Socket> {
     Ok(socket)
 }
 
-fn family(address: IpAddr) -> AddressFamily {
+pub(crate) fn family(address: IpAddr) -> AddressFamily {
     match address {
         IpAddr::V4(_) => AddressFamily::Inet,
         IpAddr::V6(_) => AddressFamily::Inet6,

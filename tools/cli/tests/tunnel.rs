@@ -6,12 +6,14 @@ mod content;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use content::content;
 use netlab::netns::{self, Namespace, Topology};
+use zerolane::tun::{TunDevice, TunOffload};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_zerolane");
 
@@ -449,4 +451,302 @@ fn up__says_what_is_wrong() {
         said.contains("tun9.conf") && said.contains("No such file"),
         "{said}"
     );
+}
+
+/// An address of A that only B's default route leads to.
+const FAR: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
+
+/// Where a datagram from B to the far address comes from; `None`: it does not come.
+fn source_at_far(lab: &Lab) -> Option<IpAddr> {
+    let bound = lab.hosts.a().enter_thread(|| UdpSocket::bind((FAR, 0)));
+    let receiver = bound.unwrap().unwrap();
+    let wait = Some(Duration::from_millis(500));
+    receiver.set_read_timeout(wait).unwrap();
+    let bound = lab.hosts.b().enter_thread(|| UdpSocket::bind("0.0.0.0:0"));
+    let to = receiver.local_addr().unwrap();
+    bound.unwrap().unwrap().send_to(b"who", to).ok()?;
+    let came = receiver.recv_from(&mut [0; 8]);
+    came.ok().map(|(_, source)| source.ip())
+}
+
+/// Rules of tunnels that the kernel has at a host, IPv4 and IPv6.
+fn rules(host: &Namespace) -> usize {
+    ["-4", "-6"]
+        .map(|family| {
+            let listed = host.command("ip").args([family, "rule"]).output().unwrap();
+            let text = String::from_utf8(listed.stdout).unwrap();
+            text.lines().filter(|it| it.contains("proto 157")).count()
+        })
+        .iter()
+        .sum()
+}
+
+/// The peer is itself behind B's default route, so the datagrams of the tunnel must not go into it.
+#[test]
+fn up__a_default_route_through_a_peer() {
+    let Some(lab) = Lab::new() else { return };
+    if Command::new("ip").arg("-V").output().is_err() {
+        eprintln!("skipped: there is no program ip");
+        return;
+    }
+    let (a, b) = (lab.hosts.a(), lab.hosts.b());
+    let links = a.rtnetlink().unwrap();
+    links.assign_address(a.device(), FAR.into(), 32).unwrap();
+    let links = b.rtnetlink().unwrap();
+    links.add_route(Ipv4Addr::UNSPECIFIED, 0, a.ipv4()).unwrap();
+    lab.configure(Outside::V4, "10.9.0.2, fd99::2");
+    let file = lab.base.path().join("tb.conf");
+    let near = format!("Endpoint = {}:9186", a.ipv4());
+    let text = fs::read_to_string(&file).unwrap();
+    let text = text.replace(&near, &format!("Endpoint = {FAR}:9186"));
+    let text = text.replace("10.9.0.1, fd99::1", "0.0.0.0/0, ::/0");
+    fs::write(&file, text).unwrap();
+    let [of_a, of_b] = lab.both(&[]);
+    until("inside", || source_at_far(&lab) == Some(inside(2)[0]));
+    stream(b, a, FAR.into());
+    stream(b, a, inside(1)[1]);
+    assert_eq!(
+        rules(b),
+        5,
+        "main, outside and inside; nothing is outside in IPv6"
+    );
+    // Killed: the rules stay, without effect, until the next tunnel.
+    drop(of_b);
+    let outside = Some(IpAddr::from(b.ipv4()));
+    until("outside", || source_at_far(&lab) == outside);
+    assert_eq!(rules(b), 5);
+    let mut of_b = lab.up(b, &["./tb.conf"]);
+    lab.wait_connected();
+    until("inside", || source_at_far(&lab) == Some(inside(2)[0]));
+    assert_eq!(rules(b), 5, "no stale ones");
+    // A restart of the far end is found again.
+    drop(of_a);
+    let of_a = lab.up(a, &["./ta.conf"]);
+    until("inside", || source_at_far(&lab) == Some(inside(2)[0]));
+    assert!(lab.output(b, &["down", "tb"]).status.success());
+    assert!(of_b.0.wait().unwrap().success());
+    assert_eq!(rules(b), 0);
+    assert_eq!(source_at_far(&lab), outside);
+    drop(of_a);
+}
+
+/// The line of a process's state that begins with `name`.
+fn state(process: &Running, name: &str) -> String {
+    let all = fs::read_to_string(format!("/proc/{}/status", process.0.id())).unwrap();
+    let line = all.lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap_or_default().trim().to_owned()
+}
+
+/// As root, and as a user that has CAP_NET_ADMIN, and may open the device as root does where it is not open to all.
+#[test]
+fn up__keeps_no_capability_but_one() {
+    let Some(lab) = Lab::new() else { return };
+    const NET_ADMIN: u64 = 1 << 12;
+    const NOBODY: u32 = 65_534;
+    if Command::new("setpriv").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no program setpriv");
+        return;
+    }
+    let (a, b) = (lab.hosts.a(), lab.hosts.b());
+    lab.configure(Outside::V4, "10.9.0.2, fd99::2");
+    for file in ["", "b", "tb.conf"] {
+        std::os::unix::fs::chown(lab.base.path().join(file), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let of_a = lab.up(a, &["./ta.conf"]);
+    let mut command = b.command("setpriv");
+    command
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg("--inh-caps=+net_admin,+dac_override")
+        .args(["--ambient-caps=+net_admin,+dac_override", PROGRAM])
+        .args(["up", "./tb.conf"])
+        .current_dir(lab.base.path())
+        .env("ZEROLANE_HOME", lab.base.path().join("home"))
+        .env("ZEROLANE_CONFIG", "/dev/null")
+        .stdin(Stdio::null());
+    let of_b = Running(command.spawn().unwrap());
+    lab.wait_connected();
+    datagrams(b, a, [inside(1)[0], inside(2)[0]], &[100, 8000]);
+    for process in [&of_a, &of_b] {
+        for set in ["CapEff:", "CapPrm:"] {
+            assert_eq!(state(process, set), format!("{NET_ADMIN:016x}"), "{set}");
+        }
+        for set in ["CapInh:", "CapAmb:"] {
+            assert_eq!(state(process, set), format!("{:016x}", 0), "{set}");
+        }
+        assert_eq!(state(process, "NoNewPrivs:"), "1");
+    }
+    assert!(state(&of_b, "Uid:").starts_with("65534"));
+    drop((of_a, of_b));
+}
+
+/// A user without any right runs an interface that another program made.
+#[test]
+fn up__an_interface_handed_over() {
+    let Some(lab) = Lab::new() else { return };
+    if Command::new("setpriv").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no program setpriv");
+        return;
+    }
+    let (a, b) = (lab.hosts.a(), lab.hosts.b());
+    lab.configure(Outside::V4, "10.9.0.2, fd99::2");
+    for file in ["", "b", "tb.conf"] {
+        std::os::unix::fs::chown(lab.base.path().join(file), Some(65_534), Some(65_534)).unwrap();
+    }
+    let made = b.enter_thread(|| TunDevice::open("given", TunOffload::TcpAndUdp));
+    let made = made.unwrap().unwrap();
+    let links = b.rtnetlink().unwrap();
+    for (address, len) in inside(2).into_iter().zip([24, 64]) {
+        links.assign_address("given", address, len).unwrap();
+    }
+    links.set_mtu("given", 1420).unwrap();
+    links.set_up("given", true).unwrap();
+    // A duplicate that the child inherits.
+    let inherited = nix::unistd::dup(&made).unwrap();
+    let number = inherited.as_raw_fd().to_string();
+    let of_a = lab.up(a, &["./ta.conf"]);
+    let mut command = b.command("setpriv");
+    command
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", PROGRAM])
+        .args(["up", "./tb.conf", "--tun-fd", &number])
+        .current_dir(lab.base.path())
+        .env("ZEROLANE_HOME", lab.base.path().join("home"))
+        .env("ZEROLANE_CONFIG", "/dev/null")
+        .stdin(Stdio::null());
+    let of_b = Running(command.spawn().unwrap());
+    drop(inherited);
+    lab.wait_connected();
+    assert!(lab.shown(b).contains("\"interface\":\"given\""));
+    stream(b, a, inside(1)[0]);
+    datagrams(a, b, [inside(2)[1], inside(1)[1]], &[100, 8000]);
+    assert_eq!(state(&of_b, "CapPrm:"), format!("{:016x}", 0));
+    drop((of_a, of_b));
+    let refused = lab.output(b, &["up", "./tb.conf", "--tun-fd", "0"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        said.contains("--tun-fd 0") && said.contains("no TUN"),
+        "{said}"
+    );
+}
+
+/// Packets longer than those of the network outside are cut by the transport, and nobody inside notices.
+#[test]
+fn up__a_network_outside_whose_packets_are_shorter() {
+    let Some(lab) = Lab::new() else { return };
+    let (a, b) = (lab.hosts.a(), lab.hosts.b());
+    lab.configure(Outside::V4, "10.9.0.2, fd99::2");
+    lab.hosts.set_mtu(1300).unwrap();
+    let ends = lab.both(&[]);
+    for family in [0, 1] {
+        let (there, here) = (inside(1)[family], inside(2)[family]);
+        datagrams(b, a, [there, here], &[1372, 8000]);
+        datagrams(a, b, [here, there], &[1372, 8000]);
+        stream(b, a, there);
+    }
+    drop(ends);
+}
+
+/// The host of the sender refuses packets longer than the MTU inside that must not be cut.
+#[test]
+fn up__a_packet_too_long_that_must_not_be_cut() {
+    let Some(lab) = Lab::new() else { return };
+    let b = lab.hosts.b();
+    lab.configure(Outside::V4, "10.9.0.2, fd99::2");
+    let ends = lab.both(&[]);
+    let bound = b.enter_thread(|| UdpSocket::bind((inside(2)[1], 0)));
+    let sender = bound.unwrap().unwrap();
+    nix::sys::socket::setsockopt(&sender, nix::sys::socket::sockopt::Ipv6DontFrag, &true).unwrap();
+    sender.connect((inside(1)[1], 9)).unwrap();
+    assert!(sender.send(&[0; 1372]).is_ok());
+    let refused = sender.send(&[0; 1373]).unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(nix::libc::EMSGSIZE));
+    drop(ends);
+}
+
+/// Whether a program is there; says so if not.
+fn is_there(program: &str) -> bool {
+    let there = Command::new(program).arg("--help").output().is_ok();
+    if !there {
+        eprintln!("skipped: there is no program {program}");
+    }
+    there
+}
+
+#[test]
+fn up__rsync_inside() {
+    let Some(lab) = Lab::new() else { return };
+    if !is_there("rsync") {
+        return;
+    }
+    let (a, b) = (lab.hosts.a(), lab.hosts.b());
+    lab.configure(Outside::V4, "10.9.0.2, fd99::2");
+    let ends = lab.both(&[]);
+    let at = |name: &str| lab.base.path().join(name);
+    fs::create_dir(at("from")).unwrap();
+    for n in 0..50 {
+        let len = 1000 + 40_000 * n as usize;
+        fs::write(at("from").join(n.to_string()), content(n, len)).unwrap();
+    }
+    let module = format!(
+        "use chroot = no\nuid = 0\ngid = 0\n[it]\npath = {}\n",
+        at("from").display()
+    );
+    fs::write(at("rsyncd.conf"), module).unwrap();
+    let mut daemon = a.command("rsync");
+    daemon
+        .args([
+            "--daemon",
+            "--no-detach",
+            "--address=10.9.0.1",
+            "--port=8730",
+        ])
+        .arg(format!("--config={}", at("rsyncd.conf").display()))
+        .stdin(Stdio::null());
+    let daemon = Running(daemon.spawn().unwrap());
+    until("copied", || {
+        let mut copy = b.command("rsync");
+        let copy = copy.args(["-a", "--timeout=20", "rsync://10.9.0.1:8730/it/"]);
+        copy.arg(at("to")).status().unwrap().success()
+    });
+    for n in 0..50 {
+        let len = 1000 + 40_000 * n as usize;
+        assert!(fs::read(at("to").join(n.to_string())).unwrap() == content(n, len));
+    }
+    drop((daemon, ends));
+}
+
+#[test]
+fn up__curl_and_nginx_inside() {
+    let Some(lab) = Lab::new() else { return };
+    if !is_there("curl") || !is_there("nginx") {
+        return;
+    }
+    let (a, b) = (lab.hosts.a(), lab.hosts.b());
+    lab.configure(Outside::V4, "10.9.0.2, fd99::2");
+    let ends = lab.both(&[]);
+    let base = lab.base.path().display();
+    fs::write(lab.base.path().join("page"), content(5, STREAM)).unwrap();
+    let configuration = format!(
+        "daemon off; user root; pid {base}/pid; error_log stderr; events {{}}\n\
+         http {{ access_log off; client_body_temp_path {base}/t1; proxy_temp_path {base}/t2;\n\
+         fastcgi_temp_path {base}/t3; uwsgi_temp_path {base}/t4; scgi_temp_path {base}/t5;\n\
+         server {{ listen 10.9.0.1:8080; listen [fd99::1]:8080; root {base}; }} }}\n"
+    );
+    let file = lab.base.path().join("nginx.conf");
+    fs::write(&file, configuration).unwrap();
+    let mut server = a.command("nginx");
+    server.arg("-c").arg(&file).stdin(Stdio::null());
+    let mut server = Running(server.spawn().unwrap());
+    for host in ["10.9.0.1", "[fd99::1]"] {
+        let page = format!("http://{host}:8080/page");
+        until("fetched", || {
+            let mut fetch = b.command("curl");
+            let fetched = fetch.args(["-gsS", "--max-time", "30", &page]).output();
+            fetched.unwrap().stdout == content(5, STREAM)
+        });
+    }
+    // It ends its workers only if it is asked.
+    let id = nix::unistd::Pid::from_raw(server.0.id() as i32);
+    nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGTERM).unwrap();
+    server.0.wait().unwrap();
+    drop(ends);
 }

@@ -2,10 +2,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 const SET_INTERFACE: libc::Ioctl = 0x4004_54ca;
+const GET_INTERFACE: libc::Ioctl = 0x8004_54d2u32 as libc::Ioctl;
 const SET_OFFLOAD: libc::Ioctl = 0x4004_54d0;
 const SET_HEADER_LEN: libc::Ioctl = 0x4004_54d8;
 const SET_LITTLE_ENDIAN: libc::Ioctl = 0x4004_54dc;
@@ -80,6 +81,45 @@ impl TunDevice {
         request[libc::IFNAMSIZ..libc::IFNAMSIZ + 2].copy_from_slice(&flags.to_ne_bytes());
         // SAFETY: the request is a whole `struct ifreq`, and outlives the call.
         check(unsafe { libc::ioctl(file.as_raw_fd(), SET_INTERFACE, request.as_mut_ptr()) })?;
+        TunDevice::prepared(file, name.to_owned(), offload)
+    }
+
+    /// Takes over an interface that another program made, with `IFF_TUN`, `IFF_NO_PI` and `IFF_VNET_HDR`, and handed to
+    /// this process as descriptor `number`. That stays open; its file does not block any more. Needs no right.
+    ///
+    /// # Errors
+    /// The descriptor is not open, or not that of such an interface (`InvalidInput`).
+    pub fn adopt(number: RawFd, offload: TunOffload) -> io::Result<TunDevice> {
+        // SAFETY: the call touches no memory of ours, whatever the number refers to.
+        let own = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0) };
+        check(own)?;
+        // SAFETY: the kernel has just made the descriptor, and nothing else owns it.
+        let file = unsafe { File::from_raw_fd(own) };
+        let wrong = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why.to_owned());
+        let mut answer = [0u8; 40];
+        // SAFETY: the answer is a whole `struct ifreq`, and outlives the call.
+        check(unsafe { libc::ioctl(own, GET_INTERFACE, answer.as_mut_ptr()) })
+            .map_err(|_| wrong("it is no TUN interface"))?;
+        let (name, rest) = answer.split_at(libc::IFNAMSIZ);
+        let flags = u16::from_ne_bytes([rest[0], rest[1]]);
+        let needed = IFF_TUN | IFF_NO_PI | IFF_VNET_HDR;
+        if flags & needed != needed {
+            return Err(wrong(
+                "its interface lacks IFF_TUN, IFF_NO_PI or IFF_VNET_HDR",
+            ));
+        }
+        let name = name.split(|&it| it == 0).next().unwrap_or_default();
+        let name = String::from_utf8_lossy(name).into_owned();
+        // SAFETY: these calls take numbers.
+        check(unsafe {
+            let now = libc::fcntl(own, libc::F_GETFL);
+            libc::fcntl(own, libc::F_SETFL, now | libc::O_NONBLOCK)
+        })?;
+        TunDevice::prepared(file, name, offload)
+    }
+
+    /// Agrees with the kernel on the header and on what it leaves to the other end.
+    fn prepared(file: File, name: String, offload: TunOffload) -> io::Result<TunDevice> {
         for (what, value) in [
             (SET_HEADER_LEN, Self::VNET_HEADER_LEN as libc::c_int),
             (SET_LITTLE_ENDIAN, 1),
@@ -99,7 +139,7 @@ impl TunDevice {
         let offload = less.iter().find(set).copied().unwrap_or(TunOffload::None);
         Ok(TunDevice {
             file,
-            name: name.to_owned(),
+            name,
             offload,
         })
     }
@@ -154,6 +194,15 @@ fn check(result: libc::c_int) -> io::Result<()> {
 mod tests {
     #![allow(non_snake_case)]
     use super::*;
+
+    #[test]
+    fn adopt__what_is_no_interface() {
+        let null = File::open("/dev/null").expect("is there");
+        let refused = TunDevice::adopt(null.as_raw_fd(), TunOffload::None).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+        let closed = TunDevice::adopt(RawFd::MAX, TunOffload::None).unwrap_err();
+        assert_eq!(closed.raw_os_error(), Some(libc::EBADF));
+    }
 
     #[test]
     fn open__names_that_no_interface_has() {

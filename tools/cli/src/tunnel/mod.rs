@@ -2,6 +2,7 @@
 
 mod commands;
 mod control;
+mod rights;
 mod up;
 
 pub(crate) use commands::{down, show};
@@ -34,6 +35,9 @@ pub struct UpArgs {
     /// Have the kernel cut packets and make checksums: slower, for kernels that do it wrongly otherwise
     #[arg(long)]
     no_offload: bool,
+    /// Use the interface that this descriptor has, made by another program, and leave its addresses and routes alone
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(i32).range(0..))]
+    tun_fd: Option<i32>,
 }
 
 /// Arguments of `zerolane down`.

@@ -10,13 +10,13 @@ use anyhow::{Context, Result, anyhow, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use zerolane::keys::identity;
 use zerolane::security::Identity;
-use zerolane::tun::TunOffload;
+use zerolane::tun::{TunDevice, TunOffload};
 use zerolane_tunnel::config::{Config, Interface};
 use zerolane_tunnel::driver::Tunnel;
 use zerolane_tunnel::limits::MAX_CONFIG;
 
 use super::control::{self, Question};
-use super::{UpArgs, file_and_name};
+use super::{UpArgs, file_and_name, rights};
 use crate::console;
 use crate::exit::Exit;
 use crate::security::{identity_file, in_file};
@@ -26,7 +26,20 @@ const ASKED: u8 = b'?';
 
 /// Runs the tunnel.
 pub(crate) fn run(args: UpArgs) -> Result<Exit> {
-    let (file, name) = file_and_name(&args.config)?;
+    let (file, mut name) = file_and_name(&args.config)?;
+    let offload = match args.no_offload {
+        true => TunOffload::None,
+        false => TunOffload::TcpAndUdp,
+    };
+    // Before this process opens files, which could have the number.
+    let adopt = |number| {
+        let adopted = TunDevice::adopt(number, offload);
+        adopted.with_context(|| format!("--tun-fd {number}"))
+    };
+    let given = args.tun_fd.map(adopt).transpose()?;
+    if let Some(device) = &given {
+        name = device.name().to_owned();
+    }
     let mut config = read(&file).with_context(|| format!("{}", file.display()))?;
     let identity = own_key(&mut config.interface)?;
     let (wake, woken) = UnixStream::pair()?;
@@ -39,11 +52,10 @@ pub(crate) fn run(args: UpArgs) -> Result<Exit> {
         .context(Exit::Failure)?;
     let interface = &config.interface;
     commands(&interface.pre_up, &name)?;
-    let offload = match args.no_offload {
-        true => TunOffload::None,
-        false => TunOffload::TcpAndUdp,
+    let mut tunnel = match given {
+        Some(device) => Tunnel::adopt(device, &config, identity)?,
+        None => Tunnel::open(&name, &config, identity, offload)?,
     };
-    let mut tunnel = Tunnel::open(&name, &config, identity, offload)?;
     let done = serve(&mut tunnel, (&name, interface), (wake, woken), listener);
     let before = commands(&interface.pre_down, &name);
     if !interface.dns.is_empty() {
@@ -75,6 +87,7 @@ fn serve(
         resolvconf(&["-a", name, "-m", "0", "-x"], &lines.collect::<String>())?;
     }
     commands(&interface.post_up, name)?;
+    rights::give_up(interface)?;
     let (asks, asked) = channel();
     std::thread::Builder::new()
         .name("control".into())

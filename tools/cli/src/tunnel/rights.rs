@@ -1,0 +1,34 @@
+//! Gives up what a tunnel no longer needs when its interface is there: before other threads exist, which would keep it.
+
+use anyhow::{Context, Result};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, set_capabilities,
+    set_no_new_privs,
+};
+use zerolane_tunnel::config::Interface;
+
+/// The first port that every user may bind, by the system's default.
+const FIRST_OPEN_PORT: u16 = 1024;
+
+/// Keeps of this process's capabilities only CAP_NET_ADMIN, for the rules of a default route and for large receive
+/// buffers of later connections, and what binds a low port. Commands for the end may need others: with these, all stay.
+pub(super) fn give_up(interface: &Interface) -> Result<()> {
+    let commands = [&interface.pre_down, &interface.post_down, &interface.dns];
+    if commands.iter().any(|it| !it.is_empty()) {
+        return Ok(());
+    }
+    let mut needed = CapabilitySet::NET_ADMIN;
+    if interface.port.is_some_and(|it| it < FIRST_OPEN_PORT) {
+        needed |= CapabilitySet::NET_BIND_SERVICE;
+    }
+    let failed = "giving up capabilities";
+    let kept = capabilities(None).context(failed)?.permitted & needed;
+    let sets = CapabilitySets {
+        effective: kept,
+        permitted: kept,
+        inheritable: CapabilitySet::empty(),
+    };
+    clear_ambient_capability_set().context(failed)?;
+    set_capabilities(None, sets).context(failed)?;
+    set_no_new_privs(true).context(failed)
+}
