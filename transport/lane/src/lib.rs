@@ -21,7 +21,6 @@ mod account;
 mod address;
 mod any;
 mod arrival;
-mod cache;
 mod datagram;
 mod driver;
 mod entropy;
@@ -47,7 +46,6 @@ pub use address::{
     is_ethernet,
 };
 pub use any::{AnyLane, connect};
-pub use cache::prefetch;
 pub use datagram::{DatagramLane, max_ethernet_datagram, max_ip118_datagram};
 pub use driver::{
     Completion, Driver, DriverError, IdHasher, MessageControl, NotPosted, OnWake, Progress, Report,

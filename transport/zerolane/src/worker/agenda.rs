@@ -87,11 +87,6 @@ impl Agenda {
         }
     }
 
-    /// The key that [`Agenda::next`] likely returns.
-    pub(super) fn peek(&self, due: Due) -> Option<Key> {
-        self.queues[due as usize].front().copied()
-    }
-
     pub(super) fn has(&self, key: Key, due: Due) -> bool {
         self.entries.get(key).is_some_and(|it| it.due[due as usize])
     }

@@ -475,9 +475,6 @@ impl Worker {
     pub fn next_event(&mut self) -> Option<Event> {
         self.check_process().ok()?;
         let event = self.events.pop_front();
-        if let Some(Event::Completed { connection, .. }) = self.events.front() {
-            self.prefetch(Some(connection.0));
-        }
         self.use_room();
         event
     }

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::error::Result;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
-use zerolane_lane::{AnyLane, Lane as _, Step, Waited, prefetch, spin};
+use zerolane_lane::{AnyLane, Lane as _, Step, Waited, spin};
 
 /// Connections and endpoints advanced in one call of [`Worker::progress`]: some hundred microseconds.
 const TURNS: usize = 64;
@@ -61,7 +61,6 @@ impl Worker {
         let turns = self.agenda.len(Due::Turn).min(TURNS);
         for _ in 0..turns {
             if let Some(key) = self.agenda.next(Due::Turn) {
-                self.prefetch(self.agenda.peek(Due::Turn));
                 self.turn(key);
             }
         }
@@ -261,14 +260,6 @@ impl Worker {
                 Some(_) => self.agenda.add(key, Due::Turn),
                 None => {}
             }
-        }
-    }
-
-    /// Begins to load the state of a connection that is used next. Of a thousand connections, most of a turn's time would
-    /// go by waiting for it.
-    pub(super) fn prefetch(&self, key: Option<Key>) {
-        if let Some(Slot::Connection(link)) = key.and_then(|key| self.slots.get(key)) {
-            prefetch(&**link);
         }
     }
 
