@@ -7,8 +7,8 @@
 //! | [`ManagementUnit`] | a message |
 //! | [`StatusUnit`] | a Put into the initiator's status region, at its slot |
 //!
-//! The thesis carries the first three as option payloads of Nop, Request_To_Send and Request_To_Receive. `docs/reference/disks.md`
-//! explains why they are messages here.
+//! The thesis carries the first three as option payloads of Nop, Request_To_Send and Request_To_Receive. Messages are
+//! repeated when lost, in order and bounded by the receiver, which Nops are not.
 //!
 //! Each message has a fixed length, which the parser checks first. Reserved bytes are sent as zero and otherwise refused: a
 //! later version may give them a meaning that this version must not ignore.
