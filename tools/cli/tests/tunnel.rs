@@ -634,8 +634,8 @@ fn up__a_network_outside_whose_packets_are_shorter() {
     let Some(lab) = Lab::new() else { return };
     let (a, b) = (lab.hosts.a(), lab.hosts.b());
     lab.configure(Outside::V4, "10.9.0.2, fd99::2");
-    lab.hosts.set_mtu(1300).unwrap();
     let ends = lab.both(&[]);
+    lab.hosts.set_mtu(1300).unwrap();
     for family in [0, 1] {
         let (there, here) = (inside(1)[family], inside(2)[family]);
         datagrams(b, a, [there, here], &[1372, 8000]);

@@ -134,13 +134,21 @@ pub(crate) fn window(socket: &Socket, most: u32) -> u32 {
 
 /// Longest datagram for the route to the connected peer.
 pub(crate) fn path_datagram(socket: &Socket, peer: SocketAddr) -> Option<usize> {
+    let mtu = route_mtu(socket, peer).or_else(|| {
+        // An IPv6 socket that reaches IPv4 loses its route when that changes, and finds it again only by a connect.
+        socket.connect(&socket.peer_addr().ok()?).ok()?;
+        route_mtu(socket, peer)
+    })?;
+    Some(encapsulation(socket, peer).max_stu(mtu) + zerolane_wire::HEADER_LEN)
+}
+
+fn route_mtu(socket: &Socket, peer: SocketAddr) -> Option<usize> {
     let fd = socket.as_raw_fd();
     let mtu = match peer {
         SocketAddr::V4(_) => get(fd, libc::IPPROTO_IP, libc::IP_MTU),
         SocketAddr::V6(_) => get(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU),
     };
-    let mtu = usize::try_from(mtu.ok()?).ok()?;
-    Some(encapsulation(socket, peer).max_stu(mtu) + zerolane_wire::HEADER_LEN)
+    usize::try_from(mtu.ok()?).ok()
 }
 
 /// Reconnects `socket` if the system would now choose another source address for `peer`; keeps the port if possible.
