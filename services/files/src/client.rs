@@ -286,12 +286,18 @@ impl Client {
         self.get_wanted(&[Vec::new()], directory, wanted, options, observer)
     }
 
-    /// Declines a sender's offer.
+    /// Declines a sender's offer, also where a requested stop is the reason.
     pub(crate) fn decline(&self) -> Result<(), Error> {
-        let mut connection = self.connect_once()?;
-        say(&mut connection, &Request::Decline, &self.stop, PATIENCE)?;
+        let client = self.clone().with_stop(Stop::default());
+        let mut connection = client.connect(DECLINE_PATIENCE)?;
+        let said = say(
+            &mut connection,
+            &Request::Decline,
+            &client.stop,
+            DECLINE_PATIENCE,
+        );
         close(connection);
-        Ok(())
+        said
     }
 
     fn get_wanted(
@@ -507,3 +513,5 @@ impl Sources {
 const LOOK: Duration = Duration::from_millis(50);
 
 const PATIENCE: Duration = Duration::from_secs(REPLY_SECONDS);
+/// Longest connect, and longest wait for the sender's confirmation, of a user who has declined and waits for the prompt.
+const DECLINE_PATIENCE: Duration = Duration::from_secs(5);

@@ -108,7 +108,7 @@ fn latency__says_in_a_table_what_is_left_out() {
 fn latency__bad_sizes_are_usage_errors_with_the_range() {
     for (words, says) in [
         ("--size 0", "at least 1 byte"),
-        ("--size 1,8MiB", "1 to 4194304"),
+        ("--size 1,65MiB", "1 to 67108864"),
         ("--iters 0", "--iters"),
         ("--quick --reps 3", "--reps"),
         ("--only quinn", "quinn"),
