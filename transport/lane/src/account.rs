@@ -86,7 +86,7 @@ pub enum LaneKind {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Account {
     /// Payload bytes that reached their place without a copy in user space: the kernel placed them, this end opened
-    /// them in place, as in a train, or they took the one copy of AF_XDP, which replaces the kernel's.
+    /// them in place or, for a train, into their place, or they took the one copy of AF_XDP, which replaces the kernel's.
     pub bytes_placed: u64,
     moved: [u64; MoveCause::ALL.len()],
     /// Payload bytes handed to the kernel.
@@ -103,11 +103,11 @@ pub struct Account {
     pub tx_zerocopy_syscalls: u64,
     /// sendmsg calls that carried control operations.
     pub tx_control_syscalls: u64,
-    /// recvmmsg calls that brought Data.
+    /// recvmsg and recvmmsg calls that brought Data.
     pub rx_data_syscalls: u64,
-    /// recvmmsg calls that brought only control operations.
+    /// recvmsg and recvmmsg calls that brought only control operations.
     pub rx_control_syscalls: u64,
-    /// recvmmsg calls that found nothing.
+    /// recvmsg and recvmmsg calls that found nothing.
     pub rx_empty_polls: u64,
     /// Times the thread slept and was woken by a datagram.
     pub wakeups: u64,

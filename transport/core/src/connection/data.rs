@@ -54,8 +54,8 @@ impl Connection {
             && session.owns(cx, header.d_port, header.d_key)
     }
 
-    /// Marks claimed payload, which is in its place or moves there before the lane polls events or transmits, as
-    /// received. `stu`: payload bytes of its STUs.
+    /// Marks claimed payload as received. It must be in its place, or move there before the lane polls events or
+    /// transmits. `stu`: payload bytes of its STUs.
     ///
     /// # Errors
     /// The claim no longer holds. Nothing is marked, and the payload is dropped.

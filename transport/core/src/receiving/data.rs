@@ -1,4 +1,4 @@
-//! Places payload when its header arrives, completes Transfers, and confirms them. Hot path.
+//! Records payload that is in its place or on its way there, completes Transfers, and confirms them. Hot path.
 
 use super::Receiving;
 use super::confirmations::Done;

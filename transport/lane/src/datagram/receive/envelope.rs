@@ -13,14 +13,14 @@ use zerolane_wire::encapsulation::{PADDED_CODE, PADDED_FRAME, padded};
 /// The envelope of a socket's datagrams. Only UDP's may hold several datagrams.
 #[derive(Debug, Default)]
 pub(crate) enum Envelope {
-    /// UDP's, which is not shown. The kernel may merge datagrams.
+    /// UDP: the kernel removes the header, and may merge datagrams.
     #[default]
     Udp,
     /// An IPv4 header without options in front: of a raw socket.
     Ipv4,
-    /// IPv6's, which is not shown: of a raw socket.
+    /// IPv6 by a raw socket: the kernel removes the header.
     Ipv6,
-    /// A frame's, which may lengthen the datagram. Boxed, because most connections have none.
+    /// An Ethernet frame, which may pad the datagram. Boxed, because most connections have none.
     Frame(Box<IncomingFrames>),
 }
 

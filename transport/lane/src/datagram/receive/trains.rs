@@ -157,7 +157,7 @@ impl Receiver {
         }
     }
 
-    /// Opens a train in the buffer into its place, or checks its digest and has it moved there. Shows it to the core.
+    /// Decrypts a buffered train into its place, or checks its digest and has it moved there. Shows it to the core.
     fn deliver_train(
         &mut self,
         (header, payload, datagram): (&Header, Range<usize>, u32),

@@ -1,5 +1,5 @@
 //! Exchanges keys, and opens sealed datagrams with them: decrypts payload where it landed, before the core sees the
-//! datagram. A train is decrypted into its place, which the core finds by the header before that is authenticated.
+//! datagram. A train is decrypted into its place, which the core finds by a header that is not yet authenticated.
 
 use super::batch::Batch;
 use crate::lane::Turn;
@@ -97,7 +97,7 @@ impl Unsealer {
         }
     }
 
-    /// Opens `payload` into its `place`. `None`: that memory is not of a kind that can be opened into.
+    /// Opens `payload` into its `place`. `None`: the cipher or that memory does not allow it.
     pub(super) fn open_into_place(
         &mut self,
         header: &[u8; HEADER_LEN],
