@@ -33,7 +33,7 @@ use crate::harness::runs::order;
 use crate::job::fresh;
 use crate::job::settings::Protection;
 use crate::limits::{CONNECT, STALL};
-use crate::report::{self, Report, Spread, cell, median, table};
+use crate::report::{self, Report, Spread, cell, compared, table};
 
 /// Blocks of memory for each direction of a pair.
 const BLOCKS: u64 = 2;
@@ -195,21 +195,12 @@ fn measure(args: &Args, exchanges: &[Exchange], interrupt: &Interrupt) -> Result
 
 impl SizeReport {
     fn of(exchange: &Exchange, ms: &BTreeMap<Side, Vec<f64>>) -> Result<SizeReport> {
-        let spread = |(&side, runs): (&Side, &Vec<f64>)| {
-            let spread = Spread::of(runs.iter().copied()).context("no runs")?;
-            Ok((side, spread))
-        };
-        let tcp = ms.get(&Side::Tcp).context("no runs")?;
-        let ratio = |(&side, runs): (&Side, &Vec<f64>)| {
-            let pairs = runs.iter().zip(tcp).map(|(ours, theirs)| ours / theirs);
-            Some((side, median(pairs)?))
-        };
-        let others = ms.iter().filter(|(side, _)| **side != Side::Tcp);
+        let (ms, ratio_vs_tcp) = compared(ms, Side::Tcp).context("no runs")?;
         Ok(SizeReport {
             size: exchange.size,
             rounds: exchange.rounds,
-            ms: ms.iter().map(spread).collect::<Result<_>>()?,
-            ratio_vs_tcp: others.filter_map(ratio).collect(),
+            ms,
+            ratio_vs_tcp,
         })
     }
 }

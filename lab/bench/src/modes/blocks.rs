@@ -39,7 +39,7 @@ use crate::harness::runs::order;
 use crate::job::fresh;
 use crate::job::settings::Protection;
 use crate::limits::{CONNECT, STALL};
-use crate::report::{self, Report, Spread, cell, median, mtu, table};
+use crate::report::{self, Report, Spread, cell, compared, mtu, table};
 
 /// Blocks for which there is one notification, in the order of the report; `None`: for all.
 const NOTIFIED: [Option<usize>; 3] = [None, Some(64), Some(1)];
@@ -293,22 +293,13 @@ fn on_two_hosts(
 
 impl Row {
     fn of(scatter: &Scatter, rates: &BTreeMap<Side, Vec<f64>>) -> Result<Row> {
-        let spread = |(&side, runs): (&Side, &Vec<f64>)| {
-            let spread = Spread::of(runs.iter().copied()).context("no runs")?;
-            Ok((side, spread))
-        };
-        let tcp = rates.get(&Side::Tcp).context("no runs")?;
-        let ratio = |(&side, runs): (&Side, &Vec<f64>)| {
-            let pairs = runs.iter().zip(tcp).map(|(ours, theirs)| ours / theirs);
-            Some((side, median(pairs)?))
-        };
-        let others = rates.iter().filter(|(side, _)| **side != Side::Tcp);
+        let (gb_per_s, ratio_vs_tcp) = compared(rates, Side::Tcp).context("no runs")?;
         Ok(Row {
             size: scatter.size,
             blocks_per_notification: scatter.notified,
             rounds: scatter.rounds,
-            gb_per_s: rates.iter().map(spread).collect::<Result<_>>()?,
-            ratio_vs_tcp: others.filter_map(ratio).collect(),
+            gb_per_s,
+            ratio_vs_tcp,
         })
     }
 }

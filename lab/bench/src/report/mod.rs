@@ -29,6 +29,7 @@ pub(crate) mod stream;
 use anyhow::Result;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use zerolane_cli::console;
 use zerolane_cli::interrupt::Interrupt;
 
@@ -83,6 +84,23 @@ impl Spread {
 /// `None` of no values.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     Spread::of(values).map(|spread| spread.median)
+}
+
+/// The spread of each side's runs, and the median of each other side's ratios to `base`, run by run. `None`: a side, or
+/// `base`, has no runs.
+pub(crate) fn compared<S: Copy + Ord>(
+    runs: &BTreeMap<S, Vec<f64>>,
+    base: S,
+) -> Option<(BTreeMap<S, Spread>, BTreeMap<S, f64>)> {
+    let of_base = runs.get(&base)?;
+    let spread = |(&side, runs): (&S, &Vec<f64>)| Some((side, Spread::of(runs.iter().copied())?));
+    let ratio = |(&side, runs): (&S, &Vec<f64>)| {
+        let pairs = runs.iter().zip(of_base).map(|(ours, theirs)| ours / theirs);
+        Some((side, median(pairs)?))
+    };
+    let others = runs.iter().filter(|(side, _)| **side != base);
+    let spreads = runs.iter().map(spread).collect::<Option<_>>()?;
+    Some((spreads, others.filter_map(ratio).collect()))
 }
 
 /// A table whose first columns are words and whose others are figures.
