@@ -628,7 +628,7 @@ fn up__an_interface_handed_over() {
     );
 }
 
-/// Packets longer than those of the network outside are cut by the transport, and nobody inside notices.
+/// The transport cuts packets longer than the network outside carries; nobody inside notices.
 #[test]
 fn up__a_network_outside_whose_packets_are_shorter() {
     let Some(lab) = Lab::new() else { return };

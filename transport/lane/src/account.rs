@@ -85,8 +85,8 @@ pub enum LaneKind {
 /// Totals of one connection since it began.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Account {
-    /// Payload bytes that reached their place without a copy in user space: the kernel placed them, this end opened
-    /// them in place or, for a train, into their place, or they took the one copy of AF_XDP, which replaces the kernel's.
+    /// Payload bytes that reached their place without a copy in user space: the kernel placed them, this end
+    /// decrypted them in their place or into it, or AF_XDP's one copy, which replaces the kernel's, did.
     pub bytes_placed: u64,
     moved: [u64; MoveCause::ALL.len()],
     /// Payload bytes handed to the kernel.

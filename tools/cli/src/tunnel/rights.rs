@@ -10,8 +10,8 @@ use zerolane_tunnel::config::Interface;
 /// The first port that every user may bind, by the system's default.
 const FIRST_OPEN_PORT: u16 = 1024;
 
-/// Keeps of this process's capabilities only CAP_NET_ADMIN, for the rules of a default route and for large receive
-/// buffers of later connections, and what binds a low port. Commands for the end may need others: with these, all stay.
+/// Drops all capabilities but CAP_NET_ADMIN, and CAP_NET_BIND_SERVICE for a low port. Rules of a default route and large
+/// receive buffers of later connections need CAP_NET_ADMIN. Commands at the end may need any: with these, all stay.
 pub(super) fn give_up(interface: &Interface) -> Result<()> {
     let commands = [&interface.pre_down, &interface.post_down, &interface.dns];
     if commands.iter().any(|it| !it.is_empty()) {
