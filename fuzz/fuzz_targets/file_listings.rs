@@ -1,5 +1,4 @@
-//! Fuzzes the listing of a tree and the plan of a sync: no panic; accepted names are in order, components of a path, and
-//! not nested too deeply.
+//! Fuzzes with the target of the same name.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| zerolane_files::fuzzing::listing(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| zerolane_fuzz_targets::file_listings(input));

@@ -1,5 +1,4 @@
-//! Fuzzes requests, replies and feedback of the file service: no panic; an accepted message is the same when sent again,
-//! and no accepted path leads out of the served directory.
+//! Fuzzes with the target of the same name.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| zerolane_files::fuzzing::messages(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| zerolane_fuzz_targets::file_messages(input));

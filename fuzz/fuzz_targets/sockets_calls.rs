@@ -1,28 +1,4 @@
-//! Fuzzes what other processes and hosts say to a pump of sockets: no panic; what is accepted, written again, is the same.
+//! Fuzzes with the target of the same name.
 #![no_main]
 
-use zerolane_streams::sockets::call::{Answer, Call, Runner};
-use zerolane_streams::sockets::question::{Question, Yes};
-use zerolane_streams::sockets::rules::Rule;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let secret = bytes.first_chunk().copied().unwrap_or_default();
-    if let Some(call) = Call::read(bytes, &secret) {
-        assert_eq!(Call::read(&call.write(&secret), &secret), Some(call));
-    }
-    if let Some(answer) = Answer::read(bytes) {
-        assert_eq!(Answer::read(&answer.write()), Some(answer));
-    }
-    if let Some(question) = Question::read(bytes) {
-        assert_eq!(Question::read(&question.write()), Some(question));
-    }
-    if let Some(yes) = Yes::read(bytes) {
-        assert_eq!(Yes::read(&yes.write()), Some(yes));
-    }
-    if let Some(runner) = Runner::parse(bytes) {
-        assert_eq!(Runner::parse(runner.to_string().as_bytes()), Some(runner));
-    }
-    if let Ok(Ok(rule)) = std::str::from_utf8(bytes).map(str::parse::<Rule>) {
-        assert_eq!(rule.to_string().parse(), Ok(rule));
-    }
-});
+libfuzzer_sys::fuzz_target!(|input: &[u8]| zerolane_fuzz_targets::sockets_calls(input));

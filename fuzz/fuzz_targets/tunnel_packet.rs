@@ -1,39 +1,4 @@
-//! Fuzzes what comes from a tunnel's peer before it is written into the kernel: no panic, and nothing passes from
-//! another source, or with lengths that are not true.
+//! Fuzzes with the target of the same name.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use std::net::IpAddr;
-use std::time::Duration;
-use zerolane_tunnel::config::{Config, Prefix};
-use zerolane_tunnel::engine::Engine;
-use zerolane_tunnel::packet::{Packet, VNET_HEADER_LEN};
-
-fuzz_target!(|input: &[u8]| {
-    if let Ok(text) = std::str::from_utf8(input) {
-        let _ = Config::parse(text);
-    }
-    let all = |address: &str| Prefix {
-        address: address.parse::<IpAddr>().unwrap(),
-        len: 1,
-    };
-    let networks = [
-        vec![all("0.0.0.0"), all("::")],
-        vec![all("128.0.0.0"), all("8000::")],
-    ];
-    let mut engine = Engine::new(&networks, 1420);
-    let mut frame = input.to_vec();
-    if engine.from_peer(0, &mut frame) {
-        assert_eq!(frame.len(), input.len());
-        let packet = Packet::parse(&frame).expect("still right");
-        let first = match packet.source {
-            IpAddr::V4(it) => it.octets()[0],
-            IpAddr::V6(it) => it.octets()[0],
-        };
-        assert!(first < 0x80, "of the other peer");
-        assert!(frame.len() > VNET_HEADER_LEN);
-    }
-    if let Some(peer) = engine.from_host(Duration::ZERO, input.to_vec()) {
-        assert!(engine.next(Duration::ZERO, peer).is_some());
-    }
-});
+libfuzzer_sys::fuzz_target!(|input: &[u8]| zerolane_fuzz_targets::tunnel_packet(input));

@@ -114,7 +114,7 @@ impl Digester {
     }
 
     /// A digester with a constant key.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn fixed() -> Digester {
         Digester::new(Algorithm::of_machine(), [7; 32])
     }

@@ -1,4 +1,4 @@
-//! Exposes the file service's parsers to fuzz targets, in fuzzing builds only.
+//! Exposes the file service's parsers to fuzz targets, with the feature `fuzzing`.
 
 use crate::backup::Backups;
 use crate::digest::Digester;

@@ -73,7 +73,7 @@ mod extended;
 mod extents;
 mod filter;
 mod filter_files;
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod glob;
 mod hard_links;
