@@ -27,7 +27,7 @@ impl Receiving {
         let asked = header.flags.contains(Flags::SEND_STATE) && cx.profile == Profile::Extended;
         let is_got = |it: &Inbound| matches!(it.origin, Origin::Got { .. });
         let got = asked && self.inbox.get(header.d_id).is_some_and(is_got);
-        let placed = claim.and_then(|it| self.place(cx, header, it, stu));
+        let placed = claim.and_then(|it| self.record(cx, header, it, stu));
         // A complete Transfer has just been confirmed, with its progress; a Get has not.
         if asked && (placed.is_err() || got || self.inbox.get(header.d_id).is_some()) {
             self.report_progress(cx, header.d_id);
@@ -127,7 +127,7 @@ impl Receiving {
     }
 
     /// Marks claimed payload as received, and moves nothing.
-    fn place(
+    fn record(
         &mut self,
         cx: &mut Context,
         header: &Header,

@@ -44,7 +44,7 @@ impl Receiving {
         if geometry.window < self.receive_window.window() {
             return;
         }
-        let before = cx.counters.granted_in_advance;
+        let mut granted = false;
         let known = [
             (Queue::Receives, cx.gives_advance_grants()),
             (Queue::Messages, cx.gives_advance_to_messages()),
@@ -53,9 +53,10 @@ impl Receiving {
             while let Some(sequence) = self.inbox.grant_in_advance(cx.now, queue, geometry) {
                 cx.counters.granted_in_advance += 1;
                 self.send_grant(cx, sequence);
+                granted = true;
             }
         }
-        if cx.counters.granted_in_advance > before {
+        if granted {
             self.on_departed(cx);
         }
     }

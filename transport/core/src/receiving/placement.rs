@@ -152,7 +152,7 @@ impl Accepted {
 }
 
 /// A position in the payload stream: number of the grant, and offset in its Block.
-pub(crate) type Place = (u32, u32);
+pub(crate) type Position = (u32, u32);
 
 /// Position of a Data operation relative to the payload stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,7 +160,7 @@ pub(crate) enum Arrival {
     /// The first position of the forecast.
     Next,
     /// Further ahead: the payload from this position up to it was overtaken.
-    Ahead(Place),
+    Ahead(Position),
     /// Behind the furthest arrival: late, or a repair.
     Behind,
 }
@@ -227,7 +227,7 @@ pub(crate) struct PlacementTable {
     /// Missing bytes of reserved Blocks.
     reserved_bytes: u64,
     /// Position of the next expected STU.
-    cursor: Place,
+    cursor: Position,
     quiet: Quiet,
     /// Shortest time from a grant to its first byte, since the last call of `take_delay`.
     delay: Option<Duration>,
@@ -441,8 +441,8 @@ impl PlacementTable {
     /// Missing bytes of the stream between two positions, by Block: number of the grant, and range.
     pub(crate) fn between(
         &self,
-        from: Place,
-        to: Place,
+        from: Position,
+        to: Position,
     ) -> impl Iterator<Item = (u32, u32, u32)> + '_ {
         let (first, last) = (self.index(from.0), self.index(to.0));
         let blocks = self.blocks.iter().enumerate().take(last + 1).skip(first);
@@ -522,10 +522,10 @@ impl PlacementTable {
     }
 
     /// Payload came from `start` to `end` of a Block. The sender continues behind it, unless it was late or a repair.
-    fn advance_cursor(&mut self, start: Place, end: u32) -> Arrival {
+    fn advance_cursor(&mut self, start: Position, end: u32) -> Arrival {
         let expected = self.cursor;
         let base = self.base;
-        let rank = |place: Place| (place.0.wrapping_sub(base), place.1);
+        let rank = |it: Position| (it.0.wrapping_sub(base), it.1);
         if rank((start.0, end)) > rank(expected) {
             self.cursor = (start.0, end);
         }

@@ -1,6 +1,6 @@
 //! Predicts which payload comes next, and where it belongs.
 
-use super::{Place, PlacementTable};
+use super::{PlacementTable, Position};
 use crate::receiving::forecast::{Forecast, Run};
 
 impl PlacementTable {
@@ -14,7 +14,7 @@ impl PlacementTable {
         }
     }
 
-    fn forecast_from(&self, from: Place, stu: u32, mut stus: u32, out: &mut Forecast) {
+    fn forecast_from(&self, from: Position, stu: u32, mut stus: u32, out: &mut Forecast) {
         let skip = self.index(from.0);
         for (index, block) in self.blocks.iter().enumerate().skip(skip) {
             let mut at = if index == skip { from.1 } else { 0 };

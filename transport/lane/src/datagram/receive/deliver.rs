@@ -45,7 +45,7 @@ impl Receiver {
             let marked = if ecn == ECN_MASK { segments } else { 0 };
             turn.core.on_marks(segments, marked);
         }
-        let predicted = batch.layouts[index].pairs > 0 || self.trains.has_room();
+        let predicted = batch.layouts[index].pairs > 0 || self.trains.has_buffer();
         let full = self.unsealer.around() + turn.core.expected_stu() as usize;
         self.predictor.note(message, predicted, full);
         Some(message)

@@ -181,7 +181,7 @@ impl Receiver {
     fn deliver_copied(&mut self, arrived: &Arrived, message: Message, turn: &mut Turn<'_>) {
         self.buffers.batch.layouts[0].clear();
         self.trains.expected = Expected::Collected;
-        let place = match self.trains.has_room() {
+        let place = match self.trains.has_buffer() {
             true => self.trains.place(),
             false => &mut self.buffers.batch.spill[..SPILL],
         };
@@ -201,7 +201,7 @@ impl Receiver {
         message: Message,
         turn: &mut Turn<'_>,
     ) -> Result<(), Box<Arrived>> {
-        let takes = self.trains.has_room() && self.trains.is_empty();
+        let takes = self.trains.has_buffer() && self.trains.is_empty();
         if !takes || !self.unsealer.opens_trains() {
             return Err(from);
         }

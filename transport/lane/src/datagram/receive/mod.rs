@@ -176,7 +176,7 @@ impl Receiver {
     fn predict(&mut self, turn: &Turn<'_>, strict: bool) -> usize {
         let (batch, unsealer) = (&mut self.buffers.batch, &self.unsealer);
         batch.clear();
-        let count = match self.trains.has_room() {
+        let count = match self.trains.has_buffer() {
             true => {
                 self.trains.predict(batch, unsealer, turn);
                 1
@@ -195,7 +195,7 @@ impl Receiver {
             let layout = &it.buffers.batch.layouts[message.index];
             layout.fits(message.total, message.segment, it.unsealer.around())
         };
-        if !self.trains.has_room() {
+        if !self.trains.has_buffer() {
             match fits(self) {
                 true => self.deliver_in_place(message, turn),
                 false => self.deliver_linear(message, turn),

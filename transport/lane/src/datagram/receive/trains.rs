@@ -64,7 +64,7 @@ impl TrainAssembler {
             (self.assembler, self.landing) = (Assembler::default(), None);
             self.headers = false;
             self.end(room);
-        } else if !self.has_room() {
+        } else if !self.has_buffer() {
             self.bytes = match room.is_empty() {
                 true => vec![0; Assembler::BUFFER].into(),
                 false => std::mem::take(room),
@@ -74,13 +74,13 @@ impl TrainAssembler {
 
     /// Returns the room to the thread if it is empty.
     pub(super) fn end(&mut self, room: &mut Box<[u8]>) {
-        if self.has_room() && self.assembler.filled() == 0 {
+        if self.has_buffer() && self.assembler.filled() == 0 {
             *room = std::mem::take(&mut self.bytes);
         }
     }
 
     /// Whether trains may come: the connection has the thread's room.
-    pub(super) fn has_room(&self) -> bool {
+    pub(super) fn has_buffer(&self) -> bool {
         !self.bytes.is_empty()
     }
 
