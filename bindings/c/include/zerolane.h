@@ -1598,10 +1598,9 @@ void zl_pool_free(struct zl_pool *pool);
 
 /**
  * Takes memory of `pool` for messages that no posted receive matches, from now on and for the
- * life of the connection. ZL_ERROR_ARGUMENT if it shares another pool. A worker's thread takes no
- * message of a pool: ZL_ERROR_ARGUMENT here, and from zl_worker_spawn afterwards.
+ * life of the connection. ZL_ERROR_ARGUMENT if it shares another pool.
  *
- * Threads: one at a time.
+ * Threads: one at a time; any if a worker's thread drives the connection.
  */
 zl_status zl_set_receive_pool(struct zl_connection *connection, const struct zl_pool *pool);
 
@@ -1694,8 +1693,7 @@ zl_status zl_worker_revoke_number(struct zl_worker *worker, uint32_t number);
 /**
  * Takes memory of `pool` for messages that no posted receive matches, on all present connections
  * and on all that the worker accepts, makes or adopts later. A connection that shares another
- * pool keeps that. ZL_ERROR_ARGUMENT if the worker shares another pool. For a worker's thread, see
- * zl_set_receive_pool.
+ * pool keeps that. ZL_ERROR_ARGUMENT if the worker shares another pool.
  *
  * Threads: one at a time.
  */

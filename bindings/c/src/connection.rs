@@ -446,7 +446,7 @@ pub unsafe extern "C" fn zl_on_closed(
         let context = Context(context);
         connection.handle.on_closed(move |reason| {
             // SAFETY: C's function for this context, called once.
-            unsafe { closed(status::of_error(reason), context.pointer()) }
+            unsafe { closed(status::of_error(&reason), context.pointer()) }
         });
         Ok(zl_status::ZL_OK)
     })

@@ -1,10 +1,9 @@
 //! Shares memory for messages among connections.
 
-use crate::connection::{Driver, zl_connection};
+use crate::connection::zl_connection;
 use crate::pointer::{Output, free, give, handle};
 use crate::region::zl_region;
 use crate::status::{Failure, guard, zl_status};
-use crate::worker::{self, zl_worker};
 use std::ffi::c_void;
 use zerolane::ReceivePool;
 
@@ -17,7 +16,7 @@ use zerolane::ReceivePool;
 /// While the pool is empty, peers wait. Connections that hold none are served in the order of
 /// waiting, and a connection holds at most as many pieces, of messages that are not complete, as
 /// are left. Memory that no message used returns to the pool when its connection ends.
-pub struct zl_pool(ReceivePool);
+pub struct zl_pool(pub(crate) ReceivePool);
 
 /// Makes an empty pool. Free it with zl_pool_free.
 ///
@@ -151,10 +150,9 @@ pub unsafe extern "C" fn zl_pool_free(pool: *mut zl_pool) {
 }
 
 /// Takes memory of `pool` for messages that no posted receive matches, from now on and for the
-/// life of the connection. ZL_ERROR_ARGUMENT if it shares another pool. A worker's thread takes no
-/// message of a pool: ZL_ERROR_ARGUMENT here, and from zl_worker_spawn afterwards.
+/// life of the connection. ZL_ERROR_ARGUMENT if it shares another pool.
 ///
-/// Threads: one at a time.
+/// Threads: one at a time; any if a worker's thread drives the connection.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zl_set_receive_pool(
     connection: *mut zl_connection,
@@ -168,36 +166,7 @@ pub unsafe extern "C" fn zl_set_receive_pool(
                 handle(pool, "pool")?.0.clone(),
             )
         };
-        if let Driver::ByThread(_) = connection.driver() {
-            return Err(Failure::argument(
-                "a worker's thread takes no message of a pool: post receives",
-            ));
-        }
         connection.ask(move |it| it.set_receive_pool(&pool))?;
-        if let Driver::ByWorker(placed) = connection.driver() {
-            placed.shared().note_pool();
-        }
         Ok(zl_status::ZL_OK)
     })
-}
-
-/// Takes memory of `pool` for messages that no posted receive matches, on all present connections
-/// and on all that the worker accepts, makes or adopts later. A connection that shares another
-/// pool keeps that. ZL_ERROR_ARGUMENT if the worker shares another pool. For a worker's thread, see
-/// zl_set_receive_pool.
-///
-/// Threads: one at a time.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn zl_worker_share_receives(
-    worker: *mut zl_worker,
-    pool: *const zl_pool,
-) -> zl_status {
-    // SAFETY: C's promises about handles.
-    unsafe {
-        worker::with(worker, |shared, worker| {
-            worker.share_receives(&handle(pool, "pool")?.0)?;
-            shared.note_pool();
-            Ok(zl_status::ZL_OK)
-        })
-    }
 }

@@ -13,8 +13,10 @@ use zerolane::request::{self, Immediate};
 use zerolane::worker::{ConnectionHandle, Outcome, Pending, PendingSet};
 use zerolane::{Completion, Connection, Error, Process, RequestId, Waited};
 
-/// The place of the next immediate among the requests: no request has this identifier.
+/// The places of the next immediate and of the next message of a pool among the requests: no request has these
+/// identifiers.
 const IMMEDIATE: u64 = 0;
+const MESSAGE: u64 = u64::MAX;
 
 /// The requests of one connection. No function holds the lock while it drops memory or calls the program.
 pub(crate) struct Requests {
@@ -30,8 +32,9 @@ struct List {
     all: HashMap<u64, Request>,
     /// Those that are over, in order, for a wait that takes any.
     over: VecDeque<u64>,
-    /// The wait for the peer's next immediate, from the program's first wait on.
-    immediate: Option<Stage<Immediate>>,
+    /// What comes without a request.
+    immediates: Next<Immediate>,
+    messages: Next<Completion>,
     woken: bool,
     /// Why the connection ended, once a wait was told.
     end: Option<Failure>,
@@ -65,6 +68,59 @@ impl<T> Stage<T> {
 
     fn is_over(&self) -> bool {
         matches!(self, Stage::Over(_))
+    }
+}
+
+/// What comes one by one without a request, asked for from the program's first wait on.
+#[derive(Default)]
+enum Next<T> {
+    #[default]
+    Unasked,
+    Asked(Stage<T>),
+    /// With the connection. What had come was taken.
+    Ended,
+}
+
+impl<T> Next<T> {
+    /// Asks for the next unless that is done; `bell` tells that it came. True if it was there already.
+    fn ask(&mut self, ask: impl FnOnce() -> Pending<T>, bell: &Waker) -> bool {
+        if !matches!(self, Next::Unasked) {
+            return false;
+        }
+        let stage = Stage::watched(ask(), bell);
+        let is_there = stage.is_over();
+        *self = Next::Asked(stage);
+        is_there
+    }
+
+    /// What came, or why no more will.
+    fn take(&mut self, bell: &Waker) -> Option<Outcome<T>> {
+        let Next::Asked(stage) = self else {
+            return None;
+        };
+        let stage = match std::mem::replace(stage, Stage::Awaited) {
+            Stage::Posted(pending) => Stage::watched(pending, bell),
+            stage => stage,
+        };
+        let Stage::Over(outcome) = stage else {
+            *self = Next::Asked(stage);
+            return None;
+        };
+        *self = if outcome.is_ok() {
+            Next::Unasked
+        } else {
+            Next::Ended
+        };
+        Some(outcome)
+    }
+
+    fn has_come(&self) -> bool {
+        matches!(self, Next::Asked(Stage::Over(Ok(_))))
+    }
+
+    /// Stops asking, and returns the question to be dropped.
+    fn give_back(&mut self) -> Option<Next<T>> {
+        matches!(self, Next::Asked(_)).then(|| std::mem::take(self))
     }
 }
 
@@ -144,10 +200,13 @@ impl List {
         }
     }
 
-    /// Whether a wait for any completion may still get one.
-    fn is_in_progress(&self) -> bool {
+    /// Whether no wait for any completion gets one.
+    fn is_at_end(&self) -> bool {
         let mut all = self.all.values();
-        all.any(|it| matches!(it.stage, Stage::Posted(_)) && !it.in_set)
+        matches!(
+            (&self.immediates, &self.messages),
+            (Next::Ended, Next::Ended)
+        ) && !all.any(|it| matches!(it.stage, Stage::Posted(_)) && !it.in_set)
     }
 
     /// Leaves request `id` to those who wait for it in particular.
@@ -233,7 +292,7 @@ impl Requests {
         let Ok(mut list) = self.list() else {
             return;
         };
-        if id == IMMEDIATE {
+        if id == IMMEDIATE || id == MESSAGE {
             list.over.push_back(id);
             return self.changed.notify_one();
         }
@@ -250,7 +309,7 @@ impl Requests {
         }
     }
 
-    /// Waits for any completion, or the peer's next immediate.
+    /// Waits for any completion, or what comes without a request: an immediate, a message of a pool.
     ///
     /// # Errors
     /// The connection is over, and all completions were taken: the reason.
@@ -263,20 +322,31 @@ impl Requests {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut list = self.list()?;
         loop {
-            self.expect_immediate(&mut list, connection);
+            self.ask(&mut list, connection);
             while let Some(id) = list.over.pop_front() {
-                if id == IMMEDIATE {
-                    match self.take_immediate(&mut list, connection) {
-                        None => continue,
-                        Some(Ok(immediate)) => {
-                            return Ok(Waited::Got(zl_completion::immediate(&immediate)));
-                        }
-                        Some(Err(refused)) => {
-                            list.end = Some(refused.into());
-                            self.changed.notify_all();
-                            continue;
-                        }
+                let bell = self.bell(id);
+                let come = match id {
+                    IMMEDIATE => list
+                        .immediates
+                        .take(&bell)
+                        .map(|it| it.map(|it| zl_completion::immediate(&it))),
+                    MESSAGE => list
+                        .messages
+                        .take(&bell)
+                        .map(|it| it.map(|it| zl_completion::new(0, it))),
+                    _ => None,
+                };
+                match come {
+                    Some(Ok(completion)) => {
+                        // Other threads may wait, too.
+                        self.ask(&mut list, connection);
+                        return Ok(Waited::Got(completion));
                     }
+                    Some(Err(refused)) => {
+                        list.end = Some(refused.into());
+                        self.changed.notify_all();
+                    }
+                    None => {}
                 }
                 if let Some((request, outcome)) = list.take(id) {
                     drop(list);
@@ -284,7 +354,7 @@ impl Requests {
                 }
             }
             // The end comes last.
-            if let Some(end) = list.end.as_ref().filter(|_| !list.is_in_progress()) {
+            if let Some(end) = list.end.as_ref().filter(|_| list.is_at_end()) {
                 return Err(end.clone());
             }
             if std::mem::take(&mut list.woken) {
@@ -322,50 +392,34 @@ impl Requests {
         })
     }
 
-    /// Waits for the peer's next immediate, unless a wait is there.
-    fn expect_immediate(self: &Arc<Self>, list: &mut List, connection: &ConnectionHandle) {
-        if list.immediate.is_none() && list.end.is_none() {
-            let next = Stage::watched(connection.immediate(), &self.bell(IMMEDIATE));
-            if next.is_over() {
-                list.over.push_back(IMMEDIATE);
-            }
-            list.immediate = Some(next);
+    /// Asks for the peer's next immediate and the next message of a pool, unless that is done or they have ended.
+    fn ask(self: &Arc<Self>, list: &mut List, connection: &ConnectionHandle) {
+        if list
+            .immediates
+            .ask(|| connection.immediate(), &self.bell(IMMEDIATE))
+        {
+            list.over.push_back(IMMEDIATE);
+        }
+        if list
+            .messages
+            .ask(|| connection.message(), &self.bell(MESSAGE))
+        {
+            list.over.push_back(MESSAGE);
         }
     }
 
-    /// The immediate that came, or the end of the connection.
-    fn take_immediate(
-        self: &Arc<Self>,
-        list: &mut List,
-        connection: &ConnectionHandle,
-    ) -> Option<Outcome<Immediate>> {
-        let stage = match list.immediate.take()? {
-            Stage::Posted(pending) => Stage::watched(pending, &self.bell(IMMEDIATE)),
-            stage => stage,
-        };
-        let Stage::Over(outcome) = stage else {
-            list.immediate = Some(stage);
-            return None;
-        };
-        if outcome.is_ok() {
-            // Other threads may wait, too.
-            self.expect_immediate(list, connection);
-        }
-        Some(outcome)
-    }
-
-    /// Gives an immediate that came and was not taken back to the worker. The next wait asks for it again.
+    /// Gives immediates and messages that came and were not taken back to the worker. The next wait asks for them again.
     ///
     /// # Errors
-    /// It was taken from the worker.
-    pub(crate) fn expect_no_immediate(&self) -> Result<(), Failure> {
+    /// One was taken from the worker.
+    pub(crate) fn give_back(&self) -> Result<(), Failure> {
         let mut list = self.list()?;
-        if let Some(Stage::Over(Ok(_))) = list.immediate {
+        if list.immediates.has_come() || list.messages.has_come() {
             return Err(Error::InUse.into());
         }
-        let immediate = list.immediate.take();
+        let given = (list.immediates.give_back(), list.messages.give_back());
         drop(list);
-        drop(immediate);
+        drop(given);
         Ok(())
     }
 
@@ -479,7 +533,7 @@ impl ByThread {
         self.requests.add(self.handle.post(request), how, kind)
     }
 
-    /// Waits for any completion, or the peer's next immediate.
+    /// Waits for any completion, or what comes without a request.
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> Result<Waited<zl_completion>, Failure> {
         self.requests.wait(&self.handle, timeout)
     }
@@ -490,7 +544,7 @@ impl ByThread {
 
     /// Takes the connection out of its worker.
     pub(crate) fn release(&self) -> Result<Connection, Failure> {
-        self.requests.expect_no_immediate()?;
+        self.requests.give_back()?;
         let released = self.handle.release().wait();
         self.requests.look_again();
         Ok(released?)

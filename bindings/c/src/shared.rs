@@ -28,8 +28,6 @@ struct Lent {
     /// Those whose handles were freed: they close with the next call.
     freed_connections: Vec<ConnectionId>,
     freed_endpoints: Vec<EndpointId>,
-    /// Messages take memory of a pool, which those of a thread do not.
-    has_pool: bool,
     /// An event that the program takes next.
     next: Option<Event>,
 }
@@ -250,11 +248,6 @@ impl Shared {
         self.lent().endpoints.remove(&id)
     }
 
-    /// Notes that messages take memory of a pool.
-    pub(crate) fn note_pool(&self) {
-        self.lent().has_pool = true;
-    }
-
     /// The worker's next event.
     pub(crate) fn next_event(&self, worker: &mut Worker) -> Option<Event> {
         let untaken = self.lent().next.take();
@@ -271,11 +264,6 @@ impl Shared {
         self.close_freed(worker);
         let mut lent = self.lent();
         lent.next = lent.next.take().or_else(|| worker.next_event());
-        if lent.has_pool {
-            return Err(Failure::argument(
-                "a worker's thread takes no message of a pool: post receives",
-            ));
-        }
         let busy = |why| Err(Failure::new(zl_status::ZL_ERROR_BUSY, why));
         if lent.next.is_some() {
             return busy("the worker has events: take them first");

@@ -8,6 +8,7 @@ use crate::exported::{self, rights, zl_exported};
 use crate::key;
 use crate::options::{self, zl_options};
 use crate::pointer::{Output, Outputs, free, give, handle, milliseconds, text, timeout};
+use crate::pool::zl_pool;
 use crate::shared::{PlacedConnection, Shared, over};
 use crate::status::{Failure, guard, zl_status};
 use std::ffi::{c_char, c_int};
@@ -222,6 +223,29 @@ pub unsafe extern "C" fn zl_worker_revoke_number(worker: *mut zl_worker, number:
                 .enter(|worker| Ok(worker.revoke_number(number)))?,
         };
         exported::revoked(was_exported)
+    })
+}
+
+/// Takes memory of `pool` for messages that no posted receive matches, on all present connections
+/// and on all that the worker accepts, makes or adopts later. A connection that shares another
+/// pool keeps that. ZL_ERROR_ARGUMENT if the worker shares another pool.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zl_worker_share_receives(
+    worker: *mut zl_worker,
+    pool: *const zl_pool,
+) -> zl_status {
+    guard(|| {
+        // SAFETY: C's promises about handles.
+        let (worker, pool) = unsafe { (handle(worker, "worker")?, &handle(pool, "pool")?.0) };
+        match worker.thread.get() {
+            Some(thread) => thread.handle.share_receives(pool).wait()?,
+            None => worker
+                .shared
+                .enter(|worker| Ok(worker.share_receives(pool)?))?,
+        }
+        Ok(zl_status::ZL_OK)
     })
 }
 

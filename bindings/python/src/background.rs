@@ -17,6 +17,7 @@ use crate::pinned::{Use, copied, pin, pin_source};
 use crate::pool::ReceivePool;
 use crate::requests::{message, payload, place};
 use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::sync::{Mutex, PoisonError};
@@ -596,6 +597,25 @@ impl ConnectionHandle {
         Ok(Pending::new(self.handle(py)?.closed(), |py, reason| {
             errors::of(py, reason).into_value(py).into_py_any(py)
         }))
+    }
+
+    /// Calls `function` once, with the reason as `closed` has it, when the connection is over, even without handles; soon
+    /// if it is over already. The worker thread calls it, or this one if the worker has ended: it must not block, because
+    /// all connections of the worker wait meanwhile. `sys.unraisablehook` gets what it raises. It is not called in a child
+    /// of fork, nor once the interpreter ends.
+    fn on_closed(&self, py: Python<'_>, function: Py<PyAny>) -> PyResult<()> {
+        if !function.bind(py).is_callable() {
+            return Err(PyTypeError::new_err("function must be callable"));
+        }
+        self.handle(py)?.on_closed(move |reason| {
+            Python::try_attach(|py| {
+                let reason = errors::of(py, reason).into_value(py);
+                if let Err(error) = function.call1(py, (reason,)) {
+                    error.write_unraisable(py, Some(function.bind(py)));
+                }
+            });
+        });
+        Ok(())
     }
 
     /// Completes posted sends, then disconnects. Returns a Pending of None, which raises if something was not sent.

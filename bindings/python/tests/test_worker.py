@@ -4,6 +4,7 @@ import asyncio
 import ctypes
 import gc
 import os
+import queue
 import select
 import subprocess
 import sys
@@ -546,6 +547,38 @@ def test_closed__returns_the_reason_on_an_idle_connection(handles: Handles) -> N
     handles[2].close().wait(20)
     assert isinstance(closed.wait(20), zerolane.Closed)
     assert isinstance(ours.closed().wait(20), zerolane.Closed)
+
+
+def test_on_closed__is_called_once_with_the_reason(
+    handles: Handles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, ours, peers = handles
+    raised: queue.SimpleQueue[object] = queue.SimpleQueue()
+    monkeypatch.setattr(sys, "unraisablehook", raised.put)
+    told: queue.SimpleQueue[tuple[Exception, int]] = queue.SimpleQueue()
+
+    def closed(reason: Exception) -> None:
+        told.put((reason, threading.get_ident()))
+
+    def fails(reason: Exception) -> None:
+        raise KeyError(str(reason))
+
+    for function in (closed, fails, closed):
+        ours.on_closed(function)
+    with pytest.raises(TypeError, match="callable"):
+        ours.on_closed(7)  # type: ignore[arg-type]
+    assert told.empty()
+    peers.close().wait(20)
+    for _ in range(2):
+        reason, thread = told.get(timeout=20)
+        assert isinstance(reason, zerolane.Closed)
+        assert thread != threading.get_ident()
+    assert isinstance(raised.get(timeout=20).exc_value, KeyError)  # type: ignore[attr-defined]
+    # It is over, and the worker lives.
+    ours.on_closed(closed)
+    assert isinstance(told.get(timeout=20)[0], zerolane.Closed)
+    worker.abort()
+    assert told.empty()
 
 
 def test_background__is_the_workers_of_the_process() -> None:

@@ -856,6 +856,62 @@ static void freed(zl_worker *thread)
     zl_region_free(to);
 }
 
+/* Messages that take memory of a pool come to those who wait for any completion; the last before the end. */
+static void pooled(zl_worker *thread)
+{
+    zl_pool *pool, *other;
+    zl_endpoint *endpoint;
+    zl_connection *clients[2], *servers[2];
+    zl_region *memory, *message;
+    zl_completion completion;
+    uint64_t sent;
+    char address[ZL_ADDRESS_LENGTH];
+
+    EXPECT(zl_pool_new(&pool) == ZL_OK && zl_pool_new(&other) == ZL_OK);
+    EXPECT(zl_region_new(8 * 1024, &memory) == ZL_OK && zl_region_new(1024, &message) == ZL_OK);
+    for (uint64_t n = 0; n < 8; n++)
+        EXPECT(zl_pool_add(pool, memory, n * 1024, 1024, 100 + n) == ZL_OK);
+    EXPECT(zl_worker_listen(thread, "127.0.0.1:0", NULL, &endpoint) == ZL_OK);
+    EXPECT(zl_endpoint_local_addr(endpoint, address, sizeof address) == ZL_OK);
+    for (int n = 0; n < 2; n++) {
+        EXPECT(zl_worker_connect(thread, address, NULL, &clients[n]) == ZL_OK);
+        EXPECT(zl_endpoint_accept(endpoint, 20000, &servers[n]) == ZL_OK);
+    }
+    EXPECT(zl_set_receive_pool(servers[0], pool) == ZL_OK);
+    REFUSED(zl_set_receive_pool(servers[0], other));
+    EXPECT(zl_worker_share_receives(thread, pool) == ZL_OK); /* the second takes of it now */
+    REFUSED(zl_worker_share_receives(thread, other));
+    EXPECT(zl_wait(servers[0], 0, &completion) == ZL_TIMEOUT);
+    for (int n = 0; n < 6; n++) {
+        fill(message, (unsigned char)n);
+        EXPECT(zl_post_message(clients[n % 2], "of a pool", 9, message, 0, 1024, NULL, &sent) == ZL_OK);
+        done(clients[n % 2], sent);
+        EXPECT(zl_wait(servers[n % 2], 20000, &completion) == ZL_OK && completion.status == ZL_OK);
+        EXPECT(completion.kind == ZL_KIND_MESSAGE_RECEIVED && completion.length == 1024);
+        EXPECT(completion.control_length == 9 && memcmp(completion.control, "of a pool", 9) == 0);
+        EXPECT(completion.context >= 100 && completion.context < 108);
+        const char *place = (char *)zl_region_data(memory) + (completion.context - 100) * 1024;
+        EXPECT(memcmp(place, zl_region_data(message), 1024) == 0);
+    }
+    /* Two that nobody took, and the end behind them. */
+    for (int n = 0; n < 2; n++) {
+        EXPECT(zl_post_message(clients[0], NULL, 0, message, 0, 7, NULL, &sent) == ZL_OK);
+        done(clients[0], sent);
+    }
+    EXPECT(zl_close(clients[0]) == ZL_OK);
+    for (int n = 0; n < 2; n++)
+        EXPECT(zl_wait(servers[0], 20000, &completion) == ZL_OK && completion.length == 7);
+    EXPECT(zl_wait(servers[0], 20000, &completion) == ZL_ERROR_CLOSED);
+    zl_connection_free(clients[1]);
+    zl_connection_free(servers[0]);
+    zl_connection_free(servers[1]);
+    zl_endpoint_free(endpoint);
+    zl_pool_free(pool);
+    zl_pool_free(other);
+    zl_region_free(memory);
+    zl_region_free(message);
+}
+
 static void count(void *memory, void *context)
 {
     (void)memory;
@@ -905,6 +961,7 @@ int main(void)
     handles(thread);
     changes_hands(thread);
     freed(thread);
+    pooled(thread);
     EXPECT(zl_worker_stop(thread) == ZL_OK);
     gone();
     return EXIT_SUCCESS;

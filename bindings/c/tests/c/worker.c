@@ -282,7 +282,6 @@ static void pools(void)
     EXPECT(zl_pool_add(pool, memory, 0, 0, 78) == ZL_ERROR_CLOSED);
     EXPECT(zl_pool_remove(pool, &context) == ZL_OK && context == 77);
     EXPECT(zl_pool_remove(pool, &context) == ZL_TIMEOUT);
-    REFUSED(zl_worker_spawn(worker));
     for (int n = 0; n < 3; n++) {
         zl_connection_free(clients[n]);
         zl_connection_free(servers[n]);

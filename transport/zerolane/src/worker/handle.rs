@@ -530,7 +530,7 @@ impl ConnectionHandle {
     ///
     /// It is called in the worker's thread, or here if the worker has ended already, and must neither block, because all
     /// connections of the worker would wait, nor panic.
-    pub fn on_closed(&self, on_closed: impl FnOnce(&Error) + Send + 'static) {
+    pub fn on_closed(&self, on_closed: impl FnOnce(Error) + Send + 'static) {
         let (id, worker) = (self.shared.id, self.worker());
         let mut called = Once {
             call: Some(on_closed),
@@ -603,20 +603,20 @@ impl ConnectionHandle {
 }
 
 /// Calls a function of the program once: with a reason, or when it is dropped.
-struct Once<F: FnOnce(&Error)> {
+struct Once<F: FnOnce(Error)> {
     call: Option<F>,
     process: Process,
 }
 
-impl<F: FnOnce(&Error)> Once<F> {
+impl<F: FnOnce(Error)> Once<F> {
     fn call(&mut self, reason: &Error) {
         if let Some(call) = self.call.take() {
-            call(reason);
+            call(reason.again());
         }
     }
 }
 
-impl<F: FnOnce(&Error)> Drop for Once<F> {
+impl<F: FnOnce(Error)> Drop for Once<F> {
     fn drop(&mut self) {
         if self.process.is_current() {
             self.call(&gone());
