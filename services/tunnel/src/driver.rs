@@ -2,7 +2,9 @@
 
 use crate::config::{Config, PeerConfig, Prefix, Table};
 use crate::engine::Engine;
-use crate::limits::{FIRST_RETRY, LAST_RETRY, MAX_PACKET, MAX_UNSENT, PACKETS_PER_PASS};
+use crate::limits::{
+    FIRST_RETRY, LAST_RETRY, MAX_PACKET, MAX_UNSENT, PACKETS_PER_PASS, PASSES_UNWATCHED,
+};
 use crate::network::{Network, NetworkError};
 use crate::packet::VNET_HEADER_LEN;
 use crate::rules::{self, Rules};
@@ -232,7 +234,7 @@ impl Tunnel {
     /// # Errors
     /// The interface or the worker failed.
     pub fn run_until(&mut self, other: BorrowedFd<'_>) -> Result<(), Error> {
-        loop {
+        for pass in 0_u64.. {
             let mut busy = self.worker.progress()?;
             while let Some(event) = self.worker.next_event() {
                 busy = true;
@@ -241,11 +243,12 @@ impl Tunnel {
             busy |= self.read_host()?;
             self.send()?;
             self.call()?;
-            let ready = self.sleep(busy, other)?;
-            if ready {
-                return Ok(());
+            // A pass finds by itself what the device and the worker have.
+            if (!busy || pass % PASSES_UNWATCHED == 0) && self.sleep(busy, other)? {
+                break;
             }
         }
+        Ok(())
     }
 
     fn sleep(&mut self, busy: bool, other: BorrowedFd<'_>) -> Result<bool, Error> {

@@ -40,6 +40,9 @@ pub const MAX_UNSENT: u64 = 128 << 10;
 /// Packets taken from the interface, or from a connection, in one pass: the other direction gets a turn.
 pub const PACKETS_PER_PASS: usize = 64;
 
+/// Passes that find work before the driver looks at what else its program waits for.
+pub const PASSES_UNWATCHED: u64 = 32;
+
 /// How long after a failure a peer is called again: doubled each time, at most the second.
 pub const FIRST_RETRY: Duration = Duration::from_millis(500);
 /// See [`FIRST_RETRY`].
