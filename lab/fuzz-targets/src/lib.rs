@@ -25,6 +25,35 @@ mod wire_frames;
 mod wire_packet;
 mod wire_train;
 
+/// Applies macro `$apply` to the names of all targets.
+#[macro_export]
+macro_rules! with_targets {
+    ($apply:ident) => {
+        $apply! {
+            cast_engine
+            cast_messages
+            core_input
+            file_listings
+            file_messages
+            file_receiver
+            handshake
+            iscsi_pdu
+            key_files
+            nbd_session
+            one_time_code
+            scsi_command
+            sockets_calls
+            stream_messages
+            trace
+            tunnel_packet
+            wire_datagram
+            wire_frames
+            wire_packet
+            wire_train
+        }
+    };
+}
+
 macro_rules! targets {
     ($($name:ident)*) => {
         $(pub use $name::run as $name;)*
@@ -34,25 +63,4 @@ macro_rules! targets {
     };
 }
 
-targets! {
-    cast_engine
-    cast_messages
-    core_input
-    file_listings
-    file_messages
-    file_receiver
-    handshake
-    iscsi_pdu
-    key_files
-    nbd_session
-    one_time_code
-    scsi_command
-    sockets_calls
-    stream_messages
-    trace
-    tunnel_packet
-    wire_datagram
-    wire_frames
-    wire_packet
-    wire_train
-}
+with_targets!(targets);

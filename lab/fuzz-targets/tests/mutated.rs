@@ -110,13 +110,11 @@ macro_rules! tests {
         $(#[test] fn $name() { hold(stringify!($name)); })*
 
         #[test]
-        fn targets__are_all_run_and_have_a_program_and_a_row() {
-            let run = [$(stringify!($name)),*];
+        fn targets__have_a_program_and_a_row() {
             let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
             let manifest = fs::read_to_string(programs.join("Cargo.toml")).unwrap();
             let readme = fs::read_to_string(programs.join("README.md")).unwrap();
             for (name, _) in TARGETS {
-                assert!(run.contains(name), "{name} is not run here");
                 let program = fs::read_to_string(programs.join(format!("fuzz_targets/{name}.rs"))).unwrap();
                 assert!(program.contains(&format!("zerolane_fuzz_targets::{name}(input)")), "{name}");
                 assert!(readme.contains(&format!("\n| `{name}` |")), "{name} has no row");
@@ -126,25 +124,4 @@ macro_rules! tests {
     };
 }
 
-tests! {
-    cast_engine
-    cast_messages
-    core_input
-    file_listings
-    file_messages
-    file_receiver
-    handshake
-    iscsi_pdu
-    key_files
-    nbd_session
-    one_time_code
-    scsi_command
-    sockets_calls
-    stream_messages
-    trace
-    tunnel_packet
-    wire_datagram
-    wire_frames
-    wire_packet
-    wire_train
-}
+zerolane_fuzz_targets::with_targets!(tests);

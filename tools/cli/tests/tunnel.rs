@@ -628,7 +628,7 @@ fn up__an_interface_handed_over() {
     );
 }
 
-/// The transport cuts packets longer than the network outside carries; nobody inside notices.
+/// Packets longer than the outer MTU are cut by the transport, unseen inside.
 #[test]
 fn up__a_network_outside_whose_packets_are_shorter() {
     let Some(lab) = Lab::new() else { return };
