@@ -6,6 +6,7 @@ use std::time::Duration;
 use zerolane_tunnel::config::{Config, Prefix};
 use zerolane_tunnel::engine::Engine;
 use zerolane_tunnel::packet::{Packet, VNET_HEADER_LEN};
+use zerolane_tunnel::path::PathSeen;
 
 /// See the first lines of this file.
 pub fn run(input: &[u8]) {
@@ -21,18 +22,34 @@ pub fn run(input: &[u8]) {
         vec![all("128.0.0.0"), all("8000::")],
     ];
     let mut engine = Engine::new(&networks, 1420);
-    let mut frame = input.to_vec();
-    if engine.from_peer(0, &mut frame) {
-        assert_eq!(frame.len(), input.len());
-        let packet = Packet::parse(&frame).expect("still right");
+    let mut bytes = input.to_vec();
+    engine.from_peer(0, &mut bytes, |frame| {
+        let packet = Packet::parse(frame).expect("still right");
         let first = match packet.source {
             IpAddr::V4(it) => it.octets()[0],
             IpAddr::V6(it) => it.octets()[0],
         };
         assert!(first < 0x80, "of the other peer");
         assert!(frame.len() > VNET_HEADER_LEN);
+    });
+    // A lossy path has long packets cut.
+    for look in 1..4 {
+        let seen = PathSeen {
+            sent: look * 100_000,
+            lost: look * 50_000,
+            ..PathSeen::default()
+        };
+        for peer in 0..2 {
+            engine.note_path(Duration::from_millis(100 * look), peer, seen);
+        }
     }
-    if let Some(peer) = engine.from_host(Duration::ZERO, input.to_vec()) {
-        assert!(engine.next(Duration::ZERO, peer).is_some());
+    if let Some(peer) = engine.from_host(Duration::ZERO, &mut input.to_vec()) {
+        let mut count = 0;
+        while let Some(mut datagram) = engine.next(Duration::ZERO, peer) {
+            let mut receiver = Engine::new(&[networks.concat()], 1420);
+            receiver.from_peer(0, &mut datagram, |_| count += 1);
+            assert_eq!(receiver.counters(0).dropped_malformed, 0);
+        }
+        assert!(count > 0);
     }
 }

@@ -3,10 +3,12 @@
 use crate::config::{Config, PeerConfig, Prefix, Table};
 use crate::engine::Engine;
 use crate::limits::{
-    FIRST_RETRY, LAST_RETRY, MAX_PACKET, MAX_UNSENT, PACKETS_PER_PASS, PASSES_UNWATCHED,
+    FIRST_RETRY, LAST_RETRY, LOOK_AT_PATH, MAX_PACKET, MAX_QUEUED_BYTES, PACKETS_PER_PASS,
+    PASSES_UNWATCHED,
 };
 use crate::network::{Network, NetworkError};
 use crate::packet::VNET_HEADER_LEN;
+use crate::path::PathSeen;
 use crate::rules::{self, Rules};
 use crate::status::{PeerStatus, Status};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -23,7 +25,7 @@ use zerolane::tun::{TunDevice, TunOffload};
 use zerolane::worker::{ConnectionId, EndpointId, Event, Worker};
 
 /// What both ends tell each other when they connect: another version, or another program, is not taken for a peer.
-const HELLO: &[u8] = b"zerolane-tunnel 1";
+const HELLO: &[u8] = b"zerolane-tunnel 2";
 
 /// Connections of a peer that are kept: when both ends call at once, each may send by another.
 const MAX_CONNECTIONS: usize = 2;
@@ -69,6 +71,14 @@ fn in_words(error: &io::Error) -> String {
     }
 }
 
+/// Has the allocator keep what it gets back. glibc returns the end of its heap to the kernel beyond twice the largest
+/// block it mapped and got back (mallopt(3)), 128 KiB at first: two long packets, which would be faulted in again.
+fn keep_freed_memory() {
+    drop(std::hint::black_box(Vec::<u8>::with_capacity(
+        MAX_QUEUED_BYTES,
+    )));
+}
+
 /// A peer, as the driver sees it.
 #[derive(Debug)]
 struct Peer {
@@ -96,6 +106,8 @@ pub struct Tunnel {
     identity: Arc<Identity>,
     port: Option<u16>,
     started: Instant,
+    /// When the paths are looked at again.
+    look_at: Duration,
     dropped_by_host: u64,
     buffer: Vec<u8>,
 }
@@ -125,6 +137,7 @@ impl Tunnel {
     /// # Errors
     /// See [`Error`].
     pub fn adopt(device: TunDevice, config: &Config, identity: Identity) -> Result<Tunnel, Error> {
+        keep_freed_memory();
         let interface = &config.interface;
         let networks: Vec<Vec<Prefix>> = config.peers.iter().map(|it| it.allowed.clone()).collect();
         let identity = Arc::new(identity);
@@ -153,6 +166,7 @@ impl Tunnel {
             identity,
             port: interface.port,
             started: now,
+            look_at: Duration::ZERO,
             dropped_by_host: 0,
             buffer: vec![0; VNET_HEADER_LEN + (1 << 16)],
         };
@@ -242,6 +256,7 @@ impl Tunnel {
             }
             busy |= self.read_host()?;
             self.send()?;
+            self.look_at_paths();
             self.call()?;
             // A pass finds by itself what the device and the worker have.
             if (!busy || pass % PASSES_UNWATCHED == 0) && self.sleep(busy, other)? {
@@ -278,7 +293,7 @@ impl Tunnel {
                 self.dropped_by_host += 1;
                 continue;
             }
-            self.engine.from_host(now, self.buffer[..len].to_vec());
+            self.engine.from_host(now, &mut self.buffer[..len]);
         }
         Ok(true)
     }
@@ -297,17 +312,17 @@ impl Tunnel {
                 }
                 continue;
             };
-            if self.worker.datagram_bytes(id) >= MAX_UNSENT {
+            if self.worker.datagram_bytes(id) >= self.engine.unsent(index) {
                 continue;
             }
             let Some(connection) = self.worker.connection(id) else {
                 continue;
             };
-            while connection.datagram_bytes() < MAX_UNSENT
-                && let Some(packet) = self.engine.next(now, index)
+            while connection.datagram_bytes() < self.engine.unsent(index)
+                && let Some(datagram) = self.engine.next(now, index)
             {
                 // The end of a connection is an event.
-                if connection.send_datagram(packet).is_err() {
+                if connection.send_datagram(datagram).is_err() {
                     break;
                 }
             }
@@ -369,13 +384,38 @@ impl Tunnel {
             return;
         };
         for _ in 0..PACKETS_PER_PASS {
-            let Some(mut frame) = connection.next_datagram() else {
+            let Some(mut datagram) = connection.next_datagram() else {
                 return;
             };
             let Some(index) = index else { continue };
-            if self.engine.from_peer(index, &mut frame) && self.device.write(&frame).is_err() {
-                self.dropped_by_host += 1;
+            self.engine.from_peer(index, &mut datagram, |frame| {
+                if self.device.write(frame).is_err() {
+                    self.dropped_by_host += 1;
+                }
+            });
+        }
+    }
+
+    /// Tells the engine what the paths of the peers do.
+    fn look_at_paths(&mut self) {
+        let now = self.now();
+        if now < self.look_at {
+            return;
+        }
+        self.look_at = now + LOOK_AT_PATH;
+        for (index, peer) in self.peers.iter().enumerate() {
+            let newest = peer.open.last();
+            let Some(connection) = newest.and_then(|it| self.worker.connection(it.0)) else {
+                continue;
+            };
+            let mut seen = PathSeen::default();
+            for (_, path) in connection.paths() {
+                seen.sent += path.bytes_sent;
+                seen.lost += path.bytes_lost;
+                seen.rtt = seen.rtt.max(path.rtt.unwrap_or_default());
+                seen.pace = path.pace.map(|it| it + seen.pace.unwrap_or(0));
             }
+            self.engine.note_path(now, index, seen);
         }
     }
 

@@ -1,8 +1,9 @@
 //! Decides which packets go to which peer, and which of a peer's packets the host gets. Does no IO.
 
-use crate::limits::{MAX_PEERS, MAX_PREFIXES};
+use crate::limits::{MAX_PEERS, MAX_PREFIXES, SEGMENT_MARGIN};
 use crate::packet::{self, Packet};
-use crate::queue::{Queue, QueueDrops};
+use crate::path::{Path, PathSeen};
+use crate::queue::{LENGTH, Queue, QueueDrops};
 use crate::routes::{Prefix, Routes};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -40,6 +41,7 @@ pub struct HostCounters {
 #[derive(Debug, Default)]
 struct Peer {
     queue: Queue,
+    path: Path,
     counters: PeerCounters,
 }
 
@@ -49,12 +51,13 @@ pub struct Engine {
     peers: Vec<Peer>,
     routes: Routes,
     host: HostCounters,
-    mtu: u32,
+    /// Longest packet with a segment of TCP.
+    longest_segment: u32,
 }
 
 impl Engine {
     /// An engine for peers with these networks; a network that several have is the last one's. TCP connections are
-    /// told to send segments that fit `mtu`.
+    /// told to send segments of which one fits a packet outside, if `mtu` leaves as much room for headers as WireGuard does.
     ///
     /// # Panics
     /// There are more than [`MAX_PEERS`], or more than [`MAX_PREFIXES`].
@@ -71,13 +74,13 @@ impl Engine {
             peers: networks.iter().map(|_| Peer::default()).collect(),
             routes,
             host: HostCounters::default(),
-            mtu,
+            longest_segment: mtu.saturating_sub(SEGMENT_MARGIN),
         }
     }
 
     /// Queues a packet of the host for its peer. Returns the peer.
-    pub fn from_host(&mut self, now: Duration, mut frame: Vec<u8>) -> Option<usize> {
-        let Ok(packet) = Packet::parse(&frame) else {
+    pub fn from_host(&mut self, now: Duration, frame: &mut [u8]) -> Option<usize> {
+        let Ok(packet) = Packet::parse(frame) else {
             self.host.dropped_malformed += 1;
             return None;
         };
@@ -85,19 +88,33 @@ impl Engine {
             self.host.dropped_no_peer += 1;
             return None;
         };
-        packet::clamp_segments(&mut frame, &packet, self.mtu);
+        packet::clamp_segments(frame, &packet, self.longest_segment);
         let peer = self.peers.get_mut(index)?;
         peer.queue.push(now, frame);
         Some(index)
     }
 
-    /// The next packet for `peer`.
+    /// The next datagram for `peer`: packets that wait, as many as its path takes at once.
     pub fn next(&mut self, now: Duration, peer: usize) -> Option<Vec<u8>> {
         let it = self.peers.get_mut(peer)?;
-        let frame = it.queue.pop(now)?;
-        it.counters.sent += 1;
-        it.counters.sent_bytes += (frame.len() - packet::VNET_HEADER_LEN) as u64;
-        Some(frame)
+        let (datagram, packets) = it.queue.next(now, it.path.longest())?;
+        it.path.on_datagram();
+        it.counters.sent += packets;
+        let headers = packets as usize * (LENGTH + packet::VNET_HEADER_LEN);
+        it.counters.sent_bytes += (datagram.len() - headers) as u64;
+        Some(datagram)
+    }
+
+    /// Bytes handed to the connection of `peer` that may wait in it.
+    pub fn unsent(&self, peer: usize) -> u64 {
+        self.peers.get(peer).map_or(0, |it| it.path.unsent())
+    }
+
+    /// Takes what the connection of `peer` tells of its path.
+    pub fn note_path(&mut self, now: Duration, peer: usize, seen: PathSeen) {
+        if let Some(it) = self.peers.get_mut(peer) {
+            it.path.note(now, seen);
+        }
     }
 
     /// Whether a packet for `peer` waits.
@@ -112,23 +129,34 @@ impl Engine {
         }
     }
 
-    /// Checks a packet of `peer`. True if the host may have it.
-    pub fn from_peer(&mut self, peer: usize, frame: &mut [u8]) -> bool {
+    /// Hands the packets in a datagram of `peer` that the host may have to `write`.
+    pub fn from_peer(&mut self, peer: usize, datagram: &mut [u8], mut write: impl FnMut(&[u8])) {
         let Some(it) = self.peers.get_mut(peer) else {
-            return false;
+            return;
         };
-        let Ok(packet) = Packet::parse(frame) else {
-            it.counters.dropped_malformed += 1;
-            return false;
-        };
-        if self.routes.find(packet.source) != Some(peer) {
-            it.counters.dropped_source += 1;
-            return false;
+        let mut at = 0;
+        while at < datagram.len() {
+            let length = datagram[at..].first_chunk::<LENGTH>();
+            let length = length.map_or(usize::MAX, |it| u16::from_le_bytes(*it).into());
+            let begin = at + LENGTH;
+            at = begin.saturating_add(length);
+            let Some(frame) = datagram.get_mut(begin..at) else {
+                it.counters.dropped_malformed += 1;
+                return;
+            };
+            let Ok(packet) = Packet::parse(frame) else {
+                it.counters.dropped_malformed += 1;
+                continue;
+            };
+            if self.routes.find(packet.source) != Some(peer) {
+                it.counters.dropped_source += 1;
+                continue;
+            }
+            packet::clamp_segments(frame, &packet, self.longest_segment);
+            it.counters.received += 1;
+            it.counters.received_bytes += (frame.len() - packet::VNET_HEADER_LEN) as u64;
+            write(frame);
         }
-        packet::clamp_segments(frame, &packet, self.mtu);
-        it.counters.received += 1;
-        it.counters.received_bytes += (frame.len() - packet::VNET_HEADER_LEN) as u64;
-        true
     }
 
     /// The counters of `peer`.
@@ -180,6 +208,11 @@ mod tests {
         )
     }
 
+    fn datagram(frames: &[&[u8]]) -> Vec<u8> {
+        let of = |it: &&[u8]| [&(it.len() as u16).to_le_bytes()[..], it].concat();
+        frames.iter().flat_map(of).collect()
+    }
+
     const NOW: Duration = Duration::ZERO;
     const ME: [u8; 4] = [10, 0, 0, 1];
 
@@ -187,32 +220,58 @@ mod tests {
     fn from_host__goes_to_the_peer_with_the_longest_prefix() {
         let mut engine = engine();
         for (destination, peer) in [([10, 0, 0, 2], 0), ([192, 168, 5, 5], 0), ([8, 8, 8, 8], 1)] {
-            let it = frame(ME, destination, 30);
-            assert_eq!(engine.from_host(NOW, it.clone()), Some(peer));
-            assert_eq!(engine.next(NOW, peer), Some(it));
+            let mut it = frame(ME, destination, 30);
+            assert_eq!(engine.from_host(NOW, &mut it), Some(peer));
+            assert_eq!(engine.next(NOW, peer), Some(datagram(&[&it])));
         }
         assert!(!engine.has_next(0) && !engine.has_next(1));
+    }
+
+    /// What `engine` hands to the host of a datagram of `peer`.
+    fn taken(engine: &mut Engine, peer: usize, mut datagram: Vec<u8>) -> Vec<Vec<u8>> {
+        let mut taken = vec![];
+        engine.from_peer(peer, &mut datagram, |it| taken.push(it.to_vec()));
+        taken
     }
 
     #[test]
     fn from_peer__a_source_of_another_is_refused() {
         let mut engine = engine();
-        assert!(engine.from_peer(0, &mut frame([10, 0, 0, 2], ME, 10)));
-        assert!(!engine.from_peer(0, &mut frame([10, 0, 0, 3], ME, 10)));
-        assert!(!engine.from_peer(1, &mut frame([192, 168, 1, 1], ME, 10)));
-        assert!(engine.from_peer(1, &mut frame([9, 9, 9, 9], ME, 10)));
-        assert_eq!(engine.counters(0).dropped_source, 1);
-        assert_eq!(engine.counters(1).dropped_source, 1);
-        assert!(!engine.from_peer(0, &mut [0; 40]));
-        assert_eq!(engine.counters(0).dropped_malformed, 1);
-        assert!(!engine.from_peer(7, &mut frame(ME, ME, 1)));
+        let [own, other, second] =
+            [[10, 0, 0, 2], [10, 0, 0, 3], [9, 9, 9, 9]].map(|it| frame(it, ME, 10));
+        let all = datagram(&[&own, &other, &[0; 40], &second, &own]);
+        assert_eq!(taken(&mut engine, 0, all.clone()), [own.clone(), own]);
+        assert_eq!(taken(&mut engine, 1, all), [other, second]);
+        for (peer, refused) in [(0, 2), (1, 2)] {
+            let counters = engine.counters(peer);
+            assert_eq!(
+                (counters.dropped_source, counters.dropped_malformed),
+                (refused, 1)
+            );
+        }
+        assert_eq!(
+            taken(&mut engine, 7, datagram(&[&frame(ME, ME, 1)])).len(),
+            0
+        );
+    }
+
+    #[test]
+    fn from_peer__lengths_that_are_not_true() {
+        let mut engine = engine();
+        let own = frame([10, 0, 0, 2], ME, 10);
+        for cut in 1..own.len() + LENGTH {
+            let mut short = datagram(&[&own, &own]);
+            short.truncate(short.len() - cut);
+            assert_eq!(taken(&mut engine, 0, short), std::slice::from_ref(&own));
+            assert_eq!(engine.counters(0).dropped_malformed, cut as u64);
+        }
     }
 
     #[test]
     fn from_host__what_no_peer_has() {
         let mut engine = Engine::new(&[vec![]], 1420);
-        assert_eq!(engine.from_host(NOW, frame(ME, ME, 9)), None);
-        assert_eq!(engine.from_host(NOW, vec![1; 30]), None);
+        assert_eq!(engine.from_host(NOW, &mut frame(ME, ME, 9)), None);
+        assert_eq!(engine.from_host(NOW, &mut [1; 30]), None);
         let host = engine.host_counters();
         assert_eq!((host.dropped_no_peer, host.dropped_malformed), (1, 1));
     }

@@ -6,9 +6,10 @@
 //! # Design
 //!
 //! The unit is what the kernel hands over: a packet with its virtio header, up to 60 KiB of TCP that nobody has cut yet.
-//! It crosses as one datagram of the connection, under one seal where trains go, and is written whole into the peer's
-//! interface, where TCP takes it as one. So nothing is cut, merged or summed here. Datagrams are not sent again: TCP
-//! inside repairs its own losses.
+//! It crosses in one datagram of the connection, under one seal where trains go, and is written whole into the peer's
+//! interface, where TCP takes it as one. Packets that wait together share a datagram: each has its length in front, 16
+//! bits, little-endian. Datagrams are not sent again: TCP inside repairs its own losses. So a [`path`] that loses
+//! packets, or takes long over them, gets shorter datagrams, for which long packets are cut here.
 //!
 //! A packet goes to the peer with the longest prefix of its destination (AllowedIPs), and one of a peer is taken only
 //! if the longest prefix of its *source* is that peer's. In front of each connection is a queue that stands for 2 ms at
@@ -16,11 +17,13 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+mod cut;
 pub mod driver;
 pub mod engine;
 pub mod limits;
 pub mod network;
 pub mod packet;
+pub mod path;
 mod queue;
 mod routes;
 mod rules;

@@ -1,5 +1,6 @@
 //! Defines the limits of a tunnel, with the reason of each.
 
+use crate::packet::VNET_HEADER_LEN;
 use std::time::Duration;
 
 /// Peers of an interface: each has a connection and a queue.
@@ -11,8 +12,21 @@ pub const MAX_PREFIXES: usize = 65_536;
 /// Bytes of a configuration file.
 pub const MAX_CONFIG: u64 = 1 << 20;
 
-/// Longest packet that the host leaves uncut, bytes: with its header, it fits one datagram.
-pub const MAX_PACKET: usize = (60 << 10) - 10;
+/// Longest datagram, bytes: as the transport's.
+pub const MAX_DATAGRAM: usize = 60 << 10;
+
+/// Bytes in front of each packet in a datagram: its length, and the header of virtio.
+pub const MAX_HEADERS: usize = 2 + VNET_HEADER_LEN;
+
+/// Longest packet that the host leaves uncut, bytes: with its headers, it fits one datagram.
+pub const MAX_PACKET: usize = MAX_DATAGRAM - MAX_HEADERS;
+
+/// Bytes of a datagram that one packet outside carries, about: with IPv6 on Ethernet. No datagram need be shorter.
+pub const OUTER_PACKET: usize = 1384;
+
+/// How much shorter than the MTU inside a segment of TCP is with its header: such a packet then crosses in one outside,
+/// if the MTU is as far below the outer one as WireGuard's.
+pub const SEGMENT_MARGIN: u32 = 48;
 
 /// The MTU inside, unless configured: as WireGuard's, so that routes through both behave alike.
 pub const DEFAULT_MTU: u32 = 1420;
@@ -36,6 +50,24 @@ pub const CODEL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Bytes handed to a connection that have not left: what it can send before it is asked again.
 pub const MAX_UNSENT: u64 = 128 << 10;
+/// As time, where the path has a pace: they wait behind CoDel's eyes.
+pub const UNSENT: Duration = Duration::from_millis(2);
+
+/// How often the path is looked at.
+pub const LOOK_AT_PATH: Duration = Duration::from_millis(100);
+/// A look at fewer bytes tells nothing of the path.
+pub const FEWEST_BYTES: u64 = 20 << 10;
+/// Part of the estimated loss that a look leaves.
+pub const LOSSES_KEPT: f64 = 0.9;
+/// Longest time for which a datagram occupies a path with a pace: a short packet waits behind it.
+pub const SLOWEST: Duration = Duration::from_millis(1);
+/// Datagrams into which what is in flight is divided at least, where packets are lost: TCP sees a loss by what comes
+/// after it.
+pub const PARTS_IN_FLIGHT: f64 = 16.0;
+/// Shortest round trip for that: on nearer paths, TCP has more in flight than a round trip takes.
+pub const SHORTEST_ROUND: Duration = Duration::from_millis(10);
+/// Part of long datagrams that may lose a packet.
+pub const MOST_BROKEN: f64 = 0.05;
 
 /// Packets taken from the interface, or from a connection, in one pass: the other direction gets a turn.
 pub const PACKETS_PER_PASS: usize = 64;

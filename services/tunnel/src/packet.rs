@@ -8,13 +8,15 @@ pub const VNET_HEADER_LEN: usize = TunDevice::VNET_HEADER_LEN;
 
 const NEEDS_CHECKSUM: u8 = 1;
 const DATA_VALID: u8 = 2;
-const GSO_NONE: u8 = 0;
+/// The kind of a packet that is cut already.
+pub(crate) const GSO_NONE: u8 = 0;
 const GSO_TCP4: u8 = 1;
 const GSO_TCP6: u8 = 4;
 const GSO_UDP: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
-const TCP: u8 = 6;
+/// The number of TCP among the protocols of IP.
+pub(crate) const TCP: u8 = 6;
 const UDP: u8 = 17;
 /// Fewest payload bytes of a cut packet: fewer would make thousands of one.
 const MIN_SEGMENT: u16 = 48;
@@ -44,9 +46,9 @@ pub struct Packet {
     /// Receiver.
     pub destination: IpAddr,
     /// The protocol in it, if no extension header hides it.
-    protocol: u8,
+    pub(crate) protocol: u8,
     /// Where that begins.
-    transport: usize,
+    pub(crate) transport: usize,
     /// It is a fragment other than the first.
     later_fragment: bool,
 }

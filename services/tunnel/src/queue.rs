@@ -1,8 +1,12 @@
-//! Queues the packets of one peer: short ones first, and none for long (CoDel, RFC 8289).
+//! Queues the packets of one peer: short ones first, and none for long (CoDel, RFC 8289). Each has its length in front.
 
+use crate::cut::cut;
 use crate::limits::{CODEL_INTERVAL, CODEL_TARGET, MAX_QUEUED, MAX_QUEUED_BYTES, SHORT_PACKET};
 use std::collections::VecDeque;
 use std::time::Duration;
+
+/// Bytes of a packet's length.
+pub(crate) const LENGTH: usize = 2;
 
 /// Packets dropped here, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,14 +75,23 @@ fn law(at: Duration, count: u32) -> Duration {
     at + CODEL_INTERVAL.div_f64(f64::from(count).sqrt())
 }
 
+/// A packet as it crosses.
+fn with_length(frame: &[u8]) -> Vec<u8> {
+    let mut packet = Vec::with_capacity(LENGTH + frame.len());
+    packet.extend_from_slice(&(frame.len() as u16).to_le_bytes());
+    packet.extend_from_slice(frame);
+    packet
+}
+
 impl Queue {
     /// Adds a packet, or drops it where there is no room.
-    pub(crate) fn push(&mut self, now: Duration, packet: Vec<u8>) {
+    pub(crate) fn push(&mut self, now: Duration, frame: &[u8]) {
         let count = self.short.len() + self.long.len();
-        if count >= MAX_QUEUED || self.bytes + packet.len() > MAX_QUEUED_BYTES {
+        if count >= MAX_QUEUED || self.bytes + frame.len() > MAX_QUEUED_BYTES {
             self.drops.full += 1;
             return;
         }
+        let packet = with_length(frame);
         self.bytes += packet.len();
         match packet.len() <= SHORT_PACKET {
             true => self.short.push_back(packet),
@@ -86,8 +99,33 @@ impl Queue {
         }
     }
 
-    /// The packet that leaves next.
-    pub(crate) fn pop(&mut self, now: Duration) -> Option<Vec<u8>> {
+    /// The packets that leave next, and their number: as many as fit `longest` bytes, or one that does not fit and
+    /// cannot be cut.
+    pub(crate) fn next(&mut self, now: Duration, longest: usize) -> Option<(Vec<u8>, u64)> {
+        let mut all = self.pop(now, longest)?;
+        let mut count = 1;
+        while let Some(next) = self.front_len()
+            && all.len() + next <= longest
+            && let Some(packet) = self.pop(now, longest)
+        {
+            // One that CoDel drops may stand before one that is longer.
+            if all.len() + packet.len() > longest {
+                self.bytes += packet.len();
+                self.long.push_front((now, packet));
+                break;
+            }
+            all.extend_from_slice(&packet);
+            count += 1;
+        }
+        Some((all, count))
+    }
+
+    fn front_len(&self) -> Option<usize> {
+        let long = || self.long.front().map(|it| it.1.len());
+        self.short.front().map(Vec::len).or_else(long)
+    }
+
+    fn pop(&mut self, now: Duration, longest: usize) -> Option<Vec<u8>> {
         if let Some(packet) = self.short.pop_front() {
             self.bytes -= packet.len();
             return Some(packet);
@@ -95,10 +133,20 @@ impl Queue {
         while let Some((since, packet)) = self.long.pop_front() {
             self.bytes -= packet.len();
             let sojourn = now.saturating_sub(since);
-            if !self.codel.drops(now, sojourn, self.long.is_empty()) {
-                return Some(packet);
+            if self.codel.drops(now, sojourn, self.long.is_empty()) {
+                self.drops.codel += 1;
+                continue;
             }
-            self.drops.codel += 1;
+            let Some(pieces) = cut(&packet[LENGTH..], longest.saturating_sub(LENGTH)) else {
+                return Some(packet);
+            };
+            let mut pieces = pieces.iter().map(|it| with_length(it));
+            let first = pieces.next();
+            for piece in pieces.rev() {
+                self.bytes += piece.len();
+                self.long.push_front((since, piece));
+            }
+            return first;
         }
         None
     }
@@ -126,11 +174,11 @@ mod tests {
     #[test]
     fn pop__short_ones_first() {
         let mut queue = Queue::default();
-        queue.push(MS, vec![1; 1000]);
-        queue.push(MS, vec![2; 60]);
-        queue.push(MS, vec![3; 1000]);
-        let order: Vec<u8> = std::iter::from_fn(|| queue.pop(MS))
-            .map(|it| it[0])
+        queue.push(MS, &[1; 1000]);
+        queue.push(MS, &[2; 60]);
+        queue.push(MS, &[3; 1000]);
+        let order: Vec<u8> = std::iter::from_fn(|| queue.pop(MS, 9000))
+            .map(|it| it[LENGTH])
             .collect();
         assert_eq!(order, [2, 1, 3]);
         assert!(queue.is_empty() && queue.bytes == 0);
@@ -140,12 +188,12 @@ mod tests {
     fn push__no_more_than_the_limits() {
         let mut queue = Queue::default();
         for _ in 0..MAX_QUEUED + 5 {
-            queue.push(MS, vec![0; 100]);
+            queue.push(MS, &[0; 100]);
         }
         assert_eq!(queue.drops.full, 5);
         queue.clear();
         for _ in 0..100 {
-            queue.push(MS, vec![0; 60_000]);
+            queue.push(MS, &[0; 60_000]);
         }
         assert!(queue.bytes <= MAX_QUEUED_BYTES);
         assert!(queue.drops.full > 5);
@@ -156,22 +204,22 @@ mod tests {
     fn codel__ends_a_standing_queue_and_leaves_a_burst_alone() {
         let mut queue = Queue::default();
         for n in 0..20 {
-            queue.push(n * MS / 10, vec![0; 1400]);
+            queue.push(n * MS / 10, &[0; 1400]);
         }
         for n in 0..20u32 {
-            assert!(queue.pop(n * MS).is_some());
+            assert!(queue.pop(n * MS, 9000).is_some());
         }
         assert_eq!(queue.drops.codel, 0, "a burst");
         let (mut window, mut in_flight, mut worst) = (100.0, 0, Duration::ZERO);
         for tick in 0..20_000u32 {
             let now = 100 * MS + tick * MS;
             while f64::from(in_flight) < window {
-                queue.push(now, vec![0; 1400]);
+                queue.push(now, &[0; 1400]);
                 in_flight += 1;
             }
             let before = queue.drops.codel;
             let waited = queue.long.front().map_or(Duration::ZERO, |it| now - it.0);
-            if queue.pop(now).is_some() {
+            if queue.pop(now, 9000).is_some() {
                 in_flight -= 1;
                 window += 1.0 / window;
             }
@@ -186,5 +234,21 @@ mod tests {
         }
         assert!(queue.drops.codel > 0);
         assert!(worst < 40 * MS, "{worst:?}");
+    }
+
+    #[test]
+    fn next__as_many_as_fit_in_order() {
+        let mut queue = Queue::default();
+        for n in 0..5 {
+            queue.push(MS, &[n; 1000]);
+        }
+        queue.push(MS, &[9; 100]);
+        let (all, count) = queue.next(MS, 3200).unwrap();
+        assert_eq!((all.len(), count), (102 + 3 * 1002, 4));
+        assert_eq!(&all[..3], [100, 0, 9]);
+        assert_eq!(&all[102..105], [0xe8, 3, 0]);
+        assert_eq!(queue.next(MS, 500).unwrap().1, 1, "one that cannot be cut");
+        assert_eq!(queue.next(MS, 9000).unwrap().1, 1);
+        assert!(queue.is_empty() && queue.bytes == 0);
     }
 }
