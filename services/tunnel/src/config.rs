@@ -1,8 +1,8 @@
 //! Parses configuration files, which have the keys of wg-quick, and keys of Zerolane.
 
-use crate::limits::{DEFAULT_MTU, MAX_MTU, MAX_PEERS, MAX_PREFIXES, MIN_MTU};
+use crate::limits::{DEFAULT_MTU, MAX_MTU, MAX_PEERS, MAX_PREFIXES, MIN_MTU, PAIR_KEEPALIVE};
 use crate::routes::Prefix as Network;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 use zerolane::keys::identity;
@@ -41,8 +41,8 @@ pub struct Interface {
     pub identity_file: Option<PathBuf>,
     /// Addresses of the interface.
     pub addresses: Vec<Prefix>,
-    /// The UDP port to be called at; `None`: this end only calls.
-    pub port: Option<u16>,
+    /// Where to be called, by UDP: at the first that is free. Empty: this end only calls.
+    pub listen: Vec<SocketAddr>,
     /// Longest packet inside, bytes.
     pub mtu: u32,
     /// Where routes are made.
@@ -64,8 +64,8 @@ pub struct Interface {
 pub struct PeerConfig {
     /// Its key.
     pub key: PublicKey,
-    /// Where it is called, HOST:PORT; `None`: it calls.
-    pub endpoint: Option<String>,
+    /// Where it is called, HOST:PORT; all at once. Empty: it calls.
+    pub endpoints: Vec<String>,
     /// Its networks.
     pub allowed: Vec<Prefix>,
     /// How often an idle connection is used, so that firewalls remember it.
@@ -95,17 +95,14 @@ struct PartialPeer {
     keepalive: Option<Duration>,
 }
 
-impl Config {
-    /// Parses the text of a file.
-    ///
-    /// # Errors
-    /// The first line that is wrong, and why.
-    pub fn parse(text: &str) -> Result<Config, ConfigError> {
-        let mut interface = Interface {
+impl Interface {
+    /// No address, and nowhere to be called.
+    fn new() -> Interface {
+        Interface {
             identity: None,
             identity_file: None,
             addresses: vec![],
-            port: None,
+            listen: vec![],
             mtu: DEFAULT_MTU,
             table: Table::default(),
             dns: vec![],
@@ -113,7 +110,37 @@ impl Config {
             post_up: vec![],
             pre_down: vec![],
             post_down: vec![],
+        }
+    }
+}
+
+impl Config {
+    /// An interface with `addresses` of its own for one peer, which has the addresses `of_peer`.
+    pub fn pair(addresses: Vec<Prefix>, key: PublicKey, of_peer: &[IpAddr]) -> Config {
+        let alone = |&address: &IpAddr| Prefix {
+            address,
+            len: if address.is_ipv4() { 32 } else { 128 },
         };
+        Config {
+            interface: Interface {
+                addresses,
+                ..Interface::new()
+            },
+            peers: vec![PeerConfig {
+                key,
+                endpoints: vec![],
+                allowed: of_peer.iter().map(alone).collect(),
+                keepalive: Some(PAIR_KEEPALIVE),
+            }],
+        }
+    }
+
+    /// Parses the text of a file.
+    ///
+    /// # Errors
+    /// The first line that is wrong, and why.
+    pub fn parse(text: &str) -> Result<Config, ConfigError> {
+        let mut interface = Interface::new();
         let (mut peers, mut section, mut last) = (vec![], Section::None, 1);
         let mut prefixes = 0;
         for (line, text) in (1..).zip(text.lines()) {
@@ -153,7 +180,7 @@ impl Config {
             }
         }
         end(&mut peers, section)?;
-        let nobody = interface.port.is_none() && peers.iter().all(|it| it.endpoint.is_none());
+        let nobody = interface.listen.is_empty() && peers.iter().all(|it| it.endpoints.is_empty());
         if nobody {
             let problem = "there is neither a ListenPort nor a peer with an Endpoint".to_owned();
             return Err(ConfigError {
@@ -181,7 +208,7 @@ fn end(peers: &mut Vec<PeerConfig>, section: Section) -> Result<(), ConfigError>
     }
     peers.push(PeerConfig {
         key,
-        endpoint: it.endpoint,
+        endpoints: it.endpoint.into_iter().collect(),
         allowed: it.allowed,
         keepalive: it.keepalive,
     });
@@ -197,7 +224,10 @@ impl Interface {
             }
             "identity" => self.identity_file = Some(value.into()),
             "address" => self.addresses.extend(list(value, address)?),
-            "listenport" => self.port = Some(number(value, 1, 65_535)? as u16),
+            "listenport" => {
+                let port = number(value, 1, 65_535)? as u16;
+                self.listen = vec![(Ipv6Addr::UNSPECIFIED, port).into()];
+            }
             "mtu" => self.mtu = number(value, MIN_MTU, MAX_MTU)?,
             "table" => {
                 self.table = match value.to_ascii_lowercase().as_str() {
@@ -295,11 +325,12 @@ mod tests {
         );
         let it = Config::parse(&text).unwrap();
         assert_eq!(it.interface.addresses.len(), 2);
-        assert_eq!((it.interface.port, it.interface.mtu), (Some(7001), 9000));
+        let port = it.interface.listen[0].port();
+        assert_eq!((port, it.interface.mtu), (7001, 9000));
         assert_eq!(it.interface.table, Table::Off);
         assert_eq!(it.interface.post_up, ["echo %i"]);
         assert_eq!(it.peers[0].allowed.len(), 3);
-        assert_eq!(it.peers[0].endpoint.as_deref(), Some("host:7002"));
+        assert_eq!(it.peers[0].endpoints, ["host:7002"]);
         assert_eq!(it.peers[0].keepalive, Some(Duration::from_secs(25)));
         assert_eq!(it.peers[1].key, key(2));
     }

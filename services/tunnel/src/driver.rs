@@ -14,7 +14,7 @@ use crate::status::{PeerStatus, Status};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use zerolane::Options;
 use zerolane::options::{LaneChoice, PrivateData};
 use zerolane::security::{Identity, PublicKey};
 use zerolane::tun::{TunDevice, TunOffload};
-use zerolane::worker::{ConnectionId, EndpointId, Event, Worker};
+use zerolane::worker::{ConnectionId, Event, Worker};
 
 /// What both ends tell each other when they connect: another version, or another program, is not taken for a peer.
 const HELLO: &[u8] = b"zerolane-tunnel 2";
@@ -98,13 +98,13 @@ pub struct Tunnel {
     rules: Option<Rules>,
     device: TunDevice,
     worker: Worker,
-    endpoint: Option<EndpointId>,
     engine: Engine,
     peers: Vec<Peer>,
     of_connection: HashMap<ConnectionId, usize>,
     of_key: HashMap<PublicKey, usize>,
     identity: Arc<Identity>,
-    port: Option<u16>,
+    /// Where it listens.
+    address: Option<SocketAddr>,
     started: Instant,
     /// When the paths are looked at again.
     look_at: Duration,
@@ -120,7 +120,7 @@ impl Tunnel {
     pub fn open(
         name: &str,
         config: &Config,
-        identity: Identity,
+        identity: Arc<Identity>,
         offload: TunOffload,
     ) -> Result<Tunnel, Error> {
         let device = TunDevice::open(name, offload).map_err(|error| Error::Device {
@@ -136,11 +136,14 @@ impl Tunnel {
     ///
     /// # Errors
     /// See [`Error`].
-    pub fn adopt(device: TunDevice, config: &Config, identity: Identity) -> Result<Tunnel, Error> {
+    pub fn adopt(
+        device: TunDevice,
+        config: &Config,
+        identity: Arc<Identity>,
+    ) -> Result<Tunnel, Error> {
         keep_freed_memory();
         let interface = &config.interface;
         let networks: Vec<Vec<Prefix>> = config.peers.iter().map(|it| it.allowed.clone()).collect();
-        let identity = Arc::new(identity);
         let now = Instant::now();
         let peers: Vec<Peer> = config
             .peers
@@ -158,25 +161,24 @@ impl Tunnel {
             rules: None,
             device,
             worker: Worker::new()?,
-            endpoint: None,
             engine: Engine::new(&networks, interface.mtu),
             of_key: of_key.collect(),
             peers,
             of_connection: HashMap::new(),
             identity,
-            port: interface.port,
+            address: None,
             started: now,
             look_at: Duration::ZERO,
             dropped_by_host: 0,
             buffer: vec![0; VNET_HEADER_LEN + (1 << 16)],
         };
-        if let Some(port) = interface.port {
+        if !interface.listen.is_empty() {
             let trusted: HashSet<_> = config.peers.iter().map(|it| it.key).collect();
-            let waiting = config.peers.iter().filter(|it| it.endpoint.is_none());
+            let waiting = config.peers.iter().filter(|it| it.endpoints.is_empty());
             let every = waiting.filter_map(|it| it.keepalive).min();
             let options = tunnel.options(Arc::new(trusted), every);
-            let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
-            tunnel.endpoint = Some(tunnel.worker.listen(any, options)?);
+            let endpoint = tunnel.worker.listen(&interface.listen[..], options)?;
+            tunnel.address = tunnel.worker.endpoint(endpoint).map(|it| it.local_addr());
         }
         Ok(tunnel)
     }
@@ -215,7 +217,7 @@ impl Tunnel {
             .insert(Rules::new(Network::of(self.device.name())?)?);
         for &&prefix in routes {
             network.add_route(prefix, Table::Number(rules.table()))?;
-            rules.add_default(prefix.address, self.port)?;
+            rules.add_default(prefix.address, self.address.map(|it| it.port()))?;
         }
         Ok(())
     }
@@ -236,6 +238,11 @@ impl Tunnel {
             it.times.keep_alive = true;
             it.private_data = PrivateData::new(HELLO).ok();
         })
+    }
+
+    /// Where it is called; `None`: it only calls.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
     }
 
     /// The time since it was made: the clock of the engine.
@@ -424,14 +431,17 @@ impl Tunnel {
         let now = Instant::now();
         for index in 0..self.peers.len() {
             let peer = &self.peers[index];
-            let Some(host) = &peer.config.endpoint else {
-                continue;
-            };
-            if !peer.open.is_empty() || peer.calling.is_some() || peer.call_at > now {
+            let hosts = &peer.config.endpoints;
+            if hosts.is_empty()
+                || !peer.open.is_empty()
+                || peer.calling.is_some()
+                || peer.call_at > now
+            {
                 continue;
             }
             let trusted = HashSet::from([peer.config.key]);
-            let addresses = rules::addresses(host);
+            let addresses: Vec<SocketAddr> =
+                hosts.iter().flat_map(|it| rules::addresses(it)).collect();
             if let Some(rules) = &mut self.rules {
                 for &address in &addresses {
                     // Without the right, a route that is not a default one may still lead there.
@@ -454,6 +464,11 @@ impl Tunnel {
         Ok(())
     }
 
+    /// Whether a peer is connected.
+    pub fn is_connected(&self) -> bool {
+        self.peers.iter().any(|it| !it.open.is_empty())
+    }
+
     /// The present state.
     pub fn status(&mut self) -> Status {
         let mut peers = vec![];
@@ -474,7 +489,7 @@ impl Tunnel {
                     .iter()
                     .map(|it| format!("{}/{}", it.address, it.len))
                     .collect(),
-                endpoint: endpoint.or_else(|| peer.config.endpoint.clone()),
+                endpoint: endpoint.or_else(|| peer.config.endpoints.first().cloned()),
                 connected_s: open.map(|(_, since)| since.elapsed().as_secs()),
                 rtt_us: rtt.map(|it| it.as_micros() as u64),
                 lost_ppm,
@@ -487,7 +502,7 @@ impl Tunnel {
         Status {
             interface: self.device.name().to_owned(),
             public_key: self.identity.public().to_string(),
-            port: self.port,
+            port: self.address.map(|it| it.port()),
             offload: match self.device.offload() {
                 TunOffload::None => "none",
                 TunOffload::Tcp => "tcp",

@@ -662,6 +662,64 @@ fn up__a_packet_too_long_that_must_not_be_cut() {
     drop(ends);
 }
 
+/// The ends of a login from B to A by a script in place of ssh, until the test ends one of them.
+#[test]
+fn up__over_ssh_brings_up_both_ends_and_takes_both_down() {
+    let Some(lab) = Lab::new() else { return };
+    let (a, b) = (lab.hosts.a(), lab.hosts.b());
+    let script = lab.base.path().join("rsh");
+    let programs = std::path::Path::new(PROGRAM).parent().unwrap();
+    let text = format!(
+        "while [ \"$1\" = -l ]; do shift 2; done\nshift\n\
+         export SSH_CONNECTION='{} 1 {} 22' PATH='{}':\"$PATH\"\n\
+         exec nsenter --net=/run/netns/{} sh -c \"exec $*\"\n",
+        b.ipv4(),
+        a.ipv4(),
+        programs.display(),
+        a.name()
+    );
+    fs::write(&script, text).unwrap();
+    let host = format!("me@{}", a.ipv4());
+    let rsh = format!("sh {}", script.display());
+    let words = [
+        &*host,
+        "--rsh",
+        &rsh,
+        "--inside",
+        "10.9.0.0/30,fd99::/126",
+        "--name",
+        "pair",
+    ];
+    for interrupted in [true, false] {
+        let mut up = lab.up(b, &words);
+        until("there", || {
+            has_interface(a, "pair") && has_interface(b, "pair")
+        });
+        lab.wait_connected();
+        for family in [0, 1] {
+            stream(b, a, inside(2)[family]);
+            stream(a, b, inside(1)[family]);
+        }
+        if interrupted {
+            let id = nix::unistd::Pid::from_raw(up.0.id() as i32);
+            nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGINT).unwrap();
+        } else {
+            assert!(lab.output(a, &["down", "pair"]).status.success());
+        }
+        let mut ended = None;
+        until("ended", || {
+            ended = up.0.try_wait().unwrap();
+            ended.is_some()
+        });
+        let code = ended.and_then(|it| it.code());
+        assert_eq!(code == Some(130), interrupted, "{code:?}");
+        assert_ne!(code, Some(0));
+        until("gone", || {
+            !has_interface(a, "pair") && !has_interface(b, "pair")
+        });
+    }
+}
+
 /// Whether a program is there; says so if not.
 fn is_there(program: &str) -> bool {
     let there = Command::new(program).arg("--help").output().is_ok();

@@ -152,30 +152,14 @@ pub(super) fn start_all(
     Ok(names.iter().zip(started).map(host).collect())
 }
 
-/// Parses the name of a host into a login.
-fn login_host(name: &str) -> Result<LoginHost> {
-    let (user, place) = match name.split_once('@') {
-        Some((user, place)) => (Some(user.to_owned()), place),
-        None => (None, name),
-    };
-    let (bare, port) = match place.rsplit_once(':') {
-        Some((bare, port)) if !bare.contains(':') => {
-            (bare, Some(port.parse().context("the port of ssh")?))
-        }
-        _ => (place, None),
-    };
-    let name = bare.to_owned();
-    Ok(LoginHost { user, name, port })
-}
-
 /// The addresses of a host that a login will start.
 pub(super) fn resolve(name: &str) -> Result<Vec<SocketAddr>, String> {
-    let host = login_host(name).map_err(|error| format!("{error:#}"))?;
+    let host = login::host(name).map_err(|error| format!("{error:#}"))?;
     hosts::resolve(&host.name)
 }
 
 fn start(name: &str, at: Vec<SocketAddr>, login: &Login<'_>, key: PublicKey) -> Result<Ready> {
-    let host = login_host(name)?;
+    let host = login::host(name)?;
     // The source tries all addresses that one socket of the host can listen on: an IPv6 socket also takes IPv4.
     let (listen, on_all) = match at.first().is_some_and(SocketAddr::is_ipv6) {
         true => ("'[::]:0'", true),
@@ -326,7 +310,7 @@ mod tests {
 
     /// The outcome of a login that runs this script.
     fn started(script: &str, first: Option<File>) -> Result<Started> {
-        let host = login_host("me@far").unwrap();
+        let host = login::host("me@far").unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         begin_host(&host, command, first, PATIENCE)

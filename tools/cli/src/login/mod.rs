@@ -61,6 +61,25 @@ pub(crate) fn command_at(
     command::of(host, &Program { shell, remote }, words).map_err(|why| why.context(Exit::Usage))
 }
 
+/// Parses the name of a host for a login, `[USER@]HOST[:PORT]`.
+///
+/// # Errors
+/// PORT is no port.
+pub(crate) fn host(name: &str) -> Result<Host> {
+    let (user, place) = match name.split_once('@') {
+        Some((user, place)) => (Some(user.to_owned()), place),
+        None => (None, name),
+    };
+    let (bare, port) = match place.rsplit_once(':') {
+        Some((bare, port)) if !bare.contains(':') => {
+            (bare, Some(port.parse().context("the port of ssh")?))
+        }
+        _ => (place, None),
+    };
+    let name = bare.to_owned();
+    Ok(Host { user, name, port })
+}
+
 /// The remote shell that the environment names.
 pub(crate) fn of_environment() -> Option<String> {
     let named = std::env::var(SHELL_VARIABLE).ok();

@@ -2,6 +2,7 @@
 
 mod commands;
 mod control;
+mod over_ssh;
 mod rights;
 mod up;
 
@@ -11,6 +12,9 @@ pub(crate) use up::run as up;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
+use zerolane_tunnel::config::Prefix;
+
+use crate::login::LoginArgs;
 
 /// Where configurations named without a path are.
 const DIRECTORY: &str = "/etc/zerolane";
@@ -27,10 +31,15 @@ The file has the keys of wg-quick. PublicKey is what `zerolane id` prints at the
   Endpoint = host:9186
   AllowedIPs = 10.9.0.2/32
 
-It stays in the foreground until Ctrl-C or `zerolane down NAME`; then the interface and its routes are gone.")]
+It stays in the foreground until Ctrl-C or `zerolane down NAME`; then the interface and its routes are gone.
+
+USER@HOST needs no file: zerolane is started there over ssh, and both ends go together. They choose addresses for
+each other; both users need the right to make interfaces:
+  sudo zerolane up admin@host --remote-program 'sudo zerolane'")]
 pub struct UpArgs {
-    /// The configuration: a file NAME.conf, or NAME for /etc/zerolane/NAME.conf. The interface is called NAME
-    #[arg(value_name = "FILE|NAME")]
+    /// The configuration: a file NAME.conf, or NAME for /etc/zerolane/NAME.conf. The interface is called NAME. Or a host
+    /// to log in to, USER@HOST or USER@HOST:PORT of ssh
+    #[arg(value_name = "FILE|NAME|USER@HOST")]
     config: PathBuf,
     /// Have the kernel cut packets and make checksums: slower, for kernels that do it wrongly otherwise
     #[arg(long)]
@@ -38,6 +47,18 @@ pub struct UpArgs {
     /// Use the interface that this descriptor has, made by another program, and leave its addresses and routes alone
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(i32).range(0..))]
     tun_fd: Option<i32>,
+    /// The networks inside, of which this end has the first address and USER@HOST the second [default: one of IPv4 and
+    /// one of IPv6, by chance]
+    #[arg(long, value_name = "NETWORK,...", value_delimiter = ',', value_parser = over_ssh::network, help_heading = "Over ssh")]
+    inside: Vec<Prefix>,
+    /// The name of both interfaces [default: zl and four digits, by chance]
+    #[arg(long, value_name = "NAME", help_heading = "Over ssh")]
+    name: Option<String>,
+    #[command(flatten)]
+    login: LoginArgs,
+    /// Be the other end of a login: what `up USER@HOST` starts
+    #[arg(long, hide = true, conflicts_with_all = ["tun_fd", "rsh", "remote_program", "remote_listen"])]
+    stdio: bool,
 }
 
 /// Arguments of `zerolane down`.

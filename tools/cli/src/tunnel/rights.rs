@@ -18,7 +18,11 @@ pub(super) fn give_up(interface: &Interface) -> Result<()> {
         return Ok(());
     }
     let mut needed = CapabilitySet::NET_ADMIN;
-    if interface.port.is_some_and(|it| it < FIRST_OPEN_PORT) {
+    if interface
+        .listen
+        .iter()
+        .any(|it| it.port() != 0 && it.port() < FIRST_OPEN_PORT)
+    {
         needed |= CapabilitySet::NET_BIND_SERVICE;
     }
     let failed = "giving up capabilities";

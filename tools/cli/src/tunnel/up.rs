@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -16,33 +17,97 @@ use zerolane_tunnel::driver::Tunnel;
 use zerolane_tunnel::limits::MAX_CONFIG;
 
 use super::control::{self, Question};
-use super::{UpArgs, file_and_name, rights};
+use super::{UpArgs, file_and_name, over_ssh, rights};
 use crate::console;
 use crate::exit::Exit;
 use crate::security::{identity_file, in_file};
 
 /// What a question writes to wake the tunnel; signals write another byte.
 const ASKED: u8 = b'?';
+/// What is written when the other end of a login is gone.
+pub(super) const GONE: u8 = b'!';
+/// What is written when the peer should be connected.
+pub(super) const LOOK: u8 = b'.';
+
+/// What to bring up.
+pub(super) struct Start {
+    /// Of the interface.
+    pub(super) name: String,
+    pub(super) config: Config,
+    pub(super) identity: Arc<Identity>,
+    pub(super) offload: TunOffload,
+    /// An interface that another program made.
+    pub(super) given: Option<TunDevice>,
+}
+
+/// Why a tunnel ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Signal,
+    /// `zerolane down`.
+    Down,
+    /// The other end of the login is gone.
+    Gone,
+    /// No peer was connected when one should have been.
+    Unconnected,
+}
+
+/// The kernel's way to cut packets and make checksums.
+pub(super) fn offload(args: &UpArgs) -> TunOffload {
+    match args.no_offload {
+        true => TunOffload::None,
+        false => TunOffload::TcpAndUdp,
+    }
+}
 
 /// Runs the tunnel.
 pub(crate) fn run(args: UpArgs) -> Result<Exit> {
-    let (file, mut name) = file_and_name(&args.config)?;
-    let offload = match args.no_offload {
-        true => TunOffload::None,
-        false => TunOffload::TcpAndUdp,
-    };
+    let offload = offload(&args);
     // Before this process opens files, which could have the number.
     let adopt = |number| {
         let adopted = TunDevice::adopt(number, offload);
         adopted.with_context(|| format!("--tun-fd {number}"))
     };
     let given = args.tun_fd.map(adopt).transpose()?;
+    if args.stdio {
+        return over_ssh::answer(&args);
+    }
+    if let Some(host) = over_ssh::host(&args)? {
+        return over_ssh::call(&host, &args);
+    }
+    let (file, mut name) = file_and_name(&args.config)?;
     if let Some(device) = &given {
         name = device.name().to_owned();
     }
     let mut config = read(&file).with_context(|| format!("{}", file.display()))?;
-    let identity = own_key(&mut config.interface)?;
+    let start = Start {
+        name,
+        identity: Arc::new(own_key(&mut config.interface)?),
+        config,
+        offload,
+        given,
+    };
     let (wake, woken) = UnixStream::pair()?;
+    bring_up(start, (wake, woken), |_| Ok(())).map(|it| match it {
+        End::Down => Exit::Success,
+        _ => Exit::Interrupted,
+    })
+}
+
+/// Makes the interface, and moves its packets until a byte comes through `woken` that ends the tunnel. Calls `opened`
+/// once this end listens.
+pub(super) fn bring_up(
+    start: Start,
+    (wake, woken): (UnixStream, UnixStream),
+    opened: impl FnOnce(&Tunnel) -> Result<()>,
+) -> Result<End> {
+    let Start {
+        name,
+        config,
+        identity,
+        offload,
+        given,
+    } = start;
     wake.set_nonblocking(true)?;
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::low_level::pipe::register(signal, wake.try_clone()?)?;
@@ -56,7 +121,8 @@ pub(crate) fn run(args: UpArgs) -> Result<Exit> {
         Some(device) => Tunnel::adopt(device, &config, identity)?,
         None => Tunnel::open(&name, &config, identity, offload)?,
     };
-    let done = serve(&mut tunnel, (&name, interface), (wake, woken), listener);
+    let done = opened(&tunnel)
+        .and_then(|()| serve(&mut tunnel, (&name, interface), (wake, woken), listener));
     let before = commands(&interface.pre_down, &name);
     if !interface.dns.is_empty() {
         // The interface takes them with it, if that fails.
@@ -69,13 +135,13 @@ pub(crate) fn run(args: UpArgs) -> Result<Exit> {
     Ok(how)
 }
 
-/// Moves packets until the end. Returns the exit code.
+/// Moves packets until the end.
 fn serve(
     tunnel: &mut Tunnel,
     (name, interface): (&str, &Interface),
     (wake, mut woken): (UnixStream, UnixStream),
     listener: UnixListener,
-) -> Result<Exit> {
+) -> Result<End> {
     if !interface.dns.is_empty() {
         let lines = interface
             .dns
@@ -97,11 +163,12 @@ fn serve(
         tunnel.run_until(woken.as_fd())?;
         let mut byte = [0];
         woken.read_exact(&mut byte)?;
-        if byte != [ASKED] {
-            return Ok(Exit::Interrupted);
-        }
-        if answer(tunnel, &asked) {
-            return Ok(Exit::Success);
+        match byte[0] {
+            ASKED if answer(tunnel, &asked) => return Ok(End::Down),
+            LOOK if !tunnel.is_connected() => return Ok(End::Unconnected),
+            ASKED | LOOK => {}
+            GONE => return Ok(End::Gone),
+            _ => return Ok(End::Signal),
         }
     }
 }
