@@ -720,6 +720,84 @@ fn up__over_ssh_brings_up_both_ends_and_takes_both_down() {
     }
 }
 
+/// A login over a real sshd, and another through the tunnel that it brought up.
+#[test]
+fn up__over_a_real_sshd_and_ssh_inside() {
+    const SSHD: &str = "/usr/sbin/sshd";
+    let Some(lab) = Lab::new() else { return };
+    if !std::path::Path::new(SSHD).exists() {
+        eprintln!("skipped: there is no program {SSHD}");
+        return;
+    }
+    let (a, b) = (lab.hosts.a(), lab.hosts.b());
+    let at = |name: &str| lab.base.path().join(name).display().to_string();
+    // Like the service of the package.
+    fs::create_dir_all("/run/sshd").unwrap();
+    for key in ["host", "client"] {
+        let mut make = Command::new("ssh-keygen");
+        make.args(["-q", "-t", "ed25519", "-N", "", "-f", &at(key)]);
+        assert!(make.status().unwrap().success());
+    }
+    let programs = std::path::Path::new(PROGRAM).parent().unwrap();
+    let config = format!(
+        "HostKey {}\nAuthorizedKeysFile {}\nSetEnv PATH={}:/usr/bin:/bin\nListenAddress 0.0.0.0:2222\n\
+         PidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\nPasswordAuthentication no\n",
+        at("host"),
+        at("client.pub"),
+        programs.display()
+    );
+    fs::write(at("sshd"), config).unwrap();
+    let mut server = a.command(SSHD);
+    server.args(["-De", "-f", &at("sshd")]).stdin(Stdio::null());
+    let server = Running(server.stderr(Stdio::null()).spawn().unwrap());
+    let options = [
+        "-oStrictHostKeyChecking=no",
+        "-oUserKnownHostsFile=/dev/null",
+        "-oBatchMode=yes",
+        "-oConnectTimeout=20",
+        "-F/dev/null",
+        &format!("-i{}", at("client")),
+    ];
+    let login = |host: &str, command: &str| {
+        let mut login = b.command("ssh");
+        login
+            .args(options)
+            .args(["-p2222", &format!("root@{host}"), command]);
+        login.stdin(Stdio::null()).output().unwrap()
+    };
+    let outside = a.ipv4().to_string();
+    until("sshd listens", || login(&outside, "true").status.success());
+    let host = format!("root@{outside}:2222");
+    let rsh = format!("ssh {}", options.join(" "));
+    let up = lab.up(
+        b,
+        &[
+            &host,
+            "--rsh",
+            &rsh,
+            "--inside",
+            "10.9.0.0/30",
+            "--name",
+            "real",
+        ],
+    );
+    until("there", || {
+        has_interface(a, "real") && has_interface(b, "real")
+    });
+    lab.wait_connected();
+    fs::write(at("file"), content(7, STREAM)).unwrap();
+    until("copied", || {
+        let copied = login("10.9.0.2", &format!("cat {}", at("file")));
+        copied.stdout == content(7, STREAM)
+    });
+    drop(up);
+    // Without its login, the other end goes too.
+    until("gone", || {
+        !has_interface(a, "real") && !has_interface(b, "real")
+    });
+    drop(server);
+}
+
 /// Whether a program is there; says so if not.
 fn is_there(program: &str) -> bool {
     let there = Command::new(program).arg("--help").output().is_ok();
