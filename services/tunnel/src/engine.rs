@@ -23,6 +23,8 @@ pub struct PeerCounters {
     pub dropped_full: u64,
     /// Packets for the peer dropped because its queue stood (CoDel).
     pub dropped_codel: u64,
+    /// Packets for the peer marked for the same reason: they are ECN-capable (RFC 3168).
+    pub marked_codel: u64,
     /// Packets of the peer whose source is not among its AllowedIPs.
     pub dropped_source: u64,
     /// Packets of the peer with a broken header, of either kind.
@@ -164,10 +166,15 @@ impl Engine {
         let Some(it) = self.peers.get(peer) else {
             return PeerCounters::default();
         };
-        let QueueDrops { full, codel } = it.queue.drops;
+        let QueueDrops {
+            full,
+            codel,
+            marked,
+        } = it.queue.drops;
         PeerCounters {
             dropped_full: full,
             dropped_codel: codel,
+            marked_codel: marked,
             ..it.counters
         }
     }

@@ -197,6 +197,25 @@ pub fn clamp_segments(frame: &mut [u8], packet: &Packet, mtu: u32) {
     }
 }
 
+/// Tells the ends of an ECN-capable packet of a queue that stands (CE, RFC 3168). False: it is not capable.
+pub(crate) fn mark(frame: &mut [u8]) -> bool {
+    let Some(packet) = frame.get_mut(VNET_HEADER_LEN..).filter(|it| it.len() >= 20) else {
+        return false;
+    };
+    let before = u16::from_be_bytes([packet[0], packet[1]]);
+    let is_v4 = packet[0] >> 4 == 4;
+    let ecn = if is_v4 { 0b11 } else { 0b11 << 4 };
+    if before & ecn == 0 {
+        return false;
+    }
+    let after = before | ecn;
+    packet[..2].copy_from_slice(&after.to_be_bytes());
+    if is_v4 {
+        adjust(&mut packet[10..12], before, after, true);
+    }
+    true
+}
+
 /// Updates a checksum after a word changed (RFC 1624), which lies at an even place or not.
 fn adjust(sum: &mut [u8], before: u16, after: u16, aligned: bool) {
     let turn = |it: u16| if aligned { it } else { it.swap_bytes() };

@@ -132,3 +132,36 @@ fn clamp__nothing_else() {
         clamp_segments(&mut it[..end], &packet, 500);
     }
 }
+
+#[test]
+fn mark__those_that_are_capable() {
+    for (tos, marked) in [
+        (0, None),
+        (0xb9, Some(0xbb)),
+        (0xba, Some(0xbb)),
+        (3, Some(3)),
+    ] {
+        let mut it = tcp(10, &[]);
+        it[VNET_HEADER_LEN + 1] = tos;
+        let right = sum(&it[VNET_HEADER_LEN..VNET_HEADER_LEN + 20]);
+        it[VNET_HEADER_LEN + 10..VNET_HEADER_LEN + 12].copy_from_slice(&right.to_be_bytes());
+        let before = it.clone();
+        assert_eq!(mark(&mut it), marked.is_some());
+        assert_eq!(it[VNET_HEADER_LEN + 1], marked.unwrap_or(tos));
+        assert_eq!(
+            sum(&it[VNET_HEADER_LEN..VNET_HEADER_LEN + 20]),
+            0,
+            "the checksum is right"
+        );
+        assert_eq!(before[VNET_HEADER_LEN + 12..], it[VNET_HEADER_LEN + 12..]);
+    }
+    let mut v6 = vec![0; VNET_HEADER_LEN + 40];
+    v6[VNET_HEADER_LEN..VNET_HEADER_LEN + 2].copy_from_slice(&[0x6b, 0x95]);
+    assert!(mark(&mut v6));
+    assert_eq!(v6[VNET_HEADER_LEN..VNET_HEADER_LEN + 2], [0x6b, 0xb5]);
+    v6[VNET_HEADER_LEN + 1] = 0x85;
+    assert!(!mark(&mut v6));
+    for len in 0..VNET_HEADER_LEN + 20 {
+        assert!(!mark(&mut v6[..len]));
+    }
+}

@@ -2,6 +2,7 @@
 
 use crate::cut::cut;
 use crate::limits::{CODEL_INTERVAL, CODEL_TARGET, MAX_QUEUED, MAX_QUEUED_BYTES, SHORT_PACKET};
+use crate::packet::mark;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ pub(crate) struct QueueDrops {
     pub(crate) full: u64,
     /// CoDel: the queue stood.
     pub(crate) codel: u64,
+    /// Not dropped, but marked by CoDel: they are ECN-capable.
+    pub(crate) marked: u64,
 }
 
 #[derive(Debug, Default)]
@@ -130,12 +133,15 @@ impl Queue {
             self.bytes -= packet.len();
             return Some(packet);
         }
-        while let Some((since, packet)) = self.long.pop_front() {
+        while let Some((since, mut packet)) = self.long.pop_front() {
             self.bytes -= packet.len();
             let sojourn = now.saturating_sub(since);
             if self.codel.drops(now, sojourn, self.long.is_empty()) {
-                self.drops.codel += 1;
-                continue;
+                if !mark(&mut packet[LENGTH..]) {
+                    self.drops.codel += 1;
+                    continue;
+                }
+                self.drops.marked += 1;
             }
             let Some(pieces) = cut(&packet[LENGTH..], longest.saturating_sub(LENGTH)) else {
                 return Some(packet);
@@ -197,6 +203,23 @@ mod tests {
         }
         assert!(queue.bytes <= MAX_QUEUED_BYTES);
         assert!(queue.drops.full > 5);
+    }
+
+    #[test]
+    fn codel__marks_those_that_are_capable() {
+        let mut frame = [0; 1400];
+        frame[crate::packet::VNET_HEADER_LEN] = 0x45;
+        frame[crate::packet::VNET_HEADER_LEN + 1] = 2;
+        let mut queue = Queue::default();
+        for _ in 0..1000 {
+            queue.push(MS, &frame);
+        }
+        let mut popped = 0;
+        while queue.pop(10 * MS + popped * MS, 9000).is_some() {
+            popped += 1;
+        }
+        assert_eq!((popped, queue.drops.codel), (1000, 0));
+        assert!(queue.drops.marked > 5, "{:?}", queue.drops);
     }
 
     /// A sender twice as fast as the path that halves its rate when it loses a packet, as TCP does.
