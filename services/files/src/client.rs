@@ -3,6 +3,7 @@
 mod change;
 mod end;
 mod list;
+mod ranges;
 mod repeated;
 mod shares;
 mod spare;
@@ -13,6 +14,7 @@ mod within;
 
 pub use change::Changes;
 pub use list::{Entry, Listed};
+pub use ranges::{Range, Ranges};
 
 use crate::digest::{Algorithm, Digester};
 use crate::error::Error;

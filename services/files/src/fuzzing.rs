@@ -5,8 +5,8 @@ use crate::digest::Digester;
 use crate::error::Error;
 use crate::limits::{BUFFER_BYTES, CONTROL_BYTES, TREE_DEPTH};
 use crate::message::{
-    Attributes, Backup, CopyOptions, Record, Reply, Request, decode_feedback, decode_opening,
-    decode_record, encode_feedback, encode_opening,
+    Attributes, Backup, CopyOptions, RangeRequest, Record, Reply, Request, decode_feedback,
+    decode_opening, decode_range, decode_record, encode_feedback, encode_opening, encode_range,
 };
 use crate::name::{RelativePath, check_name};
 use crate::pack::PackWriter;
@@ -47,7 +47,7 @@ pub fn messages(bytes: &[u8]) {
             }
             | Request::Fetch { source: path, .. }
             | Request::Read { source: path, .. } => std::slice::from_ref(path),
-            Request::AskOffer | Request::Decline | Request::Limit { .. } => &[],
+            Request::AskOffer | Request::Decline | Request::Limit { .. } | Request::Ranges => &[],
         };
         for path in paths {
             if let Ok(path) = RelativePath::parse(path) {
@@ -79,6 +79,15 @@ pub fn messages(bytes: &[u8]) {
     if let Ok(reply) = decode_opening::<Reply>(bytes) {
         let again = encode_opening(&reply).expect("as short as it came");
         assert_eq!(decode_opening::<Reply>(&again).unwrap(), reply);
+    }
+    if let Ok(request) = decode_opening::<RangeRequest>(bytes) {
+        let again = encode_opening(&request).expect("as short as it came");
+        assert_eq!(decode_opening::<RangeRequest>(&again).unwrap(), request);
+    }
+    if let Ok(reply) = decode_range(bytes) {
+        let mut buffer = vec![0; bytes.len() + 16];
+        let len = encode_range(&reply, &mut buffer).expect("as short as it came");
+        assert_eq!(decode_range(&buffer[..len]).unwrap(), reply);
     }
     if let Ok(feedback) = decode_feedback(bytes) {
         let mut buffer = vec![0; bytes.len() + 16];

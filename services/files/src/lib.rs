@@ -109,7 +109,7 @@ mod temporary;
 mod umask;
 
 pub use by_code::{FoundSender, Invitation, Offer, SearchScope, TransferCode, TransferCodeError};
-pub use client::{Changes, Client, Entry, Listed};
+pub use client::{Changes, Client, Entry, Listed, Range, Ranges};
 pub use confine::Confinement;
 pub use error::{Cause, Error, Failure, FilterError, Refusal};
 pub use escape::escape;
@@ -118,7 +118,7 @@ pub use local::open_stream;
 pub use location::{Host, Location, LocationError};
 pub use message::{
     Attributes, Backup, CopyOptions, EntryKind, ListOptions, Meta, OfferedEntry, Owner,
-    RemoveOptions, Replace, Totals,
+    RemoveOptions, Replace, Status, Totals, Version,
 };
 pub use modes::{Modes, ModesError};
 pub use observe::{Observer, Peer, Queued, ServerObserver, Spent, Verb};
@@ -135,5 +135,7 @@ mod change_tests;
 mod copy_tests;
 #[cfg(test)]
 mod going_on_tests;
+#[cfg(test)]
+mod ranges_tests;
 #[cfg(test)]
 mod service_tests;

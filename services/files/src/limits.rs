@@ -26,6 +26,19 @@ pub const MICROSECONDS_PER_BUFFER: u128 = 1000;
 /// Most data buffers that a copy owns at each end: 63 MiB, all of which may be in flight at once.
 pub const MAX_DATA_BUFFERS: usize = 56;
 
+/// Units of one request for a range, after which a client can stop.
+pub const RANGE_UNITS: usize = 64;
+
+/// Bytes of one request for a range.
+pub const RANGE_BYTES: usize = RANGE_UNITS * UNIT_BYTES;
+
+/// Bytes of one request for a range: a path with its offset, length and version.
+pub const RANGE_REQUEST_BYTES: usize = PATH_BYTES + 128;
+
+/// Seconds after which a client no longer uses a connection for ranges that it left alone: less than the server waits
+/// ([`REQUEST_SECONDS`]), so that it does not ask a server that has gone.
+pub const RANGE_IDLE_SECONDS: u64 = 5;
+
 /// Most connections of one copy: a server admits [`SERVER_CONNECTIONS_OF_ORIGIN`] of a client, and reconnecting needs
 /// some of them. Cores enough to use more connections would outrun any disk.
 pub const MAX_CONNECTIONS: u16 = 16;

@@ -118,6 +118,58 @@ pub(crate) enum Request {
         to: Vec<u8>,
         replace: Replace,
     },
+    /// The server answers each [`RangeRequest`] that follows.
+    Ranges,
+}
+
+/// A client's request for the status of a path, and for a range of the file there. The answer is one message for each
+/// unit of the range, and one if it is empty.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RangeRequest {
+    pub path: Vec<u8>,
+    /// Start of the range, bytes.
+    pub offset: u64,
+    /// Length of the range, bytes. 0: only the status.
+    pub len: u64,
+    /// The file must still be this version.
+    pub version: Option<Version>,
+}
+
+/// The control of a message that answers a [`RangeRequest`]. Its payload is the unit's part of the file: less than a
+/// unit at the end of the file, none beyond.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum RangeReply {
+    /// The entry at the path.
+    Found(Status),
+    /// The unit cannot be read.
+    Failed(Cause),
+}
+
+/// A file, directory or special file at a path. Symbolic links are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Its type.
+    pub kind: EntryKind,
+    /// Bytes of content.
+    pub size: u64,
+    /// Permission bits and modification time.
+    pub meta: Meta,
+    /// Its version.
+    pub version: Version,
+}
+
+/// Differs between two states of a file, unless a writer changed it within a tick of the server's clock, or through a
+/// mapping that the kernel has not noticed yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Version {
+    /// Number of the file in its file system.
+    pub inode: u64,
+    /// Bytes of content.
+    pub size: u64,
+    /// Time of change of content or attributes, seconds since 1970.
+    pub changed_seconds: i64,
+    /// Nanoseconds of it, 0 to 999,999,999.
+    pub changed_nanoseconds: u32,
 }
 
 /// How the destination relates to the sources.
@@ -610,6 +662,18 @@ pub(crate) fn encode_feedback(feedback: &Feedback, buffer: &mut [u8]) -> Option<
 /// Decodes feedback.
 pub(crate) fn decode_feedback(bytes: &[u8]) -> Result<Feedback, Error> {
     postcard::from_bytes(bytes).map_err(|_| Error::Protocol("malformed feedback"))
+}
+
+/// Encodes the control of an answer to a range into `buffer`; returns its length, or `None` if it does not fit.
+pub(crate) fn encode_range(reply: &RangeReply, buffer: &mut [u8]) -> Option<usize> {
+    postcard::to_slice(reply, buffer)
+        .ok()
+        .map(|written| written.len())
+}
+
+/// Decodes the control of an answer to a range.
+pub(crate) fn decode_range(bytes: &[u8]) -> Result<RangeReply, Error> {
+    postcard::from_bytes(bytes).map_err(|_| Error::Protocol("malformed answer to a range"))
 }
 
 /// Appends `record` to a manifest; `None` if it exceeds the limit of a record.

@@ -11,7 +11,7 @@
 
 use crate::error::Cause;
 use crate::limits::LINK_TRIES;
-use crate::message::{Attributes, EntryKind, Meta, Owner};
+use crate::message::{Attributes, EntryKind, Meta, Owner, Status, Version};
 use crate::name::RelativePath;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
@@ -180,6 +180,22 @@ pub(crate) fn meta_of(stat: &Stat) -> Meta {
         mtime_seconds: stat.st_mtime,
         mtime_nanoseconds: stat.st_mtime_nsec as u32,
         owner: None,
+    }
+}
+
+/// The status of a file for clients that read ranges.
+pub(crate) fn status_of(stat: &Stat) -> Status {
+    let size = stat.st_size as u64;
+    Status {
+        kind: kind_of(stat),
+        size,
+        meta: meta_of(stat),
+        version: Version {
+            inode: stat.st_ino,
+            size,
+            changed_seconds: stat.st_ctime,
+            changed_nanoseconds: stat.st_ctime_nsec as u32,
+        },
     }
 }
 

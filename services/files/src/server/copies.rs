@@ -20,7 +20,7 @@ use crate::send::{FileSender, Source};
 use crate::share::Share;
 use crate::target::{Sources, resolve_below, top_level};
 use rustix::fd::OwnedFd;
-use rustix::fs::fstat;
+use rustix::fs::{Stat, fstat};
 use zerolane::Connection;
 
 impl Session<'_> {
@@ -107,7 +107,7 @@ impl Session<'_> {
         from: Position,
     ) -> Result<Totals, Error> {
         let (file, size) = match self.open_file(source) {
-            Ok(opened) => opened,
+            Ok((file, stat)) => (file, stat.st_size as u64),
             Err(cause) => return self.refuse_path(connection, source, cause),
         };
         let replies = self.accept(connection, &digester, Landing::Into)?;
@@ -125,7 +125,8 @@ impl Session<'_> {
         })
     }
 
-    fn open_file(&self, source: &[u8]) -> Result<(OwnedFd, u64), Cause> {
+    /// Opens a file to read, also through a symbolic link.
+    pub(super) fn open_file(&self, source: &[u8]) -> Result<(OwnedFd, Stat), Cause> {
         let path = RelativePath::parse(source)?;
         let found = self.root()?.open_parent(&path)?;
         let (directory, name) = found.ok_or(Cause::IsADirectory)?;
@@ -134,7 +135,7 @@ impl Session<'_> {
         let stat = fstat(&file)?;
         match kind_of(&stat) {
             EntryKind::File if path.must_be_directory() => Err(Cause::NotADirectory),
-            EntryKind::File => Ok((file, stat.st_size as u64)),
+            EntryKind::File => Ok((file, stat)),
             EntryKind::Directory => Err(Cause::IsADirectory),
             _ => Err(Cause::SpecialSource),
         }

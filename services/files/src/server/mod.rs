@@ -5,6 +5,7 @@ mod copies;
 mod guests;
 mod listing;
 mod queues;
+mod ranges;
 mod remove_tree;
 mod session;
 mod spent;

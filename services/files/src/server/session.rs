@@ -186,6 +186,7 @@ impl Session<'_> {
             Request::Rename { from, to, replace } => {
                 self.rename(connection, &from, &to, replace).map(|()| None)
             }
+            Request::Ranges => self.ranges(connection).map(|()| None),
             Request::Decline => Err(Error::Declined),
             Request::AskOffer | Request::Limit { .. } => {
                 self.refuse(connection, Refusal::Malformed)
@@ -322,7 +323,10 @@ impl Session<'_> {
                 both = [from.clone(), to.clone()];
                 (Verb::Rename, &both[..])
             }
-            Request::AskOffer | Request::Decline | Request::Limit { .. } => return,
+            // Each file that is read is reported.
+            Request::AskOffer | Request::Decline | Request::Limit { .. } | Request::Ranges => {
+                return;
+            }
         };
         self.observer.requested(&self.peer, verb, paths);
     }
