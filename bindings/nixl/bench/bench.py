@@ -20,6 +20,7 @@ from pathlib import Path
 SIZES = [("8 B", 8, 1), ("4 KiB", 4096, 1), ("64 KiB", 65536, 1), ("1 MiB", 1 << 20, 1), ("64 MiB", 64 << 20, 1)]
 LISTS = [("1,024 x 16 KiB", 16384, 1024), ("256 x 64 KiB", 65536, 256)]
 REGION = 128 << 20
+BLOCKS = 10_000
 PATIENCE = 60
 
 
@@ -83,6 +84,17 @@ class Node:
         took = time.perf_counter() - started
         self.agent.release_xfer_handle(handle)
         return took
+
+    def register(self, turns):
+        """The median time to register that many blocks of 4 KiB, each alone."""
+        base, times = self.memory.ctypes.data, []
+        blocks = [(base + it * 8192, 4096, 0, "") for it in range(BLOCKS)]
+        for _ in range(turns):
+            started = time.perf_counter()
+            registered = self.agent.register_memory(blocks, "DRAM", [self.backend])
+            times.append(time.perf_counter() - started)
+            self.agent.deregister_memory(registered)
+        return statistics.median(times)
 
     def answer(self, peer, count):
         """Answers notifications."""
@@ -192,6 +204,7 @@ def turn(backend, namespaces, seconds):
         initiator.ask("target", 1)
         figures["notification"] = initiator.ask("target", 1000)
         target.end()
+        figures[f"registration of {BLOCKS:,} blocks"] = initiator.register(3)
     finally:
         for process in processes:
             process.close()

@@ -1,5 +1,8 @@
 """Transfers between two processes, by NIXL of the installed wheel: content, order, notifications."""
 
+import json
+import re
+
 import pytest
 
 MIB = 1 << 20
@@ -59,6 +62,33 @@ def test_transfer__moves_blocks_of_many_regions(pair, operation):
     assert it.first.transfer(operation, here, there, "second") == "DONE"
     assert it.second.equals(theirs, 5 if operation == "WRITE" else 6)
     assert it.first.equals(mine, 5 if operation == "WRITE" else 6)
+
+
+def test_registration__of_10000_blocks_asks_nobody(pair):
+    count, size = 10_000, 512
+    it = pair(64, ZEROLANE_NIXL_LOG="info")
+    assert it.first.transfer("WRITE", *it.whole(), "second") == "DONE"
+    mine, base = it.first.allocate(count * size, seed=5)
+    theirs, address = it.second.allocate(count * size)
+    # A wait for the driver, for each block, would be as many.
+    assert it.first.register_blocks(mine, size) < count / 10
+    assert it.second.register_blocks(theirs, size) < count / 10
+    it.first.forget("second")
+    it.first.load(it.second.metadata())
+    it.first.prepare_list("mine", "", [(base + at, size) for at in range(0, count * size, size)])
+    it.first.prepare_list("theirs", "second", [(address + at, size) for at in range(0, count * size, size)])
+    some = [0, 1, count // 2, count - 1]
+    it.first.prepare_from_lists("some", "WRITE", "mine", some, "theirs", some[::-1])
+    it.first.post("some")
+    assert it.first.wait("some")[0] == "DONE"
+    for here, there in zip(some, some[::-1], strict=True):
+        assert it.second.content(theirs, there * size, size) == it.first.content(mine, here * size, size)
+    it.first.stop()
+    accounts = re.findall(r"account of a connection of agent first: (.*)", it.first.said())
+    assert accounts
+    for account in map(json.loads, accounts):
+        # So many control operations that a question or word for each block is not among them.
+        assert account["protocol"]["control_sent"] + account["protocol"]["control_received"] < count / 10
 
 
 @pytest.mark.parametrize("length", [1, 100, 112, 113, 300, 400, 20_000, 3_000_000])
