@@ -3,7 +3,7 @@
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use zerolane::lanes;
 use zerolane::options::LaneChoice;
 
@@ -59,11 +59,35 @@ impl Address {
         found.map_err(zerolane::Error::Address)
     }
 
+    /// Like `resolve`, at `port` unless the address names one.
+    pub(crate) fn resolve_at(
+        &self,
+        port: u16,
+        lane: LaneChoice,
+    ) -> zerolane::Result<Vec<SocketAddr>> {
+        let bare = match self {
+            Address::Text(text) => without_port(text),
+            Address::Pair(..) | Address::Full(..) => None,
+        };
+        match bare {
+            Some(bare) => lanes::resolve_host(bare, port, lane).map_err(zerolane::Error::Address),
+            None => self.resolve(lane),
+        }
+    }
+
     /// Resolves without the interpreter.
     pub(crate) fn found(&self, py: Python<'_>, lane: LaneChoice) -> PyResult<Vec<SocketAddr>> {
         let found = py.detach(|| self.resolve(lane));
         found.map_err(|error| crate::errors::of(py, error))
     }
+}
+
+/// The host, if `text` has no port.
+fn without_port(text: &str) -> Option<&str> {
+    if let Some(inside) = text.strip_prefix('[') {
+        return inside.strip_suffix(']');
+    }
+    (!text.contains(':') || text.parse::<IpAddr>().is_ok()).then_some(text)
 }
 
 /// The address with that flow, and with that interface unless it has one.

@@ -9,11 +9,10 @@ use crate::options::{seconds, security};
 use crate::pinned::{Use, pin};
 use pyo3::exceptions::{PyOSError, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use zerolane::lanes;
 use zerolane::options::LaneChoice;
 use zerolane::security::PublicKey;
 use zerolane_castnet::limits::CAST_PORT;
@@ -28,26 +27,9 @@ const MAX_ARITY: u32 = 64;
 /// Longer times are no limit.
 const LONG: Duration = Duration::from_secs(1 << 32);
 
-/// The host, if `text` has no port.
-fn without_port(text: &str) -> Option<&str> {
-    if let Some(inside) = text.strip_prefix('[') {
-        return inside.strip_suffix(']');
-    }
-    (!text.contains(':') || text.parse::<IpAddr>().is_ok()).then_some(text)
-}
-
 /// Resolves the host, at the port of casts unless it names one. May block on a name server.
 fn resolve(host: &Address) -> zerolane::Result<Vec<SocketAddr>> {
-    let bare = match host {
-        Address::Text(text) => without_port(text),
-        Address::Pair(..) | Address::Full(..) => None,
-    };
-    match bare {
-        Some(bare) => {
-            lanes::resolve_host(bare, CAST_PORT, LaneChoice::Udp).map_err(zerolane::Error::Address)
-        }
-        None => host.resolve(LaneChoice::Udp),
-    }
+    host.resolve_at(CAST_PORT, LaneChoice::Udp)
 }
 
 /// Exports the memory of `buffer` to a cast.

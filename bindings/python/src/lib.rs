@@ -22,6 +22,7 @@ mod endpoint;
 mod errors;
 mod exported;
 mod fetch;
+mod files;
 mod incoming;
 mod messages;
 mod options;
@@ -60,6 +61,8 @@ mod _zerolane {
     use crate::exported::{ExportedRegion, Key};
     #[pymodule_export]
     use crate::fetch::FetchOp;
+    #[pymodule_export]
+    use crate::files::{FileClient, FileStatus, FileUpload};
     #[pymodule_export]
     use crate::incoming::Incoming;
     #[pymodule_export]

@@ -1,11 +1,16 @@
-"""Makes pairs of connections over loopback, content, and interrupts."""
+"""Makes pairs of connections over loopback, content, interrupts, and servers of files."""
 
 import _thread
+import os
+import re
+import shutil
+import subprocess
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pytest
@@ -92,3 +97,56 @@ def executor() -> Iterator[ThreadPoolExecutor]:
     """A thread for the peer's side."""
     with ThreadPoolExecutor(2) as executor:
         yield executor
+
+
+def program() -> Path | None:
+    """The command ``zerolane``, if it is built or installed."""
+    target = Path(__file__).parents[3] / "target"
+    found = [
+        os.environ.get("ZEROLANE_PROGRAM"),
+        target / "debug" / "zerolane",
+        target / "release" / "zerolane",
+        shutil.which("zerolane"),
+    ]
+    return next((Path(it) for it in found if it and Path(it).exists()), None)
+
+
+class Served(NamedTuple):
+    """A directory that a server of files serves."""
+
+    address: str
+    directory: Path
+    process: subprocess.Popen[str]
+
+
+@contextmanager
+def serving_files(directory: Path, *options: str, at: str = "127.0.0.1:0") -> Iterator[Served]:
+    """Serves ``directory`` to everyone."""
+    command = program()
+    if command is None:
+        pytest.skip("the command zerolane is not built")
+    directory.mkdir(exist_ok=True)
+    home = directory.with_name(f"{directory.name}-keys")
+    process = subprocess.Popen(
+        [command, "serve", directory, "--listen", at, "--anyone", *options],
+        env={**os.environ, "ZEROLANE_HOME": str(home)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        said = re.search(r" on (\S+) for ", process.stdout.readline())
+        assert said is not None
+        yield Served(said[1], directory, process)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    """A directory that clients may read and write."""
+    with serving_files(tmp_path / "share") as it:
+        yield it

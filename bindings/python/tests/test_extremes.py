@@ -123,6 +123,7 @@ BY_TYPE: dict[str, Extremes] = {
     **dict.fromkeys(
         ["CompletionQueue", "Options", "Pending[Completion]", "Pending[Any]", "ReceivePool"], NONE
     ),
+    "FileStatus": NONE,
 }
 BY_NAME: dict[str, Extremes] = {
     # Words, which may be negative.
@@ -140,6 +141,14 @@ OWN: dict[tuple[str, str], Extremes] = {
         [*ADDRESSES, "::", "127.0.0.1"],
         [it for it in NO_ADDRESSES if it not in ("::", "127.0.0.1")],
     ),
+    # A host has the port of the file service.
+    ("FileClient.__new__", "address"): Extremes(
+        [*ADDRESSES, "::", "127.0.0.1"],
+        [it for it in NO_ADDRESSES if it not in ("::", "127.0.0.1")],
+    ),
+    # The server, which is not there, is asked first.
+    ("FileClient.put", "source"): Extremes(FILE.refused),
+    ("FileClient.get", "target"): Extremes(FILE.refused),
     # The flow and the interface of a global address do not matter.
     ("aio.connect", "address"): Extremes(
         [*ADDRESSES, *NO_ADDRESSES[-3:-1]], [*NO_ADDRESSES[:-3], NO_ADDRESSES[-1]]
@@ -223,6 +232,15 @@ class Place:
         self.receiving = self.handle.recv(bytearray(8))
         stack.callback(self.receiving.cancel)
         self.executor = stack.enter_context(ThreadPoolExecutor(8))
+        self.files = self.client(("127.0.0.1", 1))
+
+    def client(self, address: Any, options: Options | None = None) -> zerolane.FileClient:
+        """A client of a server that is not there."""
+        return zerolane.FileClient(address, options or Options(connect_timeout=0.05))
+
+    def ask(self, **keywords: Any) -> zerolane.FileStatus:
+        """Asks something of such a host."""
+        return self.client(**keywords).status("")
 
     def requests(self) -> zerolane.Requests:
         """A worker's connection."""
@@ -373,6 +391,10 @@ ROWS: dict[str, Row] = {
     **each("ConnectionHandle", "handle", "export_named revoke revoke_region arrived wait_arrived"),
     "ConnectionHandle.export_numbered": named("export_of_handle"),
     **each("ConnectionHandle", "handle", "set_receive_pool on_closed"),
+    "FileClient.__new__": named("ask"),
+    **each(
+        "FileClient", "files", "status read_into list put get upload remove make_directory rename"
+    ),
     "CastReceiver.__new__": named("receiver"),
     "CastReceiver.receive": named("receive"),
     "cast": named("cast"),
@@ -444,6 +466,7 @@ def good(place: Place, call: Call) -> dict[str, Any]:
         "number": 7,
         "offset": 0,
         "op": FetchOp.increment(),
+        "path": "file",
         "pending": place.receiving,
         "pieces": [(0, bytearray(8))],
         "pool": zerolane.ReceivePool(),
@@ -453,7 +476,9 @@ def good(place: Place, call: Call) -> dict[str, Any]:
         "request": place.receiving,
         "remote": [0],
         "rights": 7,
+        "source": "/proc/self/comm",
         "spin": 0.0,
+        "target": "/proc/no such/file",
         "timeout": 0.01,
         "token": 7,
         "value": 1,
