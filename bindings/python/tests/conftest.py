@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import zerolane
+from zerolane.cache import CacheServer
 
 Pair: TypeAlias = tuple[zerolane.Connection, zerolane.Connection]
 
@@ -150,3 +151,21 @@ def served(tmp_path: Path) -> Iterator[Served]:
     """A directory that clients may read and write."""
     with serving_files(tmp_path / "share") as it:
         yield it
+
+
+@contextmanager
+def lending(memory: Any, at: str = "127.0.0.1:0") -> Iterator[CacheServer]:
+    """A server of a cache, in a thread."""
+    server = CacheServer(at, memory)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        thread.join()
+
+
+def address_of(server: CacheServer) -> str:
+    host, port = server.local_addr
+    return f"{host}:{port}"
