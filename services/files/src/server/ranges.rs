@@ -224,16 +224,14 @@ impl<'c> Line<'c> {
     fn step(&mut self) -> Result<Step, Error> {
         self.stop.check()?;
         let waited = match self.connection.wait(Some(LOOK)) {
-            Err(zerolane::Error::Closed(CloseReason::Peer(_))) => return Ok(Step::Gone),
+            Err(zerolane::Error::Closed(reason)) if is_end(reason) => return Ok(Step::Gone),
             waited => waited?.got(),
         };
         let Some(completion) = waited else {
             return Ok(Step::Nothing);
         };
         let len = match completion.result {
-            Err(TransferError::Closed(CloseReason::Peer(_)) | TransferError::Finished) => {
-                return Ok(Step::Gone);
-            }
+            Err(TransferError::Closed(reason)) if is_end(reason) => return Ok(Step::Gone),
             result => result.map_err(zerolane::Error::Transfer)?,
         };
         if completion.kind() == WorkKind::Receive {
@@ -270,6 +268,11 @@ impl<'c> Line<'c> {
         posted.map_err(zerolane::Error::from)?;
         Ok(())
     }
+}
+
+/// Whether the client closed the connection, or its process ended.
+fn is_end(reason: CloseReason) -> bool {
+    matches!(reason, CloseReason::Peer(_) | CloseReason::PeerDead)
 }
 
 fn check_stalled(since: Instant) -> Result<(), Error> {
