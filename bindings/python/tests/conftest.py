@@ -4,8 +4,10 @@ import _thread
 import os
 import re
 import shutil
+import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -144,6 +146,18 @@ def serving_files(directory: Path, *options: str, at: str = "127.0.0.1:0") -> It
     finally:
         process.kill()
         process.communicate()
+
+
+def freeze(process: subprocess.Popen[str]) -> None:
+    """Stops a process, and returns when all its threads stand still."""
+    process.send_signal(signal.SIGSTOP)
+    tasks = Path(f"/proc/{process.pid}/task")
+    ends = time.monotonic() + 60
+    while any(
+        (it / "stat").read_text().rpartition(")")[2].split()[0] != "T" for it in tasks.iterdir()
+    ):
+        assert time.monotonic() < ends
+        time.sleep(0.001)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import zerolane
-from conftest import address_of, lending, pattern
+from conftest import address_of, freeze, lending, pattern
 from zerolane import cache
 from zerolane.cache import Cache, CacheServer
 
@@ -161,7 +161,7 @@ def test_hosts__each_has_its_keys_and_one_that_is_killed_misses() -> None:
         assert all(ours.get(places))
         assert all(place == key * 1000 for key, place in places)
         # One frozen, one dead: both miss, whatever the calls wait for.
-        processes[0][0].send_signal(signal.SIGSTOP)
+        freeze(processes[0][0])
         processes[1][0].kill()
         alive = {key for key in keys if ours._ring.get_node(key.hex()) == processes[2][1]}
         assert 5 < len(alive) < 55

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import zerolane
-from conftest import Served, interrupt, is_exported, pattern, serving_files
+from conftest import Served, freeze, interrupt, is_exported, pattern, serving_files
 from zerolane import FileClient
 
 MIB = 1 << 20
@@ -196,7 +196,7 @@ def test_read_into__can_be_interrupted(served: Served) -> None:
     (served.directory / "file").write_bytes(bytes(8))
     client = FileClient(served.address)
     client.status("file")
-    served.process.send_signal(signal.SIGSTOP)
+    freeze(served.process)
     try:
         buffer = bytearray(8)
         with pytest.raises(KeyboardInterrupt), interrupt():
