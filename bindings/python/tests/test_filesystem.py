@@ -148,6 +148,8 @@ def test_read__a_file_that_changes(fs: ZerolaneFileSystem, served: Served) -> No
         os.replace(served.directory / "new", path)
         with pytest.raises(OSError, match="changed"):
             file.read(10)
+        with pytest.raises(OSError, match="changed"):
+            file.readinto(bytearray(10))
 
 
 def test_write__appears_as_a_whole_or_not(fs: ZerolaneFileSystem, served: Served) -> None:
