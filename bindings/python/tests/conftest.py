@@ -120,18 +120,19 @@ class Served(NamedTuple):
     address: str
     directory: Path
     process: subprocess.Popen[str]
+    key: str
 
 
 @contextmanager
 def serving_files(directory: Path, *options: str, at: str = "127.0.0.1:0") -> Iterator[Served]:
-    """Serves ``directory`` to everyone."""
+    """Serves ``directory``, to everyone unless the options have a list of keys."""
     command = program()
     if command is None:
         pytest.skip("the command zerolane is not built")
     directory.mkdir(exist_ok=True)
     home = directory.with_name(f"{directory.name}-keys")
     process = subprocess.Popen(
-        [command, "serve", directory, "--listen", at, "--anyone", *options],
+        [command, "serve", directory, "--listen", at, *(options or ["--anyone"])],
         env={**os.environ, "ZEROLANE_HOME": str(home)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -141,8 +142,9 @@ def serving_files(directory: Path, *options: str, at: str = "127.0.0.1:0") -> It
     try:
         assert process.stdout is not None
         said = re.search(r" on (\S+) for ", process.stdout.readline())
-        assert said is not None
-        yield Served(said[1], directory, process)
+        key = re.search(r"zl:\S+", process.stdout.readline())
+        assert said is not None and key is not None
+        yield Served(said[1], directory, process, key[0])
     finally:
         process.kill()
         process.communicate()

@@ -149,7 +149,7 @@ def test_upload__appears_when_it_is_finished(served: Served) -> None:
 
 
 def test_client__of_a_server_that_is_read_only(tmp_path: Path) -> None:
-    with serving_files(tmp_path / "share", "--read-only") as served:
+    with serving_files(tmp_path / "share", "--read-only", "--anyone") as served:
         (served.directory / "file").write_bytes(b"x")
         client = FileClient(served.address)
         assert client.status("file").size == 1

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,7 +21,8 @@ from fsspec.tests.abstract import (
     AbstractPutTests,
 )
 
-from conftest import Served, pattern, serving_files
+import zerolane
+from conftest import Served, pattern, program, serving_files
 from zerolane.filesystem import ZerolaneFileSystem
 
 MIB = 1 << 20
@@ -177,7 +179,7 @@ def test_write__appears_as_a_whole_or_not(fs: ZerolaneFileSystem, served: Served
 
 
 def test_write__at_a_server_that_is_read_only(tmp_path: Path) -> None:
-    with serving_files(tmp_path / "share", "--read-only") as served:
+    with serving_files(tmp_path / "share", "--read-only", "--anyone") as served:
         (served.directory / "file").write_bytes(b"x")
         fs = file_system(served)
         assert fs.cat("file") == b"x"
@@ -189,6 +191,30 @@ def test_write__at_a_server_that_is_read_only(tmp_path: Path) -> None:
         ):
             with pytest.raises(PermissionError, match="the server is read-only"):
                 change()
+
+
+def test_keys__decide_who_reads_and_who_writes(tmp_path: Path) -> None:
+    identity, other, allowed = (str(tmp_path / it) for it in ("mine", "other", "allowed"))
+    command = program()
+    if command is None:
+        pytest.skip("the command zerolane is not built")
+    key = zerolane.Options(identity=identity).key
+    assert key is not None
+    home = {**os.environ, "ZEROLANE_HOME": str(tmp_path)}
+    adding = [command, "keys", "add", "--allowed", allowed, key, "read"]
+    subprocess.run(adding, check=True, env=home)
+    with serving_files(tmp_path / "share", "--allowed", allowed) as served:
+        (served.directory / "file").write_bytes(b"content")
+        url = f"zl://{served.address}/file"
+        given: dict[str, Any] = {"identity": identity, "trust": [served.key]}
+        with fsspec.open(url, "rb", **given) as file:
+            assert file.read() == b"content"
+        with pytest.raises(PermissionError, match="may only read"):
+            fsspec.filesystem("zl", host=served.address, **given).pipe("new", b"x")
+        with pytest.raises(zerolane.ConnectionEnded):
+            fsspec.open(url, "rb", **{**given, "identity": other}).open()
+        with pytest.raises(zerolane.Untrusted):
+            fsspec.open(url, "rb", **{**given, "trust": [key]}).open()
 
 
 def test_threads_and_a_child_of_fork(fs: ZerolaneFileSystem, served: Served) -> None:
