@@ -28,6 +28,7 @@
 //!   extended, escape                extended attributes; printable text
 //!   backup                          renames replaced and removed files
 //!   hard_links                      first names of files with several names
+//!   ranges                          parts of files for programs, one request after another, without the pump
 //!   rendezvous                      lines between a client and its server over a login's channel
 //! ```
 //!
