@@ -475,13 +475,17 @@ impl FileClient {
         })
     }
 
-    /// Removes the file or symbolic link at `path`, or with `recursive` a directory and its contents.
-    #[pyo3(signature = (path, *, recursive=false))]
-    fn remove(&self, py: Python<'_>, path: OsString, recursive: bool) -> PyResult<()> {
-        let force = false;
+    /// Removes the file or symbolic link at `path`, or with `recursive` a directory and its contents; with `empty` only an
+    /// empty directory.
+    #[pyo3(signature = (path, *, recursive=false, empty=false))]
+    fn remove(&self, py: Python<'_>, path: OsString, recursive: bool, empty: bool) -> PyResult<()> {
         self.carry_out(py, move |client| {
             let failures = Failures::default();
-            let options = RemoveOptions { recursive, force };
+            let options = RemoveOptions {
+                recursive,
+                force: false,
+                empty,
+            };
             client.remove(&[literal(&path)], options, &failures)?;
             failures.check()
         })

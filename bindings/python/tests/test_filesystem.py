@@ -110,6 +110,8 @@ def test_directories(fs: ZerolaneFileSystem, served: Served) -> None:
     assert fs.isdir("a") and fs.isfile("a/one") and not fs.exists("a/none")
     with pytest.raises(OSError, match="not empty"):
         fs.rmdir("a/b")
+    with pytest.raises(NotADirectoryError):
+        fs.rmdir("a/one")
     fs.rmdir("a/b/c")
     fs.mv("a/one", "a/moved")
     with pytest.raises(IsADirectoryError):

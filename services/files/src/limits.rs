@@ -5,7 +5,7 @@
 pub const DEFAULT_PORT: u16 = 9181;
 
 /// Version of the file service's messages. Both ends must speak the same one.
-pub const FILE_PROTOCOL_VERSION: u16 = 9;
+pub const FILE_PROTOCOL_VERSION: u16 = 10;
 
 /// Bytes of a file that are hashed, compared on resume and transferred as one piece. Large enough to hide a Transfer's
 /// two round trips behind the others in flight, small enough that a ring of them stays in the last-level

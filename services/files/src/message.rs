@@ -275,6 +275,8 @@ pub struct RemoveOptions {
     pub recursive: bool,
     /// Also remove files without write permission; a missing file is no failure.
     pub force: bool,
+    /// Remove only empty directories, and nothing else.
+    pub empty: bool,
 }
 
 /// What a rename may replace. It never replaces a directory.

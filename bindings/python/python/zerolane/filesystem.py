@@ -210,17 +210,11 @@ class ZerolaneFileSystem(AbstractFileSystem):  # type: ignore[misc]
             self._make(above)
 
     def rmdir(self, path: str) -> None:
-        path = self._strip_protocol(path)
-        if self.info(path)["type"] != "directory":
-            raise NotADirectoryError(f"{path}: is not a directory")
-        if self.ls(path, detail=False):
-            raise OSError(f"{path}: the directory is not empty")
-        # The service has no call for an empty directory: a file made since then is removed with it.
-        self._remove(path, recursive=True)
+        self._remove(self._strip_protocol(path), empty=True)
 
-    def _remove(self, path: str, *, recursive: bool) -> None:
+    def _remove(self, path: str, **how: bool) -> None:
         host = self._at()
-        host.call(host.client.remove, path, recursive=recursive)
+        host.call(host.client.remove, path, **how)
 
     def rm_file(self, path: str) -> None:
         self._remove(self._strip_protocol(path), recursive=False)

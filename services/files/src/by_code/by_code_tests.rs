@@ -206,6 +206,7 @@ fn Invitation__gives_nothing_but_what_it_offers() {
         let all = RemoveOptions {
             recursive: true,
             force: true,
+            empty: false,
         };
         let secret = [b"secret".to_vec()];
         refused(client.remove(&secret, all, &()).map(drop));

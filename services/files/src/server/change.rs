@@ -52,7 +52,7 @@ impl Session<'_> {
         let outcome = match removable(root, path, options) {
             Err(Cause::NotFound) if options.force => return Ok(()),
             Ok((parent, name, stat)) => match kind_of(&stat) {
-                EntryKind::Directory => {
+                EntryKind::Directory if !options.empty => {
                     let tell = |outcome| tally.tell(outcome);
                     let path = path.strip_suffix(b"/").unwrap_or(path);
                     let listed = (path, stat.st_ino);
@@ -125,6 +125,8 @@ fn removable(
 ) -> Result<(OwnedFd, Vec<u8>, Stat), Cause> {
     let (parent, name, stat) = named(root, path)?;
     match kind_of(&stat) {
+        EntryKind::Directory if options.empty => Ok((parent, name, stat)),
+        _ if options.empty => Err(Cause::NotADirectory),
         EntryKind::Directory if !options.recursive => Err(Cause::NotRecursive),
         EntryKind::File if !options.force && is_write_protected(stat.st_mode) => {
             Err(Cause::ReadOnly)

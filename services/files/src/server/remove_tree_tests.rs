@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const ALL: RemoveOptions = RemoveOptions {
     recursive: true,
     force: true,
+    empty: false,
 };
 
 fn open(path: &Path) -> OwnedFd {

@@ -77,6 +77,7 @@ pub(crate) fn remove(args: RemoveArgs) -> Result<()> {
     let options = RemoveOptions {
         recursive: args.recursive,
         force: args.force,
+        empty: false,
     };
     let changes = ask(host, args.security, |client| {
         client.remove(&paths, options, &Told)
