@@ -5,6 +5,7 @@ use crate::options::{change, zl_options};
 use crate::pointer::{Outputs, handle, text};
 use crate::status::{Failure, guard, zl_status};
 use std::ffi::c_char;
+use zerolane::PathId;
 use zerolane::counters::{PathLife, PathState};
 use zerolane::options::{MAX_PATHS, PathAddresses};
 
@@ -48,7 +49,7 @@ pub struct zl_path {
 
 impl zl_path {
     /// `None` if the path does not exist.
-    fn of((index, state): (usize, PathState)) -> Option<zl_path> {
+    fn of((id, state): (PathId, PathState)) -> Option<zl_path> {
         let life = match state.life {
             PathLife::Absent => return None,
             PathLife::Joining => ZL_PATH_JOINING,
@@ -57,7 +58,7 @@ impl zl_path {
             PathLife::Suspect => ZL_PATH_SUSPECT,
         };
         Some(zl_path {
-            index: index as u32,
+            index: id.get().into(),
             life: life as u32,
             rtt_us: state.rtt.map_or(0, |it| it.as_micros() as u64),
             bytes_sent: state.bytes_sent,
@@ -134,11 +135,14 @@ pub unsafe extern "C" fn zl_remove_path(connection: *const zl_connection, index:
     guard(|| {
         // SAFETY: C's promise about handles.
         let connection = unsafe { handle(connection, "connection") }?;
-        if index == 0 {
+        let path = u8::try_from(index).ok().and_then(PathId::new);
+        if path == Some(PathId::FIRST) {
             return Err(Failure::argument("the first path cannot be removed"));
         }
         connection.ask(move |it| {
-            it.remove_path(index as usize);
+            if let Some(path) = path {
+                it.remove_path(path);
+            }
             Ok(())
         })?;
         Ok(zl_status::ZL_OK)

@@ -2,6 +2,7 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use zerolane::PathId;
 use zerolane::counters::{PathLife, PathState};
 use zerolane::options::{MAX_PATHS, PathAddresses};
 
@@ -9,7 +10,7 @@ use zerolane::options::{MAX_PATHS, PathAddresses};
 #[pyclass(frozen, get_all, weakref, module = "zerolane")]
 pub(crate) struct Path {
     /// The path's number; 0 is the first path.
-    index: usize,
+    index: u8,
     /// The state: "joining" (being probed for the first time), "sizing" (its datagram size is being probed), "usable"
     /// (carries payload) or "suspect" (does not answer).
     life: &'static str,
@@ -27,7 +28,7 @@ pub(crate) struct Path {
 
 impl Path {
     /// `None` if the path does not exist.
-    pub(crate) fn of((index, state): (usize, PathState)) -> Option<Path> {
+    pub(crate) fn of((id, state): (PathId, PathState)) -> Option<Path> {
         let life = match state.life {
             PathLife::Absent => return None,
             PathLife::Joining => "joining",
@@ -36,7 +37,7 @@ impl Path {
             PathLife::Suspect => "suspect",
         };
         Some(Path {
-            index,
+            index: id.get(),
             life,
             rtt: state.rtt.map(|it| it.as_secs_f64()),
             bytes_sent: state.bytes_sent,

@@ -25,7 +25,7 @@ use zerolane::request::{
 };
 use zerolane::security::PublicKey;
 use zerolane::worker::ConnectionId;
-use zerolane::{Error, Region, RequestId};
+use zerolane::{Error, PathId, Region, RequestId};
 
 /// The owner of the connection.
 enum Place {
@@ -298,11 +298,14 @@ impl Requests {
 
     /// Stops using path `index`, which must not be 0. Its payload in flight is sent over other paths.
     fn remove_path(&self, py: Python<'_>, index: usize) -> PyResult<()> {
-        if index == 0 {
+        let path = u8::try_from(index).ok().and_then(PathId::new);
+        if path == Some(PathId::FIRST) {
             return Err(PyValueError::new_err("the first path cannot be removed"));
         }
         self.with(py, |connection| {
-            connection.remove_path(index);
+            if let Some(path) = path {
+                connection.remove_path(path);
+            }
             Ok(())
         })
     }

@@ -3,7 +3,7 @@
 use crate::addresses::{ToAddresses, resolved};
 use crate::completion::Completion;
 use crate::error::{Error, Result};
-use crate::id::{Poster, RequestId};
+use crate::id::{PathId, Poster, RequestId};
 use crate::queue::CompletionQueue;
 use crate::vectored::Vectored;
 use std::mem::MaybeUninit;
@@ -697,13 +697,16 @@ impl Connection {
     }
 
     /// Stops using path `path`, which must not be the first. Its payload in flight is sent again over other paths.
-    pub fn remove_path(&mut self, path: usize) {
-        self.driver.remove_path(path);
+    pub fn remove_path(&mut self, path: PathId) {
+        self.driver.remove_path(path.get().into());
     }
 
-    /// The current paths, by index, and the state of each. The first is 0.
-    pub fn paths(&self) -> Vec<(usize, PathState)> {
-        self.driver.paths()
+    /// The current paths, and the state of each.
+    pub fn paths(&self) -> Vec<(PathId, PathState)> {
+        let paths = self.driver.paths().into_iter();
+        paths
+            .filter_map(|(index, state)| Some((PathId::of_index(index)?, state)))
+            .collect()
     }
 
     /// A handle with which another thread ends a [`Connection::wait`] or [`Connection::announced`], or the next one if

@@ -1,6 +1,7 @@
-//! Identifies requests, by the connection or handle that posted them.
+//! Identifies requests, by the connection or handle that posted them, and the paths of a connection.
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use zerolane_wire::MAX_PATHS;
 
 /// Identifies a request of one connection or handle. The identifier of another's request names none here. A connection
 /// uses an identifier again after four billion requests.
@@ -42,5 +43,33 @@ impl RequestId {
     /// Converts from a number. A number that was not obtained from `to_u64` identifies no request.
     pub fn from_u64(number: u64) -> RequestId {
         RequestId(number)
+    }
+}
+
+/// Identifies a path of a connection, by a number that both ends know. A path that is added may get that of one that was
+/// removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PathId(u8);
+
+impl PathId {
+    /// The path that the connection began with.
+    pub const FIRST: PathId = PathId(0);
+
+    /// `None` unless `number` is below [`MAX_PATHS`](crate::options::MAX_PATHS).
+    pub const fn new(number: u8) -> Option<PathId> {
+        match number < MAX_PATHS {
+            true => Some(PathId(number)),
+            false => None,
+        }
+    }
+
+    /// The number.
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+
+    /// The path at `index` of the core's table, which has at most [`MAX_PATHS`].
+    pub(crate) fn of_index(index: usize) -> Option<PathId> {
+        PathId::new(u8::try_from(index).ok()?)
     }
 }

@@ -52,7 +52,7 @@ pub use connection::Connection;
 pub use endpoint::Endpoint;
 pub use error::{Error, Result};
 pub use fetch_op::FetchOp;
-pub use id::RequestId;
+pub use id::{PathId, RequestId};
 pub use incoming::Incoming;
 pub use key::RegionKey;
 pub use queue::CompletionQueue;

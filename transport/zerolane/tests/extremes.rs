@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use zerolane::advanced::{Offer, Read};
 use zerolane::memory::{Access, Memory};
-use zerolane::options::{EthernetDevice, LaneChoice, PathAddresses};
+use zerolane::options::{EthernetDevice, LaneChoice, MAX_PATHS, PathAddresses};
 use zerolane::request::{
     Fetch, Get, GetPieces, Message, MessageInline, OpenRegion, Put, PutInline, PutPieces, Receive,
     ReceiveMessage, Request, Transfer,
@@ -25,8 +25,8 @@ use zerolane::worker::{
     WorkerThread,
 };
 use zerolane::{
-    CompletionQueue, Connection, Endpoint, Error, ExportedRegion, FetchOp, Options, ReceivePool,
-    Region, RegionKey, RegionNumber, RequestId, Rights, Waited, Waker,
+    CompletionQueue, Connection, Endpoint, Error, ExportedRegion, FetchOp, Options, PathId,
+    ReceivePool, Region, RegionKey, RegionNumber, RequestId, Rights, Waited, Waker,
 };
 
 /// Longer than any call takes that waits for nothing.
@@ -695,7 +695,11 @@ fn settings(tried: &mut Tried, pair: &mut Pair) {
         !pair.ours.add_path(PathAddresses::default()),
         "one path was asked for"
     );
-    for path in HUGE_SIZES.into_iter().chain([0]) {
+    tried.on("PathId::{get, new}");
+    assert_eq!((PathId::new(MAX_PATHS), PathId::new(u8::MAX)), (None, None));
+    for number in 0..MAX_PATHS {
+        let path = PathId::new(number).expect("few");
+        assert_eq!(path.get(), number);
         pair.ours.remove_path(path);
     }
     let queue = CompletionQueue::new(1).expect("memory");

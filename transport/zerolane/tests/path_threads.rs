@@ -14,7 +14,8 @@ use std::fs;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use stream::{
-    PATIENCE, PIECE, accept, bytes_sent, content, options, receive, send, until_usable, usable,
+    ADDED, PATIENCE, PIECE, accept, bytes_sent, content, options, receive, send, until_usable,
+    usable,
 };
 use zerolane::failure::PostError;
 use zerolane::options::{PathAddresses, PathThreads};
@@ -77,7 +78,7 @@ fn threads__end_with_the_path_and_with_the_connection() {
             2,
             "one at each end, and neither takes signals"
         );
-        a.remove_path(1);
+        a.remove_path(ADDED);
         until_usable(&mut a, 1, 4, &mut sent);
         until_threads(0);
     }

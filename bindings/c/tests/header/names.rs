@@ -142,6 +142,7 @@ fn rust_surface() -> Names {
             }
             let function = line
                 .strip_prefix("    pub fn ")
+                .or(line.strip_prefix("    pub const fn "))
                 .or(line.strip_prefix("    pub async fn "))
                 .or(line
                     .strip_prefix("    fn ")

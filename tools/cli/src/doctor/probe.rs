@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt;
 use zerolane::counters::Account;
 use zerolane::options::LaneChoice;
-use zerolane::{Connection, Endpoint, Options};
+use zerolane::{Connection, Endpoint, Options, PathId};
 
 use super::findings::{self, Finding, Probed};
 
@@ -66,7 +66,10 @@ pub(super) fn way_to(name: &str, port: u16) -> Vec<Finding> {
 fn carried(mut connection: Connection) -> Option<Probed> {
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
-        let (_, path) = connection.paths().into_iter().find(|it| it.0 == 0)?;
+        let (_, path) = connection
+            .paths()
+            .into_iter()
+            .find(|it| it.0 == PathId::FIRST)?;
         if path.mtu_probed {
             return match path.too_narrow {
                 true => Some(Probed::TooNarrow),

@@ -2,7 +2,7 @@
 
 use super::mixed::{AROUND, Counted, by_ethernet, forged, overhear, overheard, receive_and_count};
 use super::{
-    PATIENCE, THREADS, accept, between, between_owned, bytes_sent, content, hardware_of,
+    ADDED, PATIENCE, THREADS, accept, between, between_owned, bytes_sent, content, hardware_of,
     hardware_text, joins_in_turn, options, path_between, receive, send, two_pairs, until_alone,
     until_usable, usable,
 };
@@ -305,7 +305,7 @@ fn mixed__ethernet_alone_two_paths_at_one_interface_are_told_apart_by_the_peers(
                 assert_eq!(a.account().no_path, Some(NoPath::Taken));
             }
             assert_eq!(a.account().paths_refused, 2);
-            a.remove_path(1);
+            a.remove_path(ADDED);
             until_usable(&mut a, 1, 2, &mut sent);
             assert!(a.add_path(second));
             until_usable(&mut a, 2, 8, &mut sent);
@@ -372,7 +372,7 @@ fn add_while_down(hosts: &Topology, to: SocketAddr, by_udp: PathAddresses, optio
     assert!(a.add_path(by_udp));
     let carries = |a: &Connection| {
         let mut paths = a.paths().into_iter();
-        paths.any(|it| it.0 == 1 && it.1.life == PathLife::Usable)
+        paths.any(|it| it.0 == ADDED && it.1.life == PathLife::Usable)
     };
     while !carries(&a) {
         wait(&mut a);

@@ -31,8 +31,8 @@ use netlab::netns::{self, Namespace, Topology};
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use stream::{
-    PATIENCE, PIECE, THREADS, accept, assert_in_time, bytes_sent, content, joins_in_turn, options,
-    receive, send, until_alone, until_lost, until_usable, usable,
+    ADDED, PATIENCE, PIECE, THREADS, accept, assert_in_time, bytes_sent, content, joins_in_turn,
+    options, receive, send, until_alone, until_lost, until_usable, usable,
 };
 use zerolane::options::{EthernetAddress, LaneChoice, PathAddresses};
 use zerolane::{Endpoint, Options};

@@ -1,9 +1,9 @@
 //! Tests that a connection over UDP can add a path over raw Ethernet.
 
 use super::{
-    PATIENCE, PIECE, THREADS, accept, between, bytes_sent, content, hardware_of, is_permitted,
-    joins_in_turn, options, path_between, receive, send, two_pairs, until_alone, until_usable,
-    usable,
+    ADDED, PATIENCE, PIECE, THREADS, accept, between, bytes_sent, content, hardware_of,
+    is_permitted, joins_in_turn, options, path_between, receive, send, two_pairs, until_alone,
+    until_usable, usable,
 };
 use netlab::forge::Forger;
 use netlab::netns::{Namespace, Topology};
@@ -15,7 +15,7 @@ use std::sync::Mutex;
 use std::time::Instant;
 use zerolane::counters::{Account, NoPath, PathState};
 use zerolane::options::{PathAddresses, PathThreads};
-use zerolane::{Connection, Endpoint, Options, Security};
+use zerolane::{Connection, Endpoint, Options, PathId, Security};
 use zerolane_wire::encapsulation::ETHERTYPE;
 use zerolane_wire::{HEADER_LEN, Header, Op};
 
@@ -36,7 +36,7 @@ pub(super) fn by_ethernet(a: &Namespace, b: &Namespace, index: usize) -> PathAdd
 }
 
 /// A receiver's counters, in total and for each path.
-pub(super) type Counted = Mutex<(Account, Vec<(usize, PathState)>)>;
+pub(super) type Counted = Mutex<(Account, Vec<(PathId, PathState)>)>;
 
 /// Like `receive`, and stores the receiver's counters after every piece.
 pub(super) fn receive_and_count(endpoint: &mut Endpoint, counted: &Counted) -> usize {
@@ -79,7 +79,7 @@ fn mixed__both_carry_and_each_kind_leaves_and_joins() {
         let (account, paths) = counted.into_inner().expect("whole");
         assert_eq!((account.paths_refused, account.dropped_foreign), (0, 0));
         assert_eq!(paths.len(), 3, "{paths:?}");
-        let of_two = paths.iter().filter(|it| it.0 < 2);
+        let of_two = paths.iter().filter(|it| it.0 <= ADDED);
         let least = of_two.map(|it| it.1.bytes_received).min();
         assert!(least > Some(1 << 20), "{paths:?}");
     }

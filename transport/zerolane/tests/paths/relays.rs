@@ -1,6 +1,6 @@
 //! Tests that connections survive changes of paths through relays, without privileges.
 
-use super::{THREADS, bytes_sent, options, receive, send, usable};
+use super::{ADDED, THREADS, bytes_sent, options, receive, send, usable};
 use netlab::udp::Relay;
 use netsim::link::LinkConfig;
 use std::time::Duration;
@@ -44,7 +44,7 @@ fn over_relays(security: Security, threads: PathThreads) {
                 stage = 3;
             }
             3 if usable(a) == 2 => {
-                a.remove_path(1);
+                a.remove_path(ADDED);
                 mark = pieces;
                 stage = 4;
             }

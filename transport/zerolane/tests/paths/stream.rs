@@ -3,13 +3,15 @@
 use std::time::{Duration, Instant};
 use zerolane::counters::{PathLife, PathState};
 use zerolane::options::{PathAddresses, PathThreads};
-use zerolane::{Connection, Endpoint, Options, Security};
+use zerolane::{Connection, Endpoint, Options, PathId, Security};
 
 /// Bounds how long a failure takes to show; otherwise never reached.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Pieces that a stream may take for a step even if they take longer than [`PATIENCE`], as on a busy machine.
 const ENOUGH: usize = 256;
 pub(crate) const PIECE: usize = 1 << 20;
+/// The first path that is added.
+pub(crate) const ADDED: PathId = PathId::new(1).expect("few");
 
 /// The threads of paths: every test runs with both.
 pub(crate) const THREADS: [PathThreads; 2] = [PathThreads::OneForAll, PathThreads::OnePerPath];
@@ -46,7 +48,7 @@ pub(crate) fn receive(endpoint: &mut Endpoint) -> usize {
     pieces
 }
 
-fn is_usable((_, state): &(usize, PathState)) -> bool {
+fn is_usable((_, state): &(PathId, PathState)) -> bool {
     state.life == PathLife::Usable
 }
 
@@ -100,7 +102,7 @@ pub(crate) fn joins_in_turn<'a>(
         } else if usable(a) == 1 + paths.len() && carry(a) {
             (turn, joined, next) = (turn + 1, false, pieces + 9);
             if turn < turns.len() {
-                a.remove_path(1);
+                a.remove_path(ADDED);
             }
         }
         false
@@ -109,7 +111,7 @@ pub(crate) fn joins_in_turn<'a>(
 
 pub(crate) fn bytes_sent(connection: &Connection, path: usize) -> u64 {
     let paths = connection.paths();
-    let found = paths.iter().find(|it| it.0 == path);
+    let found = paths.iter().find(|it| usize::from(it.0.get()) == path);
     found.map_or(0, |it| it.1.bytes_sent)
 }
 
@@ -134,7 +136,8 @@ pub(crate) fn until_lost(connection: &mut Connection, more: usize, sent: &mut us
 pub(crate) fn until_alone(connection: &mut Connection, path: usize, more: usize, sent: &mut usize) {
     until(connection, more, sent, |it| {
         let paths = it.paths();
-        paths.iter().all(|it| is_usable(it) == (it.0 == path))
+        let is_it = |it: PathId| usize::from(it.get()) == path;
+        paths.iter().all(|it| is_usable(it) == is_it(it.0))
     });
 }
 
