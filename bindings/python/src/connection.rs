@@ -18,8 +18,8 @@ use pyo3::types::PyBytes;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
-use zerolane::RequestId;
 use zerolane::request::Transfer;
+use zerolane::{RequestId, Waited};
 
 /// A connection, from `connect` or `Endpoint.accept`. As a context manager it closes on exit, at once on an exception.
 ///
@@ -196,6 +196,30 @@ impl Connection {
             Ok((completion.is_some() || woken).then_some(completion))
         })?;
         Ok(outcome.flatten().map(|it| Completion::new(py, it)))
+    }
+
+    /// Waits for request `id` and returns its completion; others stay. None if it takes longer than `timeout` seconds:
+    /// it continues; or if `wake` was called. ValueError if there is no such request, or its completion was taken.
+    #[pyo3(signature = (id, timeout=None))]
+    fn wait_for(
+        &self,
+        py: Python<'_>,
+        id: u64,
+        timeout: Option<f64>,
+    ) -> PyResult<Option<Completion>> {
+        let waited = Patience::new(timeout)?.wait(py, |time| {
+            let mut state = self.driven.enter_to_wait()?;
+            let waited = state.take_of(RequestId::from_u64(id), time)?;
+            let ends = matches!(waited, Waited::Got(_)) || self.driven.take_wake();
+            Ok(ends.then_some(waited))
+        })?;
+        match waited {
+            Some(Waited::Got(Some(completion))) => Ok(Some(Completion::new(py, completion))),
+            Some(Waited::Got(None)) => Err(PyValueError::new_err(format!(
+                "there is no request {id}, or its completion was taken"
+            ))),
+            _ => Ok(None),
+        }
     }
 
     /// Waits until more than `beyond` bytes of request `id` have arrived; returns how many. None if they did not within

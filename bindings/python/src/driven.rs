@@ -103,6 +103,24 @@ impl State {
         Ok(ready)
     }
 
+    /// The completion of request `id`, if there is one or it comes in time. May return early. `Got(None)`: there is no
+    /// such request, its completion was taken, or a blocking call has posted it.
+    pub(crate) fn take_of(
+        &mut self,
+        id: RequestId,
+        time: Duration,
+    ) -> zerolane::Result<Waited<Option<Completion>>> {
+        if let Some(at) = self.kept.iter().position(|it| it.id == id) {
+            let kept = self.kept.remove(at);
+            self.tell_kept();
+            return Ok(Waited::Got(kept));
+        }
+        if self.claimed.contains_key(&id) {
+            return Ok(Waited::Got(None));
+        }
+        self.connection()?.wait_for(id, Some(time))
+    }
+
     /// Waits until more than `beyond` bytes of request `id` have arrived. May return early.
     pub(crate) fn wait_arrived(
         &mut self,

@@ -232,6 +232,49 @@ def test_threads__others_get_in_while_one_waits(pair: Pair, executor: ThreadPool
     assert waiting.result() is None
 
 
+def test_wait_for__takes_that_completion_and_leaves_the_others(
+    pair: Pair, executor: ThreadPoolExecutor
+) -> None:
+    ours, peers = pair
+    places = [bytearray(8) for _ in range(4)]
+    ids = [ours.post_recv(place, context=n) for n, place in enumerate(places)]
+    assert ours.wait_for(ids[0], timeout=0) is None, "nothing was sent"
+    ours.wake()
+    assert ours.wait_for(ids[0]) is None
+    with serving(peers):
+        sent = [peers.post_send(n.to_bytes(8)) for n in range(3)]
+        for n in (2, 0):
+            completion = ours.wait_for(ids[n], timeout=20)
+            assert completion is not None
+            assert (completion.id, completion.context, completion.result()) == (ids[n], n, 8)
+            assert int.from_bytes(places[n]) == n
+        receiving = executor.submit(ours.wait_for, ids[3])
+        peers.post_send((3).to_bytes(8))
+        completion = receiving.result()
+        assert completion is not None and int.from_bytes(places[3]) == 3
+        completion = ours.wait(timeout=20)
+        assert completion is not None and completion.id == ids[1]
+        for gone in [*ids, *sent, 0, 2**64 - 1]:
+            with pytest.raises(ValueError, match="no request"):
+                ours.wait_for(gone)
+    late = ours.post_recv(bytearray(8))
+    peers.abort()
+    completion = ours.wait_for(late, timeout=20)
+    assert completion is not None and isinstance(completion.error, zerolane.Closed)
+
+
+def test_wait_for__finds_what_another_call_received(pair: Pair) -> None:
+    ours, peers = pair
+    posted = ours.post_recv(bytearray(8))
+    with serving(peers):
+        peers.post_send(bytes(8))
+        peers.post_send(bytes(5))
+        # This one takes the completion of the first.
+        assert ours.recv_into(bytearray(5)) == 5
+        completion = ours.wait_for(posted, timeout=0)
+        assert completion is not None and completion.result() == 8
+
+
 def test_wait__other_threads_run_meanwhile(pair: Pair) -> None:
     ours, _ = pair
     counted = 0
