@@ -213,7 +213,7 @@ fn region(len: usize) -> Region {
 }
 
 fn exported() -> ExportedRegion {
-    ExportedRegion::new(Region::anonymous(LEN).expect("memory")).expect("aligned")
+    ExportedRegion::new(region_of_pages(LEN)).expect("aligned")
 }
 
 /// What `wait` returns when it is woken, from when on it begins.
@@ -910,6 +910,89 @@ fn memory(tried: &mut Tried, pair: &mut Pair) {
     pair.serves();
 }
 
+/// The types of memory before a request has them: parts, joins and copies at their ends and beyond.
+fn memory_types(_: &mut Tried, pair: &mut Pair) {
+    let file = File::open(std::env::current_exe().expect("a path")).expect("this program");
+    let mapped = || Region::map_file(&file, 4097, 8, Access::Read).expect("the program is longer");
+    let exported = ExportedRegion::new(region_of_pages(12)).expect("aligned");
+    for at in HUGE_SIZES.into_iter().chain([9]) {
+        panics(|| region(8).split_off(at));
+        panics(|| mapped().split_off(at));
+        panics(|| region(8).share().slice(0, at));
+        for len in [0, 1, usize::MAX] {
+            panics(|| region(8).share().slice(at, len));
+        }
+        panics(|| mapped().read(at, &mut []));
+        panics(|| mapped().write(at, &[]));
+    }
+    for at in HUGE_SIZES.into_iter().chain([13]) {
+        panics(|| exported.read(at, &mut []));
+        panics(|| exported.write(at, &[]));
+    }
+    // Eight bytes from there on are not all in it, or not a word.
+    for at in HUGE_SIZES.into_iter().chain([4, 8, 12, 16, usize::MAX - 7]) {
+        panics(|| exported.word(at).load(Ordering::Relaxed));
+    }
+    for at in [1, 2, 8, 12, usize::MAX - 3, usize::MAX - 7] {
+        panics(|| exported.fetch_op(at, FetchOp::Add(1_u32)));
+    }
+    assert_eq!(exported.fetch_op(4, FetchOp::Swap(u32::MAX)), 0);
+    exported.read(12, &mut []);
+    exported.write(12, &[]);
+    exported.write(5, &[7; 7]);
+    let mut read = [0; 12];
+    exported.read(0, &mut read);
+    assert_eq!(read, [0, 0, 0, 0, 255, 7, 7, 7, 7, 7, 7, 7]);
+
+    // At either end, a part has nothing, and is still one of the same memory.
+    let (mut whole, mut of_file) = (region(8), mapped());
+    for at in [0, 8] {
+        let tail = whole.split_off(at);
+        assert_eq!((whole.len(), tail.len()), (at, 8 - at));
+        whole.unsplit(tail).expect("the next part");
+        let tail = of_file.split_off(at);
+        assert_eq!((of_file.len(), tail.len()), (at, 8 - at));
+        of_file.unsplit(tail).expect("the next part");
+        let slice = region(8).share().slice(at, 8 - at);
+        assert_eq!(slice.try_unique().expect("the only one").len(), 8 - at);
+    }
+    for other in [Region::empty(), region(0), region(8)] {
+        whole.unsplit(other).expect_err("of other memory");
+    }
+    of_file.unsplit(mapped()).expect_err("of another mapping");
+    of_file.read(8, &mut []).expect("no bytes");
+    of_file.write(8, &[]).expect("no bytes");
+    assert!(Memory::from(vec![]).is_empty());
+    assert!(Memory::from(vec![Memory::from(vec![]), Region::empty().into()]).is_empty());
+    more_than_memory(pair);
+    pair.serves();
+}
+
+fn region_of_pages(len: usize) -> Region {
+    Region::anonymous(len).expect("memory")
+}
+
+/// Pieces of one region, with more bytes in all than there are addresses.
+fn more_than_memory(pair: &mut Pair) {
+    const PIECES: usize = 1 << 18;
+    let Ok(region) = Region::anonymous(1 << 46) else {
+        println!("skipped: the system grants no more addresses than it has memory");
+        return;
+    };
+    let region = region.share();
+    let pieces = |count| {
+        let pieces = (0..count).map(|_| Memory::from(region.clone()));
+        Memory::from(pieces.collect::<Vec<_>>())
+    };
+    assert_eq!(pieces(PIECES - 1).len(), (PIECES - 1) << 46);
+    for count in [PIECES, PIECES + 1] {
+        assert_eq!(pieces(count).len(), usize::MAX);
+        assert!(!pair.ends(Put::new(&pair.key, 0, pieces(count))));
+    }
+    let each = (0..2 * PIECES as u64).map(|at| (at, Memory::from(region.clone())));
+    assert!(!pair.ends(PutPieces::new(&pair.key, each.collect())));
+}
+
 #[test]
 fn extremes__of_every_call() {
     let mut tried = Tried::default();
@@ -926,6 +1009,7 @@ fn extremes__of_every_call() {
         workers,
         endpoints,
         memory,
+        memory_types,
     ] {
         for lane in [LaneChoice::Udp, LaneChoice::SharedMemory] {
             part(&mut tried, &mut Pair::new(lane));
