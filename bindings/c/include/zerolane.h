@@ -1435,8 +1435,8 @@ zl_status zl_post_fetch_op(struct zl_connection *connection,
 
 /**
  * Sends a message: `control_len` bytes of control, at most ZL_CONTROL_LENGTH, and `len` bytes
- * of payload, none if `payload` is null. Returns when the peer has received it.
- * ZL_ERROR_TOO_LARGE if the peer's receive was smaller.
+ * of payload; for none, null and 0. Returns when the peer has received it. ZL_ERROR_TOO_LARGE if
+ * the peer's receive was smaller.
  *
  * Threads: one at a time.
  */
@@ -1448,8 +1448,8 @@ zl_status zl_send_message(struct zl_connection *connection,
 
 /**
  * Receives the next message. `control` has room for ZL_CONTROL_LENGTH bytes; `control_len`
- * gets their number. `payload` has room for `capacity` bytes, or is null if no payload is
- * expected; `len` gets the payload's length.
+ * gets their number. `payload` has room for `capacity` bytes; if no payload is expected, null and
+ * 0. `len` gets the payload's length.
  *
  * Threads: one at a time.
  */
@@ -1461,8 +1461,8 @@ zl_status zl_recv_message(struct zl_connection *connection,
                           size_t *len);
 
 /**
- * Posts a zl_send_message. Its payload is `len` bytes of `region` from `offset`, none if
- * `region` is null. The control is copied before the call returns. `how` may be null.
+ * Posts a zl_send_message. Its payload is `len` bytes of `region` from `offset`; for none, null
+ * and twice 0. The control is copied before the call returns. `how` may be null.
  *
  * Threads: one at a time.
  */
@@ -1506,8 +1506,8 @@ zl_status zl_post_message_vectored(struct zl_connection *connection,
                                    uint64_t *id);
 
 /**
- * Posts a receive of a message, with its payload into `len` bytes of `region` from `offset`;
- * null if no payload is expected. The n-th receive gets the peer's n-th message. Its
+ * Posts a receive of a message, with its payload into `len` bytes of `region` from `offset`; if
+ * no payload is expected, null and twice 0. The n-th receive gets the peer's n-th message. Its
  * completion has the control. `how` may be null, or have a context.
  *
  * Threads: one at a time.

@@ -20,7 +20,7 @@ unsafe fn payload(
     offset: usize,
     len: usize,
 ) -> Result<Option<Region>, Failure> {
-    if region.is_null() {
+    if region.is_null() && offset == 0 && len == 0 {
         return Ok(None);
     }
     // SAFETY: the caller's promise.
@@ -30,8 +30,8 @@ unsafe fn payload(
 }
 
 /// Sends a message: `control_len` bytes of control, at most ZL_CONTROL_LENGTH, and `len` bytes
-/// of payload, none if `payload` is null. Returns when the peer has received it.
-/// ZL_ERROR_TOO_LARGE if the peer's receive was smaller.
+/// of payload; for none, null and 0. Returns when the peer has received it. ZL_ERROR_TOO_LARGE if
+/// the peer's receive was smaller.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -46,18 +46,16 @@ pub unsafe extern "C" fn zl_send_message(
     unsafe {
         drive(connection, |connection| {
             let control = bytes(control.cast(), control_len, "control")?;
-            let payload = (!payload.is_null())
-                .then(|| bytes(payload.cast(), len, "payload"))
-                .transpose()?;
-            connection.send_message(control, payload)?;
+            let content = bytes(payload.cast(), len, "payload")?;
+            connection.send_message(control, (!payload.is_null()).then_some(content))?;
             Ok(zl_status::ZL_OK)
         })
     }
 }
 
 /// Receives the next message. `control` has room for ZL_CONTROL_LENGTH bytes; `control_len`
-/// gets their number. `payload` has room for `capacity` bytes, or is null if no payload is
-/// expected; `len` gets the payload's length.
+/// gets their number. `payload` has room for `capacity` bytes; if no payload is expected, null and
+/// 0. `len` gets the payload's length.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -75,10 +73,8 @@ pub unsafe extern "C" fn zl_recv_message(
             let place = bytes_mut(control.cast(), ZL_CONTROL_LENGTH, "control")?;
             let control_output = Output::new(control_len, "control_len")?;
             let output = Output::new(len, "len")?;
-            let payload = (!payload.is_null())
-                .then(|| bytes_mut(payload.cast(), capacity, "payload"))
-                .transpose()?;
-            let message = connection.recv_message_uninit(payload)?;
+            let room = bytes_mut(payload.cast(), capacity, "payload")?;
+            let message = connection.recv_message_uninit((!payload.is_null()).then_some(room))?;
             place[..message.control.len()].write_copy_of_slice(&message.control);
             control_output.set(message.control.len());
             output.set(message.payload);
@@ -87,8 +83,8 @@ pub unsafe extern "C" fn zl_recv_message(
     }
 }
 
-/// Posts a zl_send_message. Its payload is `len` bytes of `region` from `offset`, none if
-/// `region` is null. The control is copied before the call returns. `how` may be null.
+/// Posts a zl_send_message. Its payload is `len` bytes of `region` from `offset`; for none, null
+/// and twice 0. The control is copied before the call returns. `how` may be null.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -163,8 +159,8 @@ pub unsafe extern "C" fn zl_post_message_vectored(
     }
 }
 
-/// Posts a receive of a message, with its payload into `len` bytes of `region` from `offset`;
-/// null if no payload is expected. The n-th receive gets the peer's n-th message. Its
+/// Posts a receive of a message, with its payload into `len` bytes of `region` from `offset`; if
+/// no payload is expected, null and twice 0. The n-th receive gets the peer's n-th message. Its
 /// completion has the control. `how` may be null, or have a context.
 ///
 /// Threads: one at a time.

@@ -205,6 +205,7 @@ fn install__programs_compile_without_a_warning_and_run() {
     assert!(ran.stdout.starts_with(b"16 MiB received"));
 
     installed.run(&installed.compile(&source("tests/c/arguments.c")));
+    nulls_are_refused(&installed);
     extremes_are_tried(&installed);
     installed.run(&installed.compile(&source("tests/c/forked.c")));
     installed.run(&installed.compile(&source("tests/c/delivery.c")));
@@ -378,6 +379,178 @@ fn extremes_are_tried(installed: &Installed) {
         tried, with_numbers,
         "tried, and functions that take a number"
     );
+}
+
+/// What may be null, with its function; a name alone is that of a parameter of any function.
+const MAY_BE_NULL: &[&str] = &[
+    "how",
+    "context",
+    // The request's number.
+    "id",
+    "zl_account_json length",
+    "zl_device_open options",
+    "zl_connect options",
+    "zl_endpoint_bind options",
+    "zl_export_numbered key",
+    "zl_exported_fetch_op before",
+    "zl_fetch_op before",
+    "zl_options_identity buffer",
+    "zl_options_set_device device",
+    "zl_region_wrap release",
+    "zl_worker_connect options",
+    "zl_worker_listen options",
+];
+
+/// Each function is called with null for each of its pointers in turn, and with an empty text.
+fn nulls_are_refused(installed: &Installed) {
+    let header = std::fs::read_to_string(installed.path("include/zerolane.h")).expect("the header");
+    let header = without_comments(&header);
+    let mut calls = String::new();
+    let mut may_be_null: BTreeSet<&str> = MAY_BE_NULL.iter().copied().collect();
+    let mut tried = 0;
+    for (function, parameters) in functions(&header) {
+        let parameters = parameters_of(parameters);
+        let before = header
+            .split(&format!("{function}("))
+            .next()
+            .expect("the type");
+        let tells = before.trim_end().ends_with("zl_status");
+        if !tells {
+            let nothing: Vec<&str> = parameters.iter().map(|it| it.absent()).collect();
+            calls += &format!("    (void){function}({});\n", nothing.join(", "));
+            continue;
+        }
+        for (at, parameter) in parameters.iter().enumerate() {
+            let own = format!("{function} {}", parameter.name);
+            let allowed =
+                MAY_BE_NULL.contains(&parameter.name) || MAY_BE_NULL.contains(&own.as_str());
+            may_be_null.remove(parameter.name);
+            may_be_null.remove(own.as_str());
+            // There is no device: it needs root.
+            let others = parameters.iter().filter(|it| it.name != parameter.name);
+            if !parameter.is_pointer() || others.map(Parameter::plain).any(|it| it == "zl_device *")
+            {
+                continue;
+            }
+            let with = |other: &str| {
+                let mut values: Vec<String> = parameters.iter().map(Parameter::value).collect();
+                values[at] = other.to_owned();
+                format!("{function}({})", values.join(", "))
+            };
+            if !allowed {
+                let (call, name) = (with("NULL"), parameter.name);
+                calls += &format!("    is_null({call}, \"{function}\", \"{name}\", {tried});\n");
+                tried += 1;
+            }
+            if parameter.of == "const char *" {
+                let call = with("\"\"");
+                calls += &format!(
+                    "    fails({call}, \"{function}, empty {}\");\n",
+                    parameter.name
+                );
+            }
+        }
+    }
+    assert!(may_be_null.is_empty(), "not there: {may_be_null:?}");
+    assert!(tried > 200, "{tried} pointers");
+    let text = std::fs::read_to_string(source("tests/c/nulls.c")).expect("nulls.c");
+    let text = text.replace("    CALLS\n", &calls);
+    let text = text.replace("TRIED", &tried.to_string());
+    let included = format!("#include \"{}\"", source("tests/c/expect.h").display());
+    let text = text.replace("#include \"expect.h\"", &included);
+    let path = installed.root.path().join("nulls.c");
+    std::fs::write(&path, text).expect("written");
+    installed.run(&installed.compile(&path));
+}
+
+/// The variables of nulls.c.
+const OBJECTS: [&str; 10] = [
+    "worker",
+    "endpoint",
+    "connection",
+    "options",
+    "region",
+    "exported",
+    "queue",
+    "pool",
+    "set",
+    "incoming",
+];
+
+/// A parameter of a function.
+struct Parameter<'a> {
+    /// Its type, with one space between words.
+    of: String,
+    name: &'a str,
+}
+
+impl Parameter<'_> {
+    fn is_function(&self) -> bool {
+        self.of.contains('(')
+    }
+
+    fn is_pointer(&self) -> bool {
+        self.is_function() || self.of.ends_with('*')
+    }
+
+    /// The type without `const` and `struct` before it.
+    fn plain(&self) -> &str {
+        let plain = self.of.strip_prefix("const ").unwrap_or(&self.of);
+        plain.strip_prefix("struct ").unwrap_or(plain)
+    }
+
+    fn absent(&self) -> &'static str {
+        if self.is_pointer() { "NULL" } else { "0" }
+    }
+
+    /// An argument that is not refused: of the program's objects, or made for the call.
+    fn value(&self) -> String {
+        let object = self.plain().strip_prefix("zl_");
+        let object = object.and_then(|it| it.strip_suffix(" *"));
+        match (self.of.as_str(), object) {
+            _ if self.is_function() => self.name.to_owned(),
+            (_, Some(object)) if OBJECTS.contains(&object) => object.to_owned(),
+            ("const char *", _) => "\"127.0.0.1:1\"".to_owned(),
+            ("const void *" | "void *", _) => "(char[128]){0}".to_owned(),
+            ("size_t", _) => "64".to_owned(),
+            (pointer, _) => match pointer.strip_suffix('*') {
+                Some(to) => format!("({}[64]){{0}}", to.trim_end()),
+                None => "1".to_owned(),
+            },
+        }
+    }
+}
+
+/// The parameters in a declaration.
+fn parameters_of(text: &str) -> Vec<Parameter<'_>> {
+    let mut depth = 0;
+    let parts = text.split(|it| {
+        depth += i32::from(it == '(') - i32::from(it == ')');
+        it == ',' && depth == 0
+    });
+    let parts = parts.map(str::trim).filter(|it| *it != "void");
+    parts
+        .map(|part| {
+            let (of, name) = match part.split_once("(*") {
+                Some((_, rest)) => (part, rest.split_once(')').expect("a name").0),
+                None => {
+                    let start = part.rfind(|it: char| !it.is_ascii_alphanumeric() && it != '_');
+                    part.split_at(start.expect("a type") + 1)
+                }
+            };
+            let of = of.split_whitespace().collect::<Vec<_>>().join(" ");
+            Parameter { of, name }
+        })
+        .collect()
+}
+
+fn without_comments(header: &str) -> String {
+    let parts = header.split("/*").enumerate();
+    let parts = parts.map(|(number, part)| match number {
+        0 => part,
+        _ => part.split_once("*/").expect("a comment's end").1,
+    });
+    parts.collect()
 }
 
 /// Each function has a page, under its own name.

@@ -142,7 +142,6 @@ static void refused(zl_connection *ours)
     REFUSED(zl_post_message_vectored(ours, "text", 4, &part, 1, NULL, &id));
     part.length = 10;
     REFUSED(zl_post_send_vectored(ours, &part, 1, &how, &id));
-    REFUSED(zl_post_send_vectored(ours, &part, 1, NULL, NULL));
     REFUSED(zl_post_message_vectored(ours, NULL, 4, &part, 1, NULL, &id));
     REFUSED(zl_post_message_vectored(ours, "text", ZL_CONTROL_LENGTH + 1, &part, 1, NULL, &id));
 
