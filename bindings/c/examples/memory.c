@@ -39,7 +39,6 @@ static void worker(const char *address)
     zl_region *region;
     zl_key shared;
     uint64_t claimed;
-    uint64_t id;
 
     check(zl_connect(address, NULL, &connection), "connect");
     check(zl_open_region(connection, "shared", ZL_RIGHT_WRITE | ZL_RIGHT_ATOMIC, &shared), "open");
@@ -54,7 +53,7 @@ static void worker(const char *address)
         struct zl_work how = tell;
         how.immediate = (uint32_t)claimed;
         const uint64_t place = offsetof(struct shared, table) + claimed * sizeof row;
-        check(zl_post_put(connection, &shared, place, region, 0, sizeof row, &how, &id), "put");
+        check(zl_post_put(connection, &shared, place, region, 0, sizeof row, &how, NULL), "put");
         check(zl_wait(connection, -1, &completion), "wait");
         check(completion.status, "put");
     }

@@ -73,9 +73,8 @@ void worker(const char *address)
         how.flags = ZL_WORK_IMMEDIATE;
         how.immediate = static_cast<std::uint32_t>(claimed);
         const std::uint64_t place = offsetof(Shared, table) + claimed * sizeof(Row);
-        std::uint64_t id = 0;
         zl_completion completion;
-        check(zl_post_put(connected, &shared, place, region.get(), 0, sizeof(Row), &how, &id), "put");
+        check(zl_post_put(connected, &shared, place, region.get(), 0, sizeof(Row), &how, nullptr), "put");
         check(zl_wait(connected, -1, &completion), "wait");
         check(completion.status, "put");
     }

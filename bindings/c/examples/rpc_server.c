@@ -62,17 +62,16 @@ static void answer(const zl_event *event)
 {
     const zl_work unsignalled = {.flags = ZL_WORK_UNSIGNALLED};
     struct request request;
-    uint64_t id;
 
     if (event->completion.control_length != sizeof request)
         fail("this is no request");
     memcpy(&request, event->completion.control, sizeof request);
     const struct reply reply = {request.number, request.a + request.b};
-    const zl_status received = zl_post_message_recv(event->connection, NULL, 0, 0, NULL, &id);
+    const zl_status received = zl_post_message_recv(event->connection, NULL, 0, 0, NULL, NULL);
     if (received == ZL_ERROR_CLOSED)
         return; /* the client left before its answer */
     check(received, "receive");
-    check(zl_post_message(event->connection, &reply, sizeof reply, NULL, 0, 0, &unsignalled, &id), "answer");
+    check(zl_post_message(event->connection, &reply, sizeof reply, NULL, 0, 0, &unsignalled, NULL), "answer");
 }
 
 /* Serves until `clients` have connected and left. */
@@ -80,7 +79,6 @@ static uint64_t serve(zl_worker *worker, unsigned clients)
 {
     static zl_event events[EVENTS];
     uint64_t answered = 0;
-    uint64_t id;
 
     for (unsigned gone = 0; gone < clients;) {
         size_t count = next_events(worker, events);
@@ -88,7 +86,7 @@ static uint64_t serve(zl_worker *worker, unsigned clients)
             const zl_event *event = &events[n];
             switch (event->kind) {
             case ZL_EVENT_ACCEPTED:
-                check(zl_post_message_recv(event->connection, NULL, 0, 0, NULL, &id), "receive");
+                check(zl_post_message_recv(event->connection, NULL, 0, 0, NULL, NULL), "receive");
                 break;
             case ZL_EVENT_COMPLETED:
                 /* The last receive of each client ends with its connection. */
@@ -123,10 +121,9 @@ static void ask(const struct client *clients, uint64_t index)
     const uint64_t number = clients[index].requests;
     const struct request request = {number, index, number * number};
     zl_connection *server = clients[index].server;
-    uint64_t id;
 
-    check(zl_post_message_recv(server, NULL, 0, 0, &how, &id), "receive");
-    check(zl_post_message(server, &request, sizeof request, NULL, 0, 0, &unsignalled, &id), "ask");
+    check(zl_post_message_recv(server, NULL, 0, 0, &how, NULL), "receive");
+    check(zl_post_message(server, &request, sizeof request, NULL, 0, 0, &unsignalled, NULL), "ask");
 }
 
 /* Connects `count` clients, which send one request each, and the rest once all are connected. */

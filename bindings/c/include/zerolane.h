@@ -611,8 +611,8 @@ typedef struct zl_work {
 /**
  * Posts the send of `len` bytes of `region` from `offset`; many may be in flight. `how` may be
  * null; it sets the delivery at the receiver, whether success is reported here, and the
- * context. `id` gets the request's number. ZL_ERROR_TOO_MANY if too many requests are in
- * flight: take a completion and try again.
+ * context. `id` gets the request's number; it may be null, here and in all functions that post.
+ * ZL_ERROR_TOO_MANY if too many requests are in flight: take a completion and try again.
  *
  * Threads: one at a time.
  */
@@ -658,7 +658,7 @@ zl_status zl_post_send_vectored(struct zl_connection *connection,
  * Posts a receive into `len` bytes of `region` from `offset`. The n-th receive gets the peer's
  * n-th Transfer, if it fits. Receives complete when their Transfers do: after a lost datagram,
  * a later one may complete first. `how` may be null, or have a context and
- * ZL_WORK_UNSIGNALLED. `id` gets the request's number.
+ * ZL_WORK_UNSIGNALLED.
  *
  * Threads: one at a time.
  */
@@ -1313,8 +1313,7 @@ zl_status zl_post_open_region(struct zl_connection *connection,
 
 /**
  * Posts a put of `len` bytes of `region` from `region_offset` to the peer's memory at
- * `offset`. It completes when they are placed and visible there. `how` may be null. `id` gets
- * the request's number.
+ * `offset`. It completes when they are placed and visible there. `how` may be null.
  *
  * Threads: one at a time.
  */

@@ -136,7 +136,7 @@ impl zl_connection {
     }
 }
 
-/// Posts the request that `make` makes, and writes its number to `id`.
+/// Posts the request that `make` makes, and writes its number to `id`, if not null.
 ///
 /// # Safety
 /// As for [`handle`], [`Output::new`] and [`work`].
@@ -151,7 +151,7 @@ pub(crate) unsafe fn post<R: Request + Send + 'static>(
         let (connection, output, how) = unsafe {
             (
                 handle(connection, "connection")?,
-                Output::new(id, "id")?,
+                Output::optional(id),
                 work(how, kind)?,
             )
         };
@@ -161,7 +161,9 @@ pub(crate) unsafe fn post<R: Request + Send + 'static>(
             Driver::ByWorker(placed) => placed.enter(|it| Ok(it.post(request)?))?,
             Driver::ByThread(connection) => connection.post(request, &how, kind.kind)?,
         };
-        output.set(id.to_u64());
+        if let Some(output) = output {
+            output.set(id.to_u64());
+        }
         Ok(zl_status::ZL_OK)
     })
 }
@@ -410,8 +412,8 @@ pub unsafe extern "C" fn zl_account_json(
         let json = connection.ask(|it| Ok(it.account()))?.json();
         // SAFETY: C's promises about memory and outputs.
         unsafe {
-            if !length.is_null() {
-                Output::new(length, "length")?.set(json.len());
+            if let Some(length) = Output::optional(length) {
+                length.set(json.len());
             }
             address::write(json, buffer, capacity)?;
         }

@@ -229,9 +229,9 @@ pub unsafe extern "C" fn zl_exported_fetch_op(
         // SAFETY: C's promise about handles.
         let exported = unsafe { handle(exported, "exported") }?;
         let value = exported.fetch(offset, fetch_op(op, operand, expected)?)?;
-        if !before.is_null() {
-            // SAFETY: C's promise about outputs.
-            unsafe { Output::new(before, "before") }?.set(value);
+        // SAFETY: C's promise about outputs.
+        if let Some(before) = unsafe { Output::optional(before) } {
+            before.set(value);
         }
         Ok(zl_status::ZL_OK)
     })
@@ -317,9 +317,9 @@ pub unsafe extern "C" fn zl_export_numbered(
         };
         let (number, rights) = (key::number(number)?, self::rights(rights)?);
         let made = connection.ask(move |it| it.export_numbered(number, &region, rights))?;
-        if !key.is_null() {
-            // SAFETY: C's promise about outputs.
-            unsafe { Output::new(key, "key") }?.set(made.into());
+        // SAFETY: C's promise about outputs.
+        if let Some(key) = unsafe { Output::optional(key) } {
+            key.set(made.into());
         }
         Ok(zl_status::ZL_OK)
     })

@@ -44,6 +44,14 @@ impl<T> Output<T> {
         Ok(Output(place))
     }
 
+    /// A place that C may leave out, with null.
+    ///
+    /// # Safety
+    /// As for [`Output::new`].
+    pub(crate) unsafe fn optional(place: *mut T) -> Option<Output<T>> {
+        (!place.is_null()).then_some(Output(place))
+    }
+
     pub(crate) fn set(self, value: T) {
         // SAFETY: promised to new. The old value is C's, and is not dropped.
         unsafe { self.0.write(value) }

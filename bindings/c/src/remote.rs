@@ -106,8 +106,8 @@ pub unsafe extern "C" fn zl_fetch_op(
                 AnyFetchOp::U64(op) => connection.fetch_op(&on, offset, op)?,
                 AnyFetchOp::U32(op) => connection.fetch_op_u32(&on, offset, op)?.into(),
             };
-            if !before.is_null() {
-                Output::new(before, "before")?.set(value);
+            if let Some(before) = Output::optional(before) {
+                before.set(value);
             }
             Ok(zl_status::ZL_OK)
         })
@@ -115,8 +115,7 @@ pub unsafe extern "C" fn zl_fetch_op(
 }
 
 /// Posts a put of `len` bytes of `region` from `region_offset` to the peer's memory at
-/// `offset`. It completes when they are placed and visible there. `how` may be null. `id` gets
-/// the request's number.
+/// `offset`. It completes when they are placed and visible there. `how` may be null.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]

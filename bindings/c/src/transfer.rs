@@ -79,8 +79,8 @@ pub unsafe extern "C" fn zl_announced(
 
 /// Posts the send of `len` bytes of `region` from `offset`; many may be in flight. `how` may be
 /// null; it sets the delivery at the receiver, whether success is reported here, and the
-/// context. `id` gets the request's number. ZL_ERROR_TOO_MANY if too many requests are in
-/// flight: take a completion and try again.
+/// context. `id` gets the request's number; it may be null, here and in all functions that post.
+/// ZL_ERROR_TOO_MANY if too many requests are in flight: take a completion and try again.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn zl_post_send_vectored(
 /// Posts a receive into `len` bytes of `region` from `offset`. The n-th receive gets the peer's
 /// n-th Transfer, if it fits. Receives complete when their Transfers do: after a lost datagram,
 /// a later one may complete first. `how` may be null, or have a context and
-/// ZL_WORK_UNSIGNALLED. `id` gets the request's number.
+/// ZL_WORK_UNSIGNALLED.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]

@@ -109,17 +109,16 @@ bool Agent::post_text(Peer &peer, Text &text) {
             control[header_number + i] = static_cast<uint8_t>(peer.messages_sent >> (8 * i));
         std::memcpy(control + header_length, text.bytes->data() + text.sent, in_control);
         const size_t control_length = header_length + in_control, payload = text.sent + in_control;
-        uint64_t id;
         zl_status status = ZL_OK;
         if (in_payload <= ZL_INLINE_LENGTH) {
             status = zl_post_message_inline(peer.connection, control, control_length, text.bytes->data() + payload,
-                                            in_payload, nullptr, &id);
+                                            in_payload, nullptr, nullptr);
         } else {
             if (!text.region)
                 status = text.make_region();
             if (status == ZL_OK)
                 status = zl_post_message(peer.connection, control, control_length, text.region, payload, in_payload,
-                                         nullptr, &id);
+                                         nullptr, nullptr);
         }
         if (status == ZL_ERROR_TOO_MANY)
             return false;
