@@ -8,6 +8,30 @@ use zerolane_wire::{Flags, Frames, HEADER_LEN, Header, MAX_CONTROL, Op, checksum
 /// Most bytes of a control operation that are ever read: one more than the longest has.
 pub(crate) const CONTROL_DATAGRAM: usize = MAX_CONTROL + 1;
 
+/// What became of payload that lay outside its place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Delivered {
+    /// Bytes of it that were granted, and moved to their place.
+    pub(crate) moved: u64,
+    /// A region whose memory is gone.
+    pub(crate) fault: Option<RegionId>,
+}
+
+impl Delivered {
+    /// The outcome of both.
+    pub(crate) fn and(self, next: Delivered) -> Delivered {
+        Delivered {
+            moved: self.moved + next.moved,
+            fault: self.fault.or(next.fault),
+        }
+    }
+
+    fn of(moved: u64, outcome: Result<(), RegionId>) -> Delivered {
+        let fault = outcome.err();
+        Delivered { moved, fault }
+    }
+}
+
 /// Whether frames follow the header.
 pub(crate) fn is_of_frames(header: &Header, turn: &Turn<'_>) -> bool {
     header.flags.contains(Flags::FRAMES) && turn.core.takes_frames()
@@ -67,59 +91,48 @@ pub(crate) fn deliver_small(
 
 /// Takes an unsealed datagram, and copies its payload to its place before returning. Granted payload is counted as
 /// moved for `cause`.
-///
-/// # Errors
-/// The region whose memory is gone.
-pub(crate) fn deliver_now(
-    datagram: &[u8],
-    cause: MoveCause,
-    turn: &mut Turn<'_>,
-) -> Result<(), RegionId> {
+pub(crate) fn deliver_now(datagram: &[u8], cause: MoveCause, turn: &mut Turn<'_>) -> Delivered {
     let header = match Header::parse(datagram) {
         Ok(header) if header.op == Op::Data => header,
         _ => {
             let shown = &datagram[..datagram.len().min(CONTROL_DATAGRAM)];
             deliver_operation(turn, shown, datagram.len());
-            return Ok(());
+            return Delivered::default();
         }
     };
     let payload = &datagram[HEADER_LEN..];
     if turn.core.uses_checksums() && !checksum_holds(&header, Sum::of(payload)) {
         turn.core.on_dropped(DropReason::Checksum);
-        return Ok(());
+        return Delivered::default();
     }
     if !is_of_frames(&header, turn) {
         return deliver_data(&header, payload, payload.len() as u32, cause, turn);
     }
     let Ok(frames) = Frames::parse(&header, payload) else {
         turn.core.on_dropped(DropReason::Malformed);
-        return Ok(());
+        return Delivered::default();
     };
     frames
         .map(|(header, payload)| deliver_data(&header, payload, payload.len() as u32, cause, turn))
-        .fold(Ok(()), Result::and)
+        .fold(Delivered::default(), Delivered::and)
 }
 
 /// Takes payload in STUs of `stu` bytes, as [`deliver_now`] does.
-///
-/// # Errors
-/// The region whose memory is gone.
 pub(crate) fn deliver_data(
     header: &Header,
     payload: &[u8],
     stu: u32,
     cause: MoveCause,
     turn: &mut Turn<'_>,
-) -> Result<(), RegionId> {
+) -> Delivered {
     let len = payload.len() as u32;
-    let placement = turn.on_data(header, len, stu, None);
-    let (span, cause) = match placement {
-        Placement::Move(span) => (span, cause),
-        Placement::Unannounced(span) => (span, MoveCause::Unannounced),
-        Placement::Eager(span) => (span, MoveCause::Eager),
-        other => return deliver_small(other, payload, turn),
+    let (span, cause, moved) = match turn.on_data(header, len, stu, None) {
+        Placement::Move(span) => (span, cause, span.len),
+        Placement::Unannounced(span) => (span, MoveCause::Unannounced, 0),
+        Placement::Eager(span) => (span, MoveCause::Eager, 0),
+        other => return Delivered::of(0, deliver_small(other, payload, turn)),
     };
-    fill(span, payload, cause, turn)
+    Delivered::of(moved, fill(span, payload, cause, turn))
 }
 
 fn fill(span: Span, payload: &[u8], cause: MoveCause, turn: &mut Turn<'_>) -> Result<(), RegionId> {

@@ -5,7 +5,7 @@ use super::peer::{Copied, MAX_RUNS, ReadError};
 use super::send::{MAX_BURST, RUN};
 use super::{LOOK_INTERVAL, ShmLane};
 use crate::account::MoveCause;
-use crate::arrival::{deliver_data, deliver_now};
+use crate::arrival::{Delivered, deliver_data, deliver_now};
 use crate::error::LaneError;
 use crate::lane::Turn;
 use crate::memory::fault;
@@ -49,11 +49,20 @@ impl Run {
     }
 }
 
-/// The result of one record, unless the peer violated the protocol.
-enum Delivered {
-    All,
-    /// Memory of this region is gone.
-    Fault(RegionId),
+/// What records brought, unless the peer violated the protocol.
+#[derive(Default)]
+struct Taken {
+    /// Bytes copied from the peer's memory to their place.
+    placed: u64,
+    /// What became of payload in the ring.
+    delivered: Delivered,
+}
+
+impl Taken {
+    fn add(&mut self, next: Taken) {
+        self.placed += next.placed;
+        self.delivered = self.delivered.and(next.delivered);
+    }
 }
 
 impl ShmLane {
@@ -86,35 +95,31 @@ impl ShmLane {
         record: &mut Vec<u8>,
         turn: &mut Turn<'_>,
     ) -> Result<bool, LaneError> {
-        let (mut bytes, mut faulted, mut moved) = (0, None, 0);
+        let (mut bytes, mut all) = (0, Taken::default());
         for number in 1..=RECORDS_PER_TURN {
             let next = self.link.next(record).map_err(|it| self.broken(it))?;
             let Some((kind, position)) = next else {
                 break;
             };
-            let before = turn.account.moved(MoveCause::Ring);
-            let placed = turn.account.bytes_placed;
-            let delivered = match kind {
+            let taken = match kind {
                 Kind::Datagram => self.datagram(record, turn),
                 Kind::Reference => self.reference(record, position, turn)?,
                 // An unauthenticated peer may not lend memory.
                 Kind::Region if self.waiting => return Err(self.broken(RingFault::Record)),
                 Kind::Region => {
                     self.region(record, turn)?;
-                    Delivered::All
+                    Taken::default()
                 }
             };
-            if let Delivered::Fault(region) = delivered {
-                faulted = faulted.or(Some(region));
-            }
-            moved += turn.account.moved(MoveCause::Ring) - before;
-            bytes += record.len() + (turn.account.bytes_placed - placed) as usize;
+            bytes += record.len() + taken.placed as usize;
+            all.add(taken);
             turn.more = number == RECORDS_PER_TURN || bytes >= BYTES_PER_TURN;
             if turn.more {
                 break;
             }
         }
-        match faulted {
+        let Delivered { moved, fault } = all.delivered;
+        match fault {
             _ if self.strict && moved > 0 => Err(LaneError::Strict {
                 bytes: moved as usize,
             }),
@@ -141,19 +146,19 @@ impl ShmLane {
         }
     }
 
-    fn datagram(&mut self, record: &[u8], turn: &mut Turn<'_>) -> Delivered {
+    fn datagram(&mut self, record: &[u8], turn: &mut Turn<'_>) -> Taken {
         turn.account.datagrams_received += 1;
         if HandshakeMessage::is(record) && self.exchange.is_some() {
             self.take_handshake(record, turn);
-            return Delivered::All;
+            return Taken::default();
         }
         if self.waiting {
             turn.core.on_dropped(DropReason::Unprotected);
-            return Delivered::All;
+            return Taken::default();
         }
-        match deliver_now(record, MoveCause::Ring, turn) {
-            Ok(()) => Delivered::All,
-            Err(region) => Delivered::Fault(region),
+        Taken {
+            placed: 0,
+            delivered: deliver_now(record, MoveCause::Ring, turn),
         }
     }
 
@@ -181,12 +186,12 @@ impl ShmLane {
         record: &[u8],
         position: u64,
         turn: &mut Turn<'_>,
-    ) -> Result<Delivered, LaneError> {
+    ) -> Result<Taken, LaneError> {
         let (runs, rest) = record.as_chunks::<RUN>();
         if runs.is_empty() || runs.len() > MAX_RUNS || !rest.is_empty() {
             return Err(self.broken(RingFault::Record));
         }
-        let mut delivered = Delivered::All;
+        let mut taken = Taken::default();
         let mut placed = Vec::with_capacity(MAX_RUNS);
         for bytes in runs {
             let Some(run) = Run::parse(bytes) else {
@@ -203,16 +208,13 @@ impl ShmLane {
                 Some((claim, to)) => placed.push((run, claim, to)),
                 // A part may already be in place: the core names the missing part only when it sees the payload.
                 None => {
-                    if let Delivered::Fault(region) =
-                        self.copy_through_buffer(&run, position, turn)?
-                    {
-                        delivered = Delivered::Fault(region);
-                    }
+                    let fault = self.copy_through_buffer(&run, position, turn)?;
+                    taken.delivered.fault = taken.delivered.fault.or(fault);
                 }
             }
         }
         if placed.is_empty() {
-            return Ok(delivered);
+            return Ok(taken);
         }
         let parts: Vec<Copied> = placed
             .iter()
@@ -223,15 +225,16 @@ impl ShmLane {
             })
             .collect();
         if !self.copy(&parts, position, turn, |turn| is_missing(&placed, turn))? {
-            return Ok(delivered);
+            return Ok(taken);
         }
         for (run, claim, _) in &placed {
             let noted = turn.core.on_placed(turn.now, &run.header, *claim, run.stu);
             if noted.is_ok() {
                 turn.account.bytes_placed += u64::from(run.len);
+                taken.placed += u64::from(run.len);
             }
         }
-        Ok(delivered)
+        Ok(taken)
     }
 
     /// Copies `parts` out of the peer's memory. False if they must not be used, and count as lost.
@@ -274,13 +277,14 @@ impl ShmLane {
         }
     }
 
-    /// Copies a run into the lane's own memory, and its missing part to its place from there.
+    /// Copies a run into the lane's own memory, and its missing part to its place from there. Returns the region of that
+    /// place if its memory is gone.
     fn copy_through_buffer(
         &mut self,
         run: &Run,
         position: u64,
         turn: &mut Turn<'_>,
-    ) -> Result<Delivered, LaneError> {
+    ) -> Result<Option<RegionId>, LaneError> {
         let mut buffer = vec![0; run.len as usize];
         let part = Copied {
             from: run.address,
@@ -288,15 +292,10 @@ impl ShmLane {
             len: buffer.len(),
         };
         if !self.copy(&[part], position, turn, |_| None)? {
-            return Ok(Delivered::All);
+            return Ok(None);
         }
         let cause = MoveCause::Mispredicted;
-        Ok(
-            match deliver_data(&run.header, &buffer, run.stu, cause, turn) {
-                Ok(()) => Delivered::All,
-                Err(region) => Delivered::Fault(region),
-            },
-        )
+        Ok(deliver_data(&run.header, &buffer, run.stu, cause, turn).fault)
     }
 }
 
