@@ -121,31 +121,38 @@ impl Default for Config {
 impl Config {
     pub(crate) fn capabilities(&self, profiles: Profiles) -> Capabilities {
         let classic = profiles == Profiles::only(Profile::Classic);
+        let config = if classic { &self.of_classic() } else { self };
         Capabilities {
             profiles,
-            checksum: self.checksum,
+            checksum: config.checksum,
             out_of_order: !classic,
             persistent: true,
-            slots: self.slots.clamp(1, limits::MAX_SLOTS),
-            max_stu: self.max_stu.max(1),
-            buffer_log2: if classic {
-                self.classic_buffer_log2
-            } else {
-                self.buffer_log2
-            },
-            eager: if classic { Eager::NONE } else { self.eager() },
-            frames: self.frames && !classic,
-            advance_grants: self.advance_grants && !classic,
-            advance_messages: self.advance_grants && !classic,
-            datagrams: self.datagrams && !classic,
-            paths: match classic {
-                true => 1,
-                false => self.paths.clamp(1, MAX_PATHS),
-            },
+            slots: config.slots.clamp(1, limits::MAX_SLOTS),
+            max_stu: config.max_stu.max(1),
+            buffer_log2: config.buffer_log2,
+            eager: config.eager(),
+            frames: config.frames,
+            advance_grants: config.advance_grants,
+            advance_messages: config.advance_grants,
+            datagrams: config.datagrams,
+            paths: config.paths.clamp(1, MAX_PATHS),
         }
     }
 
-    /// The eager limits of this end in the extended profile.
+    /// The same without what the classic profile lacks.
+    pub(crate) fn of_classic(&self) -> Config {
+        Config {
+            eager_limit: 0,
+            frames: false,
+            advance_grants: false,
+            datagrams: false,
+            paths: 1,
+            buffer_log2: self.classic_buffer_log2,
+            ..self.clone()
+        }
+    }
+
+    /// The eager limits of this end.
     pub(crate) fn eager(&self) -> Eager {
         match self.eager_limit.min(limits::MAX_EAGER) {
             0 => Eager::NONE,

@@ -10,6 +10,7 @@ use crate::event::{Event, TransferError};
 use crate::limits;
 use crate::links::{Links, PathLife};
 use crate::path::Path;
+use crate::profile::Conduct;
 use crate::recovery::{Recovery, Timed};
 use crate::request::RemotePlace;
 use crate::time::Instant;
@@ -143,7 +144,7 @@ impl Context {
     /// Whether a scheduler bounds grants. The classic profile grants one Block at a time; shared memory has no link,
     /// and no queue in front of the receiver.
     pub(crate) fn is_scheduled(&self) -> bool {
-        self.profile != Profile::Classic && self.config.encapsulation != Encapsulation::Memory
+        self.profile.grants_ahead() && self.config.encapsulation != Encapsulation::Memory
     }
 
     /// Begins an entry at time `now`.
@@ -332,11 +333,11 @@ impl Context {
         let path = self.room();
         let peer = self.peer.map_or(u32::MAX, |peer| peer.max_stu);
         let limit = path.min(peer).max(1);
-        match self.profile {
-            Profile::Classic => crate::tiling::power_of_two_stu(limit),
+        match self.profile.has_any_lengths() {
+            false => crate::tiling::power_of_two_stu(limit),
             // Multiples of 8 keep the destination as aligned as the source.
-            Profile::Extended if limit >= 64 => limit & !7,
-            Profile::Extended => limit,
+            true if limit >= 64 => limit & !7,
+            true => limit,
         }
     }
 
@@ -431,10 +432,7 @@ impl Context {
 
     /// Binary logarithm of this end's buffer size.
     pub(crate) fn buffer_log2(&self) -> u8 {
-        match self.profile {
-            Profile::Classic => self.config.classic_buffer_log2,
-            Profile::Extended => self.config.buffer_log2,
-        }
+        self.config.buffer_log2
     }
 
     /// Binary logarithm of the peer's buffer size.
@@ -467,10 +465,7 @@ impl Context {
 
     /// The eager limits of this end.
     pub(crate) fn eager(&self) -> Eager {
-        match self.profile {
-            Profile::Classic => Eager::NONE,
-            Profile::Extended => self.config.eager(),
-        }
+        self.config.eager()
     }
 
     /// The eager limits of the peer, as far as this end uses them.
@@ -491,12 +486,12 @@ impl Context {
 
     /// Whether this end accepts several numbered operations in one datagram.
     pub(crate) fn takes_frames(&self) -> bool {
-        self.config.frames && self.profile == Profile::Extended
+        self.config.frames
     }
 
     /// Whether this end accepts datagrams.
     pub(crate) fn takes_datagrams(&self) -> bool {
-        self.config.datagrams && self.profile == Profile::Extended
+        self.config.datagrams
     }
 
     /// Longest datagram that the peer accepts, bytes; 0: none.
@@ -507,7 +502,7 @@ impl Context {
 
     /// Whether this end accepts advance grants.
     pub(crate) fn takes_advance_grants(&self) -> bool {
-        self.config.advance_grants && self.profile == Profile::Extended
+        self.config.advance_grants
     }
 
     /// Whether this end gives advance grants.

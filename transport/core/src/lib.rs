@@ -32,6 +32,7 @@ pub mod limits;
 mod links;
 mod one_sided;
 mod path;
+mod profile;
 mod receiving;
 mod recovery;
 mod request;

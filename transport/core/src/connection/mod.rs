@@ -133,6 +133,9 @@ impl Connection {
     fn open(&mut self, peer: Capabilities, profile: Profile) {
         self.cx.peer = Some(peer);
         self.cx.profile = profile;
+        if profile == Profile::Classic {
+            self.cx.config = self.cx.config.of_classic();
+        }
         self.receiving.open(&self.cx);
         self.initiator.open(&self.cx);
         match profile {

@@ -9,11 +9,12 @@ use crate::context::{Context, Debt};
 use crate::counters::DropReason;
 use crate::event::Event;
 use crate::limits;
+use crate::profile::Conduct;
 use crate::recovery::Timed;
 use crate::span::Span;
 use crate::timers::Timer;
 use crate::transfer::{Delivery, TransferId};
-use zerolane_wire::{Flags, Header, Occasion, Profile, Report, RequestToSend, State};
+use zerolane_wire::{Flags, Header, Occasion, Report, RequestToSend, State};
 
 impl Receiving {
     /// Takes the header of a run of STUs of `stu` bytes, with its claim, and returns the payload's place.
@@ -24,7 +25,7 @@ impl Receiving {
         claim: Result<Claim, DropReason>,
         stu: u32,
     ) -> Result<Span, DropReason> {
-        let asked = header.flags.contains(Flags::SEND_STATE) && cx.profile == Profile::Extended;
+        let asked = header.flags.contains(Flags::SEND_STATE) && cx.profile.reports_progress();
         let is_got = |it: &Inbound| matches!(it.origin, Origin::Got { .. });
         let got = asked && self.inbox.get(header.d_id).is_some_and(is_got);
         let placed = claim.and_then(|it| self.record(cx, header, it, stu));
@@ -143,7 +144,7 @@ impl Receiving {
         if accepted.shows_size(len, stu, header.flags.contains(Flags::SILENT)) {
             self.peer_stu = stu;
         }
-        if cx.profile == Profile::Extended {
+        if cx.profile.repairs_ranges() {
             self.note_order(cx, &accepted, len);
         }
         self.note_arrival(header, &accepted);
@@ -194,7 +195,7 @@ impl Receiving {
         let done = self.inbox.get(id).is_some_and(|t| t.received == t.span.len);
         if done {
             self.transfer_complete(cx, id);
-        } else if last.flags.contains(Flags::SEND_STATE) && cx.profile == Profile::Classic {
+        } else if last.flags.contains(Flags::SEND_STATE) && cx.profile.confirms_blocks() {
             self.confirm_block(cx, id, last);
         }
         cx.owe(Debt::Grant);

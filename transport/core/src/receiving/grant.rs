@@ -3,11 +3,12 @@
 use super::Receiving;
 use super::inbound::{Geometry, Origin, Queue};
 use crate::context::{Context, Debt};
+use crate::profile::Conduct;
 use crate::recovery::Timed;
 use crate::request::RemotePlace;
 use crate::timers::Timer;
 use crate::transmit::split;
-use zerolane_wire::{Get, Operation, Profile, Range};
+use zerolane_wire::{Get, Operation, Range};
 
 impl Receiving {
     /// Grants Blocks as far as the window allows. `expected`: the number of the peer's next operation.
@@ -65,7 +66,7 @@ impl Receiving {
     pub(super) fn has_room_to_grant(&self, cx: &Context) -> bool {
         let outstanding = self.inbox.grants.outstanding();
         let block = cx.config.block.min(self.granted_window / 2);
-        cx.profile == Profile::Extended
+        cx.profile.grants_ahead()
             && self.inbox.ungranted() > 0
             && outstanding + u64::from(block) <= u64::from(self.granted_window)
     }
@@ -134,7 +135,7 @@ impl Receiving {
             length: range.len,
             after,
             b_num: block.b_num,
-            numbered: cx.profile == Profile::Extended,
+            numbered: cx.profile.numbers_gets(),
             repeated: false,
             trains: block.trains,
         })

@@ -38,13 +38,14 @@ use crate::context::{Context, Debt, Refusal};
 use crate::counters::{DropReason, PathState};
 use crate::event::{Event, TransferError};
 use crate::limits;
+use crate::profile::Conduct;
 use crate::recovery::Timed;
 use crate::request::RemotePlace;
 use crate::span::Span;
 use crate::time::Instant;
 use crate::transfer::TransferId;
 use alloc::boxed::Box;
-use zerolane_wire::{Delivered, End, Header, Immediate, Place, Profile, Reason, RequestToSend};
+use zerolane_wire::{Delivered, End, Header, Immediate, Place, Reason, RequestToSend};
 
 /// State of receiving.
 #[derive(Debug)]
@@ -136,14 +137,12 @@ impl Receiving {
 
     /// Sets whether the lane accepts trains.
     pub(crate) fn set_takes_trains(&mut self, cx: &Context, takes: bool) {
-        self.trains
-            .set_taken(takes && cx.profile == Profile::Extended);
+        self.trains.set_taken(takes && cx.profile.carries_trains());
     }
 
     /// Sets whether the lane accepts trains of operations that show whether datagrams are merged.
     pub(crate) fn set_tries_trains(&mut self, cx: &Context, tries: bool) {
-        self.trains
-            .set_tried(tries && cx.profile == Profile::Extended);
+        self.trains.set_tried(tries && cx.profile.carries_trains());
     }
 
     /// Whether operations may come as trains from now on, as far as the path is concerned.
@@ -181,10 +180,9 @@ impl Receiving {
 
     /// Bytes at the start of what `id` receives that are in place, and will not be written again.
     pub(crate) fn arrived(&self, cx: &Context, id: TransferId) -> Option<u64> {
-        match cx.profile {
-            Profile::Extended => self.inbox.arrived(id),
-            // A Block with missing payload is granted again as a whole.
-            Profile::Classic => self.inbox.arrived_in_blocks(id),
+        match cx.profile.repairs_ranges() {
+            true => self.inbox.arrived(id),
+            false => self.inbox.arrived_in_blocks(id),
         }
     }
 

@@ -6,6 +6,7 @@ use super::loss_detector::LateArrival;
 use super::placement::{Accepted, Arrival, PlacementTable};
 use crate::context::{Context, Debt};
 use crate::limits;
+use crate::profile::Conduct;
 use crate::recovery::Timed;
 use crate::sending::is_after;
 use crate::time::Instant;
@@ -16,7 +17,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use smallvec::SmallVec;
 use zerolane_wire::{
-    Header, MAX_RANGES, Occasion, Operation, Profile, Progress, Range, Ranges, Report, State,
+    Header, MAX_RANGES, Occasion, Operation, Progress, Range, Ranges, Report, State,
 };
 
 /// Pause between requests, when more was lost than one go covers.
@@ -188,7 +189,7 @@ impl Receiving {
     /// the sender with nothing to send. Gets are not repeated here: answers come in order, and the sender, which stores
     /// no requests, would send twice.
     pub(super) fn repeat_overdue_grants(&mut self, cx: &mut Context) {
-        if cx.profile == Profile::Classic || cx.counters.reports_sent == 0 {
+        if !cx.profile.grants_ahead() || cx.counters.reports_sent == 0 {
             return;
         }
         let wait = cx.longest_repair_timeout();
@@ -277,9 +278,9 @@ impl Receiving {
         cx.counters.timeouts += 1;
         cx.recovery.back_off();
         self.inbox.grants.quiet().broken(cx.now);
-        match cx.profile {
-            Profile::Classic => self.grant_anew(cx),
-            Profile::Extended => self.ask_in_silence(cx, first_time),
+        match cx.profile.repairs_ranges() {
+            true => self.ask_in_silence(cx, first_time),
+            false => self.grant_anew(cx),
         }
         if self.is_stuck() {
             cx.verify_least_size();
@@ -385,7 +386,7 @@ impl Receiving {
 
     /// Totals received on the whole connection.
     pub(super) fn progress(&self, cx: &Context) -> Report {
-        if cx.profile == Profile::Classic {
+        if !cx.profile.reports_progress() {
             return Report::NOTHING;
         }
         let path = self.seen.latest();

@@ -5,13 +5,14 @@ use super::outbound::{Announcement, BareMessage, NextBurst, Outbound, OutboundSt
 use crate::congestion::Congestion;
 use crate::context::{Context, Debt};
 use crate::limits;
+use crate::profile::Conduct;
 use crate::timers::Timer;
 use crate::transfer::TransferId;
 use crate::transmit::{BurstLimit, DataBurst};
 use alloc::vec::Vec;
 use core::mem::replace;
 use core::time::Duration;
-use zerolane_wire::{Operation, Profile, RequestState};
+use zerolane_wire::{Operation, RequestState};
 
 impl Sending {
     /// The next burst of waiting payload that the selected path may carry. `answering`: answers to Gets wait as well.
@@ -199,7 +200,7 @@ impl Sending {
 
     /// Whether the next burst must ask the receiver for its progress.
     fn asks_progress(&mut self, cx: &Context) -> bool {
-        if cx.profile == Profile::Classic {
+        if !cx.profile.reports_progress() {
             return false;
         }
         let selected = cx.links.selected;
@@ -277,9 +278,9 @@ fn most_flight(cx: &Context) -> u64 {
 
 /// How long to wait for a report of sent payload. The receiver knows what it misses, so it asks first.
 fn probe_timeout(cx: &Context) -> Duration {
-    match cx.profile {
-        Profile::Classic => cx.recovery.control_timeout(),
-        Profile::Extended => cx.longest_data_timeout() * 2,
+    match cx.profile.repairs_ranges() {
+        true => cx.longest_data_timeout() * 2,
+        false => cx.recovery.control_timeout(),
     }
 }
 

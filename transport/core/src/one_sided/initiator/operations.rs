@@ -7,12 +7,13 @@ use super::send_queue::Numbered;
 use crate::context::Context;
 use crate::limits::MIN_TRAIN;
 use crate::one_sided::responder::{IMMEDIATE, MESSAGES, NOTHING, PAYLOAD, Responder};
+use crate::profile::Conduct;
 use crate::request::{Content, RemotePlace, RequestKind};
 use crate::timers::Timer;
 use crate::transmit::{BurstLimit, OperationBurst, longest_train};
 use zerolane_wire::{
     FetchOp, Flags, FrameFields, FrameHead, Header, MAX_FRAMES, MAX_TRAIN_FRAMES, Op, Operation,
-    Packet, Profile,
+    Packet,
 };
 
 impl Initiator {
@@ -230,7 +231,7 @@ impl Initiator {
 
 /// The header of operation `number` in a datagram of its own. Those of the peer below `confirmed` were executed.
 fn header(cx: &Context, confirmed: u32, number: u32, it: FrameFields) -> Header {
-    let asks = cx.profile == Profile::Classic;
+    let asks = cx.profile.confirms_operations();
     Header {
         flags: it.flags.with_if(Flags::SEND_STATE, asks),
         param: confirmed as u16,

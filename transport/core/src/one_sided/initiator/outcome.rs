@@ -6,15 +6,14 @@ use crate::context::{Context, Debt};
 use crate::counters::DropReason;
 use crate::event::{Event, TransferError};
 use crate::limits;
+use crate::profile::Conduct;
 use crate::receiving::Receiving;
 use crate::request::{RemotePlace, RemoteRegion, Request, RequestKind};
 use crate::sending::{Ended, Sending};
 use crate::timers::Timer;
 use crate::transfer::{HANDLE, TransferId};
 use crate::transmit::join;
-use zerolane_wire::{
-    Answer, MemoryRegionAvailable, MemoryState, Operation, Profile, Reason, RequestAnswer,
-};
+use zerolane_wire::{Answer, MemoryRegionAvailable, MemoryState, Operation, Reason, RequestAnswer};
 
 impl Initiator {
     /// Takes the value of an atomic operation.
@@ -32,7 +31,7 @@ impl Initiator {
         cx.recovery
             .operations_confirmed(number.wrapping_add(1), cx.now);
         cx.owe(Debt::Progress);
-        if cx.profile == Profile::Classic {
+        if cx.profile.confirms_operations() {
             let complete = Operation::FetchOpComplete {
                 sync: number,
                 s_id: id,

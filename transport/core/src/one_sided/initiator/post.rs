@@ -3,7 +3,8 @@
 use super::send_queue::Part;
 use super::{Initiator, RegionRequest};
 use crate::context::{Context, Debt};
-use crate::limits::{BEHIND_RUN, MAX_EAGER_PUT, MAX_FETCHES, MAX_POSTED, MAX_RUN, MAX_SMALL};
+use crate::limits::{BEHIND_RUN, MAX_EAGER_PUT, MAX_POSTED, MAX_RUN, MAX_SMALL};
+use crate::profile::Conduct;
 use crate::receiving::Receiving;
 use crate::request::{
     Content, PostError, RegionName, RemotePlace, Request, RequestKind, WorkFlags,
@@ -13,7 +14,7 @@ use crate::span::Span;
 use crate::tiling::tiles;
 use crate::timers::Timer;
 use crate::transfer::{Delivery, TransferId};
-use zerolane_wire::{Immediate, Profile, Rights, Target};
+use zerolane_wire::{Immediate, Rights, Target};
 
 impl Initiator {
     /// Sends a request for a region of the peer by name.
@@ -126,7 +127,9 @@ impl Initiator {
                 };
                 // An immediate refers to the Transfers before it by number.
                 let follows = putting && kind.immediate().is_some();
-                let room = self.send_queue.has_room(kind, count, max_fetches(cx));
+                let room = self
+                    .send_queue
+                    .has_room(kind, count, cx.profile.max_fetches());
                 room && !(follows && (count > 1 || sending.is_to_announce()))
             }
         }
@@ -219,7 +222,7 @@ impl Initiator {
         let is_next = self.queued.is_empty() && !sending.is_putting();
         is_next
             && match operations(cx, &kind) {
-                Some(1) => self.send_queue.has_room(&kind, 1, max_fetches(cx)),
+                Some(1) => self.send_queue.has_room(&kind, 1, cx.profile.max_fetches()),
                 Some(count) => self.leaves_at_once(&kind, count, sending),
                 None => false,
             }
@@ -320,8 +323,7 @@ impl Initiator {
         else {
             return;
         };
-        // In the classic profile each part is a put of its own.
-        let joined = cx.profile == Profile::Extended;
+        let joined = cx.profile.joins_puts();
         let len = content.len() as u32;
         let most = longest_part(cx, place, len, count);
         for tile in tiles(place.address, len, most, cx.peer_buffer_log2()) {
@@ -388,14 +390,6 @@ fn check_bounds(cx: &Context, kind: &RequestKind) -> Result<(), PostError> {
     }
 }
 
-/// The thesis's Responder executes one FetchOp at a time.
-fn max_fetches(cx: &Context) -> usize {
-    match cx.profile {
-        Profile::Classic => 1,
-        Profile::Extended => MAX_FETCHES,
-    }
-}
-
 /// Whether the request is a put of a copy. It is never announced, because a Transfer is read from memory.
 fn is_inline(kind: &RequestKind) -> bool {
     matches!(kind, RequestKind::Put { content, .. } if content.is_inline())
@@ -413,8 +407,7 @@ fn operations(cx: &Context, kind: &RequestKind) -> Option<usize> {
     if len <= u64::from(stu) && in_buffer + len <= buffer {
         return Some(1);
     }
-    let classic = cx.profile == Profile::Classic;
-    if !content.is_inline() && (classic || len > max_run(cx)) {
+    if !content.is_inline() && (!cx.profile.joins_puts() || len > max_run(cx)) {
         return None;
     }
     let tiles = tiles(place.address, len as u32, stu, cx.peer_buffer_log2());

@@ -5,6 +5,7 @@ use super::exports::Named;
 use crate::context::{Context, Debt, Refusal};
 use crate::counters::DropReason;
 use crate::limits::{MAX_REPLIES, MAX_SMALL};
+use crate::profile::Conduct;
 use crate::receiving::Receiving;
 use crate::sending::{Cut, Lost, Sending, Shape, shape, without};
 use crate::span::Span;
@@ -13,7 +14,7 @@ use crate::transmit::{BurstLimit, DataBurst, join, split};
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
-use zerolane_wire::{Flags, Get, Header, Op, Profile, Rights};
+use zerolane_wire::{Flags, Get, Header, Op, Rights};
 
 /// Bytes of an exported region on their way to the Initiator.
 #[derive(Clone, Copy, Debug)]
@@ -257,7 +258,7 @@ impl Responder {
             mx: it.return_mx,
             b_num: it.b_num,
             address,
-            numbered: it.numbered && cx.profile == Profile::Extended,
+            numbered: it.numbered && cx.profile.numbers_gets(),
             repeated: it.repeated,
             trains: it.trains,
         })

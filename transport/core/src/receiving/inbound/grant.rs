@@ -2,6 +2,7 @@
 
 use super::{Inbound, Inbox};
 use crate::limits::MAX_STUS_PER_BLOCK;
+use crate::profile::Conduct;
 use crate::receiving::placement::GrantedBlock;
 use crate::tiling;
 use crate::time::Instant;
@@ -75,22 +76,18 @@ impl Inbox {
         let transfer = self.transfers.get_mut(&id)?;
         let at = transfer.span.offset + transfer.granted;
         let rest = transfer.span.len - transfer.granted;
-        let len = match geometry.profile {
-            Profile::Classic => tiling::classic_block(
+        let len = match geometry.profile.has_any_lengths() {
+            true => geometry.next_len(at, rest) as u32,
+            false => tiling::classic_block(
                 transfer.span.offset,
                 transfer.granted,
                 transfer.span.len,
                 geometry.block_log2,
             ),
-            Profile::Extended => geometry.next_len(at, rest) as u32,
         };
-        let room = match geometry.profile {
-            Profile::Classic => self.grants.is_idle(),
-            Profile::Extended => {
-                let held = self.grants.outstanding() + self.grants.reserved_bytes();
-                self.grants.is_idle() || held + u64::from(len) <= u64::from(geometry.window)
-            }
-        };
+        let held = self.grants.outstanding() + self.grants.reserved_bytes();
+        let fits = held + u64::from(len) <= u64::from(geometry.window);
+        let room = self.grants.is_idle() || geometry.profile.grants_ahead() && fits;
         if !room || !self.grants.has_room() {
             return None;
         }
@@ -147,9 +144,9 @@ impl Inbox {
         };
         let complete = |it| self.blocks_complete(block.transfer, it);
         let (bufx, offset) = split(block.address, geometry.buffer_log2);
-        let extended = geometry.profile == Profile::Extended;
+        let names_bytes = geometry.profile.has_any_lengths();
         Some(ClearToSend {
-            block_log2: if extended { 0 } else { geometry.block_log2 },
+            block_log2: if names_bytes { 0 } else { geometry.block_log2 },
             mx: block.mx,
             bufx,
             offset,
@@ -157,7 +154,7 @@ impl Inbox {
             b_num: block.b_num,
             d_id,
             s_id: block.transfer,
-            grant: extended.then(|| Grant {
+            grant: names_bytes.then(|| Grant {
                 transfer_offset: block.transfer_offset,
                 length: block.len(),
                 blocks_complete: transfer.map_or(0, complete),

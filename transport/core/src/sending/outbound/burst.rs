@@ -4,6 +4,7 @@ use super::Outbox;
 use super::repair::Repair;
 use super::transfer::{Announcement, Held, Outbound};
 use crate::limits::{LARGE_TRAIN, MIN_TRAIN, PAGE};
+use crate::profile::Conduct;
 use crate::tiling;
 use crate::time::Instant;
 use crate::transfer::{Delivery, TransferId};
@@ -32,7 +33,7 @@ impl Shape {
     pub(crate) fn cut(&self, address: u64, rest: u32, buffer_log2: u8, trains: bool) -> Cut {
         let datagram = self.stu + self.around;
         let segments = self.limit.segments.min(self.limit.bytes / datagram).max(1);
-        let may_be_train = trains && self.limit.train > 0 && self.profile == Profile::Extended;
+        let may_be_train = trains && self.limit.train > 0 && self.profile.carries_trains();
         if may_be_train && (segments >= MIN_TRAIN || datagram > LARGE_TRAIN) {
             let most = longest_train(segments, datagram, self.train_around).min(self.limit.train);
             let (bytes, _) = tiling::burst(address, even(rest, most), most, buffer_log2, 1);
@@ -127,7 +128,7 @@ impl Outbox {
             .next_repair(shape)
             .or_else(|| self.next_eager(shape))
             .or_else(|| self.next_fresh(shape))?;
-        if shape.profile == Profile::Extended {
+        if shape.profile.numbers_bursts() {
             self.number(now, path, &mut next);
         }
         Some(next)
@@ -281,7 +282,7 @@ fn cut(
     };
     let last_flags = match (ends_transfer, ends_block) {
         (true, _) => ending_flags(transfer.delivery),
-        (_, true) if profile == Profile::Classic => Flags::SEND_STATE,
+        (_, true) if profile.confirms_blocks() => Flags::SEND_STATE,
         (_, true) => Flags::NONE,
         _ => Flags::SILENT,
     }

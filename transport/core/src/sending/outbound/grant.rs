@@ -4,6 +4,7 @@ use super::transfer::{Held, Outbound};
 use super::{LossReport, Lost, OutboundEvent, Outbox};
 use crate::counters::DropReason;
 use crate::limits::{BLACK_HOLE_REPAIRS, MAX_HELD_GRANTS};
+use crate::profile::Conduct;
 use crate::tiling;
 use crate::transfer::TransferId;
 use crate::transmit::join;
@@ -122,14 +123,14 @@ fn granted_range(
     address: u64,
 ) -> Option<(u64, u32)> {
     let length = transfer.span.len;
-    match (profile, cts.grant) {
-        (Profile::Extended, Some(grant)) => {
+    match (profile.has_any_lengths(), cts.grant) {
+        (true, Some(grant)) => {
             let end = grant.transfer_offset.checked_add(u64::from(grant.length))?;
             (end <= length).then_some((grant.transfer_offset, grant.length))
         }
         // Options in the wrong profile.
-        (Profile::Extended, None) | (Profile::Classic, Some(_)) => None,
-        (Profile::Classic, None) => {
+        (true, None) | (false, Some(_)) => None,
+        (false, None) => {
             if cts.b_num == 0 {
                 transfer.classic_start = Some(address);
             }
