@@ -152,20 +152,11 @@ fn plan__is_what_the_simulation_says() {
             ..group(nodes, 10)
         });
         let simulated = check(&setup).0 * setup.ideal().as_secs_f64();
+        let chunk_bytes = (u64::from(setup.chunk_bytes) * setup.scale) as u32;
         let cast = Cast {
-            nodes,
-            bytes: setup.bytes(),
-            chunk_bytes: (u64::from(setup.chunk_bytes) * setup.scale) as u32,
-            link: PORT as f64,
-            disk: 0.0,
-            memory: 0.0,
-            crossings: 1.0,
             latency: setup.latency.as_secs_f64(),
-            uplink: 0.0,
-            rack: 0,
-            dying: 0.0,
-            slow: 0.0,
             detection: 1.2,
+            ..Cast::over_ports(nodes, setup.bytes(), chunk_bytes, PORT as f64)
         };
         let shape = if arity == 1 {
             Shape::Chain

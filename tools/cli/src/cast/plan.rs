@@ -42,6 +42,13 @@ pub(crate) struct Args {
     /// Rate of each node's memory; without it, memory costs no time
     #[arg(long, value_parser = rate::parse)]
     memory: Option<u64>,
+    /// Rate of each node's I/O bus; without it, it costs no time
+    #[arg(long, value_parser = rate::parse)]
+    bus: Option<u64>,
+    /// Rate that each node's CPU carries, such as 1GB/s by `cast` between two hosts without a limiting link; without it,
+    /// the CPU costs no time
+    #[arg(long, value_parser = rate::parse)]
+    cpu: Option<u64>,
     /// Nodes of a rack, and the rate of its uplink: 40:100gbit
     #[arg(long, value_name = "NODES:RATE", value_parser = parse_racks)]
     racks: Option<Racks>,
@@ -95,6 +102,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         disk: args.disk.unwrap_or(0) as f64,
         memory: args.memory.unwrap_or(0) as f64,
         crossings: CROSSINGS,
+        bus: args.bus.unwrap_or(0) as f64,
+        cpu: args.cpu.unwrap_or(0) as f64,
+        copies: 0.0,
+        copy: 0.0,
         latency: 50e-6,
         uplink: args.racks.map_or(0.0, |it| it.uplink as f64),
         rack: args.racks.map_or(0, |it| it.nodes),
@@ -218,6 +229,8 @@ fn limit(bound: Bound) -> &'static str {
         Bound::SourceLink => "source's link",
         Bound::Disk => "disk",
         Bound::Memory => "memory",
+        Bound::Bus => "I/O bus",
+        Bound::Cpu => "CPU",
         Bound::Uplink => "uplink",
     }
 }
