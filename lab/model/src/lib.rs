@@ -33,3 +33,4 @@ pub use costs::{
 pub use prediction::{Prediction, predict};
 pub use row::{Carrier, Row, Sink, Source};
 pub use stage::{End, Stage};
+pub use traffic::{Adapter, Bytes, Movement, RowTraffic, Sizes, Traffic};

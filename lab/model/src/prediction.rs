@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::costs::UnitCosts;
 use crate::row::{Carrier, Row};
 use crate::stage::{End, Stage};
-use crate::traffic::bus_bytes_per_byte;
+use crate::traffic::{RowTraffic, of_row};
 use crate::{tcp, zerolane};
 
 /// The prediction for a row.
@@ -23,8 +23,8 @@ pub struct Prediction {
     pub rx_cpu_s_per_gb: f64,
     /// The slower end, and its longest stage.
     pub bottleneck: String,
-    /// Bytes on the memory bus for each byte of payload, both ends together (P4.3).
-    pub bus_bytes_per_byte: f64,
+    /// Bytes on the memory bus for each byte of payload, by end (P4.3).
+    pub traffic: RowTraffic,
     /// The stages of both ends.
     pub stages: Vec<Stage>,
 }
@@ -50,7 +50,7 @@ pub fn predict(row: &Row, costs: &UnitCosts) -> Prediction {
         tx_cpu_s_per_gb: (tx + work.tx_waits).min(took),
         rx_cpu_s_per_gb: (rx + work.rx_waits).min(took),
         bottleneck: longest.map_or_else(|| name.into(), |it| format!("{name}: {}", it.what)),
-        bus_bytes_per_byte: bus_bytes_per_byte(row, &costs.caches),
+        traffic: of_row(row, &costs.caches),
         stages: work.stages,
     }
 }

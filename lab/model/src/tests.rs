@@ -123,7 +123,7 @@ fn predict__plain_by_hand() {
     // It spins: received 0.06, digest 0.01, the library 0.02 and 0.01 are only 0.1.
     is(predicted.rx_cpu_s_per_gb, 0.13);
     assert_eq!(predicted.bottleneck, "sender: sending trains");
-    is(predicted.bus_bytes_per_byte, 0.0);
+    is(here(&predicted), 0.0);
 }
 
 /// From memory in no cache the seal takes 0.06 instead of 0.03, and half of that excess more for as long as the other core
@@ -138,7 +138,7 @@ fn predict__encrypted_in_no_cache_by_hand() {
     );
     let overlap = receive / send;
     is(predicted.gbps, 8.0 / (send + 0.03 * 0.5 * overlap));
-    is(predicted.bus_bytes_per_byte, 3.0);
+    is(here(&predicted), 3.0);
 }
 
 /// s 0.1, r 0.05. With w wake-ups a byte, of 1310.72 ns, and L 6553.6 ns: n = 1 + L / ((s + 1310.72 w - r) P) packets of P
@@ -168,46 +168,139 @@ fn predict__tcp_whose_sender_waits() {
     );
 }
 
-/// As the paper has it, less the network card's own access.
+/// Bytes on the bus without adapters, both ends together, as far as the cache keeps the kernel's buffers.
+fn here(predicted: &Prediction) -> f64 {
+    let Traffic { sender, receiver } = predicted.traffic.here;
+    sender.least + receiver.least
+}
+
+/// By end, where the memory does not fit: what the sender does, then what the receiver does.
 #[test]
-fn bus_bytes_per_byte__of_memory_that_fits_and_that_does_not() {
-    let bus = |row: Row| predict(&row, &costs()).bus_bytes_per_byte;
+fn traffic__of_a_row_by_source_sink_and_piece() {
+    let ends = |row: Row| {
+        let Traffic { sender, receiver } = predict(&row, &costs()).traffic.here;
+        (sender.least, receiver.least)
+    };
     let (small, large) = (
         Row::memory(Carrier::Tcp, 8 * MIB, MIB),
         Row::memory(Carrier::Tcp, 64 * MIB, MIB),
     );
-    is(bus(small), 0.0);
-    is(bus(large), 3.0);
-    is(
-        bus(Row {
-            source: Source::Read,
-            ..large
-        }),
-        5.0,
-    );
-    is(
-        bus(Row {
-            sink: Sink::Checksum,
-            ..large
-        }),
-        3.0,
-    );
-    is(
-        bus(Row {
-            sink: Sink::File,
-            ..large
-        }),
-        5.0,
-    );
+    assert_eq!(ends(small), (0.0, 0.0));
+    assert_eq!(ends(large), (1.0, 2.0));
+    let read = Row {
+        source: Source::Read,
+        ..large
+    };
+    assert_eq!(ends(read), (3.0, 2.0));
+    let checksum = Row {
+        sink: Sink::Checksum,
+        ..large
+    };
+    assert_eq!(ends(checksum), (1.0, 2.0));
+    let file = Row {
+        sink: Sink::File,
+        ..large
+    };
+    assert_eq!(ends(file), (1.0, 4.0));
     // A piece that does not stay until it is looked at is fetched again.
-    is(
-        bus(Row {
-            sink: Sink::Checksum,
-            piece: 64 * MIB,
-            ..large
-        }),
-        4.0,
+    let whole = Row {
+        piece: 64 * MIB,
+        ..checksum
+    };
+    assert_eq!(ends(whole), (1.0, 3.0));
+}
+
+/// Without adapters the carriers share what has to be: the memory is read once and written once, by one end or the other.
+#[test]
+fn traffic__differs_by_carrier() {
+    let ends = |carrier| {
+        let traffic = predict(&Row::memory(carrier, 64 * MIB, MIB), &costs()).traffic;
+        let least = |it: Traffic| (it.sender.least, it.receiver.least);
+        (least(traffic.here), least(traffic.with_adapters))
+    };
+    assert_eq!(ends(Carrier::Tcp), ((1.0, 2.0), (2.0, 4.0)));
+    assert_eq!(ends(Carrier::TcpSplice), ((0.0, 3.0), (1.0, 4.0)));
+    assert_eq!(ends(Carrier::Plain), ((1.0, 2.0), (2.0, 4.0)));
+    assert_eq!(ends(Carrier::Encrypted), ((1.0, 2.0), (2.0, 4.0)));
+    // A seal goes into slots that the memory may push out of the cache; a digest goes nowhere.
+    let most = |carrier| {
+        let row = Row::memory(carrier, 64 * MIB, MIB);
+        predict(&row, &costs()).traffic.with_adapters.sender.most
+    };
+    assert_eq!((most(Carrier::Encrypted), most(Carrier::Plain)), (4.0, 2.0));
+}
+
+const KIB: usize = 1 << 10;
+
+/// The machine of P4: a cache of 512 KiB, socket buffers of 64 KiB.
+fn papers(message: usize) -> Sizes {
+    Sizes {
+        message,
+        socket: 64 * KIB,
+        cache: 512 * KIB,
+    }
+}
+
+/// Table 1 of P4: what fits the cache, and what does not; in practice, and in theory.
+#[test]
+fn traffic__is_the_papers_table_1() {
+    let range = |it: Bytes| (it.least, it.most);
+    let table = |traffic: fn(Movement, &Sizes, Adapter) -> Traffic, message| {
+        let it = traffic(Movement::Tcp, &papers(message), Adapter::Own);
+        (range(it.sender), range(it.receiver))
+    };
+    let (fits, does_not) = (16 * KIB, 10 * MIB);
+    assert_eq!(table(Traffic::of, fits), ((1.0, 1.0), (2.0, 2.0)));
+    assert_eq!(table(Traffic::of, does_not), ((2.0, 4.0), (4.0, 4.0)));
+    assert_eq!(table(Traffic::in_theory, fits), ((1.0, 4.0), (2.0, 4.0)));
+    assert_eq!(
+        table(Traffic::in_theory, does_not),
+        ((2.0, 4.0), (4.0, 4.0))
     );
+    for message in [fits, does_not] {
+        let rdma = Traffic::of(Movement::Rdma, &papers(message), Adapter::Own);
+        assert_eq!(
+            (range(rdma.sender), range(rdma.receiver)),
+            ((1.0, 1.0), (1.0, 1.0))
+        );
+    }
+}
+
+/// Figures 18 and 26 of P4: a step where the cache ends, and from there to 4 at the sender; four times RDMA's.
+#[test]
+fn traffic__grows_with_the_message_to_four_times_rdma() {
+    let at = |message| Traffic::of(Movement::Tcp, &papers(message), Adapter::Own);
+    let sizes = [KIB, 64 * KIB, 448 * KIB, 449 * KIB, MIB, 10 * MIB, 1 << 30].map(at);
+    let sender = sizes.map(|it| it.sender.likely);
+    assert_eq!(sender[..3], [1.0; 3]);
+    assert!(sender[3] > 2.0 && sender[3] < 2.1, "{sender:?}");
+    assert!(
+        sender.is_sorted() && sender[6] > 3.99 && sender[6] <= 4.0,
+        "{sender:?}"
+    );
+    assert_eq!(
+        sizes.map(|it| it.receiver.likely),
+        [2.0, 2.0, 2.0, 4.0, 4.0, 4.0, 4.0]
+    );
+    for it in sizes {
+        let within = |it: Bytes| it.least <= it.likely && it.likely <= it.most;
+        assert!(within(it.sender) && within(it.receiver), "{it:?}");
+    }
+}
+
+/// Figure 20 of P4: half of 4.2 Gb/s each way is within 5 % of what the bus of 400 MHz and 64 bits sustains, 65 % of its
+/// peak; one way is not.
+#[test]
+fn traffic__of_both_ways_is_all_that_the_papers_bus_sustains() {
+    let sustained = 0.65 * 400e6 * 64.0 / 1e9;
+    let it = Traffic::of(Movement::Tcp, &papers(10 * MIB), Adapter::Own);
+    let dual = 2.1 * it.sender.likely + 2.1 * it.receiver.likely;
+    assert!(
+        (dual / sustained - 1.0).abs() < 0.05,
+        "{dual} of {sustained}"
+    );
+    let fan_in = 3.5 * it.receiver.likely;
+    assert!(fan_in < 0.9 * sustained, "{fan_in} of {sustained}");
 }
 
 #[test]
