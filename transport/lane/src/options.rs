@@ -163,6 +163,8 @@ pub struct FlowOptions {
     pub eager_limit: u32,
     /// Target length of a Block, in bytes, 4 KiB to 1 GiB.
     pub block: u32,
+    /// Length of a Block in the classic profile, in bytes: a power of two, 4 KiB to 16 MiB. The thesis has 32 STUs.
+    pub classic_block: u32,
     /// Transfers the peer may announce before the first is answered, 1 to 1024.
     pub slots: u16,
 }
@@ -187,6 +189,8 @@ pub struct RateOptions {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DatagramOptions {
+    /// Most payload of a datagram that this end accepts, an STU, in bytes, 512 to 65,467. The path may carry less.
+    pub stu: u32,
     /// Use UDP segmentation offload for sending, if the kernel has it.
     pub gso: bool,
     /// Use UDP receive offload, if the kernel has it.
@@ -199,6 +203,13 @@ pub struct DatagramOptions {
     pub zerocopy: bool,
     /// Checksum payload in addition to UDP's checksum.
     pub checksum: bool,
+    /// Predict where granted payload belongs, so that the kernel's copy puts it there (row P2.1). Without it all payload
+    /// that is not decrypted into its place is copied there in user space: for experiments. Not with
+    /// [`Options::strict`]. Over UDP and IP protocol 118.
+    pub forecast: bool,
+    /// Swap neighbours in each burst of datagrams with headers, so that a receiver that predicts is always wrong
+    /// (row P2.3): for experiments. Plain connections over UDP and IP protocol 118; trains have no neighbours.
+    pub swap: bool,
 }
 
 /// What a listener accepts. Has no effect on connections opened from here.
@@ -253,6 +264,7 @@ impl Default for Options {
                 max_in_flight: config.max_window,
                 eager_limit: config.eager_limit,
                 block: config.block,
+                classic_block: 1 << config.classic_block_log2,
                 slots: config.slots,
             },
             rate: RateOptions {
@@ -261,11 +273,14 @@ impl Default for Options {
                 scheduler: None,
             },
             datagrams: DatagramOptions {
+                stu: config.max_stu,
                 gso: true,
                 gro: true,
                 trains: true,
                 zerocopy: true,
                 checksum: false,
+                forecast: true,
+                swap: false,
             },
             listen: ListenOptions {
                 max_connections: zerolane_handshake::limits::MAX_CONNECTIONS,

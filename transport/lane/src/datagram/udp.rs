@@ -139,6 +139,8 @@ pub(crate) fn config(
         control: options.rate.control,
         max_rate: options.rate.max,
         block: options.flow.block,
+        classic_block_log2: options.flow.classic_block.ilog2() as u8,
+        max_stu: options.datagrams.stu,
         eager_limit: options.flow.eager_limit,
         eager_credit: options.eager_credit(),
         checksum: options.datagrams.checksum,

@@ -9,6 +9,12 @@ use zerolane_wire::MAX_PATHS;
 /// Bytes of a buffer, of a window or of a Block: at least a page, and at most what the kernel gives a socket.
 const BYTES: RangeInclusive<u64> = 4096..=1 << 30;
 
+/// Bytes of a Block in the classic profile.
+const CLASSIC_BLOCK: RangeInclusive<u64> = 4096..=16 << 20;
+
+/// Bytes of an STU: the smallest of the thesis, and the most that a datagram carries.
+const STU: RangeInclusive<u64> = 512..=65_467;
+
 /// Any number but 0.
 const SOME: RangeInclusive<u64> = 1..=u64::MAX;
 
@@ -26,7 +32,18 @@ impl Options {
             let why = format!("{name} is 0: no peer can answer in that time; use a longer time");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
+        if self.strict && !self.datagrams.forecast {
+            let why = "strict without the forecast: all plain payload would need a copy; use one of the two";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         let (flow, listen) = (&self.flow, &self.listen);
+        if !flow.classic_block.is_power_of_two() {
+            let why = format!(
+                "classic block is {}: use a power of two",
+                flow.classic_block
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         let numbers = [
             ("paths", self.paths.most.into(), 1..=MAX_PATHS.into()),
             (
@@ -38,6 +55,8 @@ impl Options {
             ("max in flight", flow.max_in_flight.into(), BYTES),
             ("eager limit", flow.eager_limit.into(), 0..=MAX_EAGER.into()),
             ("block", flow.block.into(), BYTES),
+            ("classic block", flow.classic_block.into(), CLASSIC_BLOCK),
+            ("stu", self.datagrams.stu.into(), STU),
             ("slots", flow.slots.into(), 1..=MAX_SLOTS.into()),
             ("max rate", self.rate.max.unwrap_or(u64::MAX), SOME),
             ("max connections", number(listen.max_connections), SOME),

@@ -29,7 +29,7 @@ fn path() -> PathAddresses {
 #[test]
 fn check__names_the_setting_and_what_it_may_be() {
     type Change = fn(&mut Options);
-    let refused: [(Change, &str); 25] = [
+    let refused: [(Change, &str); 31] = [
         (
             |it| it.times.connect = Duration::ZERO,
             "connect timeout is 0: ",
@@ -103,6 +103,27 @@ fn check__names_the_setting_and_what_it_may_be() {
             "max connections of origin is 0: use at least 1",
         ),
         (|it| (it.flow.slots, it.flow.block) = (0, 0), "block is 0: "),
+        (
+            |it| (it.strict, it.datagrams.forecast) = (true, false),
+            "strict without the forecast: ",
+        ),
+        (|it| it.datagrams.stu = 511, "stu is 511: use 512 to 65467"),
+        (
+            |it| it.datagrams.stu = u32::MAX,
+            "stu is 4294967295: use 512 to 65467",
+        ),
+        (
+            |it| it.flow.classic_block = 0,
+            "classic block is 0: use a power of two",
+        ),
+        (
+            |it| it.flow.classic_block = 48 << 10,
+            "classic block is 49152: use a power of two",
+        ),
+        (
+            |it| it.flow.classic_block = 1 << 31,
+            "classic block is 2147483648: use 4096 to 16777216",
+        ),
     ];
     for (change, why) in refused {
         let said = refusal(&Options::default().with(change)).expect(why);
@@ -113,7 +134,7 @@ fn check__names_the_setting_and_what_it_may_be() {
 #[test]
 fn check__accepts_the_ends_of_each_range() {
     type Change = fn(&mut Options);
-    let accepted: [Change; 18] = [
+    let accepted: [Change; 22] = [
         |_| (),
         |it| it.times.connect = Duration::MAX,
         |it| it.times.connect = Duration::from_nanos(1),
@@ -131,6 +152,10 @@ fn check__accepts_the_ends_of_each_range() {
         |it| it.flow.slots = 1,
         |it| it.flow.slots = 1024,
         |it| it.rate.max = Some(1),
+        |it| (it.datagrams.stu, it.flow.classic_block) = (512, 4096),
+        |it| (it.datagrams.stu, it.flow.classic_block) = (65_467, 16 << 20),
+        |it| it.datagrams.forecast = false,
+        |it| it.datagrams.swap = true,
         |it| {
             (
                 it.listen.max_connections,

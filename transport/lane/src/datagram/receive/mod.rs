@@ -178,7 +178,8 @@ impl Receiver {
         batch.clear();
         let count = match self.trains.has_buffer() {
             true => {
-                self.trains.predict(batch, unsealer, turn);
+                let lands = self.predictor.speculates && unsealer.lands_trains();
+                self.trains.predict(batch, unsealer, turn, lands);
                 1
             }
             false => self.predictor.predict(batch, unsealer, turn, strict),

@@ -26,6 +26,8 @@ pub(super) struct Predictor {
     pub(super) envelope: Envelope,
     /// The kernel was asked to merge datagrams.
     pub(super) gro: bool,
+    /// The forecast is used.
+    pub(super) speculates: bool,
     /// Single datagrams since the last super-packet.
     singles: u32,
     /// Small single datagrams since the last large one.
@@ -48,6 +50,7 @@ impl Predictor {
             socket::show_ecn(socket);
         }
         self.gro = merges && options.datagrams.gro && socket::enable_gro(socket);
+        self.speculates = options.datagrams.forecast;
         self.wants_trains = merges && options.datagrams.trains;
         // The other paths decide whether they have trains merged.
         self.takes_trains &= merges;
@@ -77,7 +80,7 @@ impl Predictor {
         } else {
             1
         };
-        if core.expected_payload() == 0 {
+        if core.expected_payload() == 0 || !self.speculates {
             // The common case between small operations, whose completion waits for this step.
             self.leave_unpredicted(batch, 0..messages);
         } else if one_by_one {

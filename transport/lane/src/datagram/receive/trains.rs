@@ -89,9 +89,15 @@ impl TrainAssembler {
         self.assembler.filled() == 0 && self.landing.is_none_or(|it| it.filled == 0)
     }
 
-    /// Predicts the next message, while trains may come.
-    pub(super) fn predict(&mut self, batch: &mut Batch, unsealer: &Unsealer, turn: &Turn<'_>) {
-        if !unsealer.lands_trains() || self.assembler.filled() > 0 {
+    /// Predicts the next message, while trains may come: after the content of the buffer unless `lands`.
+    pub(super) fn predict(
+        &mut self,
+        batch: &mut Batch,
+        unsealer: &Unsealer,
+        turn: &Turn<'_>,
+        lands: bool,
+    ) {
+        if !lands || self.assembler.filled() > 0 {
             self.expected = Expected::Collected;
         } else {
             let forecast = forecast(turn.core);

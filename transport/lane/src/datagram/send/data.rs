@@ -33,7 +33,12 @@ impl Sender {
         self.headers(burst, turn.core.uses_checksums(), turn.memory)?;
         match &mut self.protection {
             Protection::Plain => match turn.memory.source(burst.span) {
-                Some(payload) => self.gather(burst, payload),
+                Some(payload) => {
+                    self.gather(burst, payload);
+                    if self.swap {
+                        self.swap_neighbours(burst);
+                    }
+                }
                 None => self.gather_pieces(burst, turn)?,
             },
             Protection::Sealed(keys) => {
@@ -176,6 +181,19 @@ impl Sender {
         let payload = self.buffers.linear.as_ptr();
         self.gather(burst, payload);
         Ok(())
+    }
+
+    /// Moves each gathered datagram to the place of a neighbour, except one that is shorter than the others: only the last
+    /// of a send may be.
+    fn swap_neighbours(&mut self, burst: &DataBurst) {
+        let whole = (burst.span.len / u64::from(burst.stu)) as usize;
+        let datagrams = &mut self.buffers.iovs[..2 * whole];
+        for pair in datagrams.chunks_exact_mut(4) {
+            pair.rotate_left(2);
+        }
+        if let (true, Some(from)) = (whole % 2 == 1, datagrams.len().checked_sub(4)) {
+            datagrams[from..].rotate_left(2);
+        }
     }
 
     /// Fills the iovecs: header, payload, header, payload.

@@ -102,6 +102,8 @@ pub(crate) struct Sender {
     chooser: Chooser,
     /// The last burst was of memory that may be lent.
     lendable: bool,
+    /// Neighbours are swapped, so that each prediction of the receiver is wrong.
+    swap: bool,
     /// Lent by the thread for the length of a call: their content has left when the call ends.
     buffers: Box<Buffers>,
     /// Datagrams leave ECN-capable.
@@ -166,10 +168,14 @@ impl Sender {
             fragments: false,
             output: Output::of(frames),
             // A sealed burst lies in the lane's own memory, which the next burst overwrites.
-            zerocopy_tracker: ZerocopyTracker::new(socket, options.datagrams.zerocopy && !copies),
+            zerocopy_tracker: ZerocopyTracker::new(
+                socket,
+                options.datagrams.zerocopy && !copies && !options.datagrams.swap,
+            ),
             giver: Giver::default(),
             chooser: Chooser::default(),
             lendable: false,
+            swap: options.datagrams.swap,
             buffers: Box::default(),
             ect: false,
             full: false,

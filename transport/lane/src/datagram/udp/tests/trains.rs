@@ -77,6 +77,35 @@ fn carry_bulk(options: &Options) {
     assert!(calls <= 20 * 32, "{calls} calls for 32 MiB");
 }
 
+/// What is predicted right is placed; what is predicted in the place of a neighbour, or not at all, is moved. All of it is
+/// right in the end, and a seal, which is opened into its place, needs no prediction.
+#[test]
+fn forecast__right_none_and_wrong() {
+    let Some(hosts) = hosts(1500) else { return };
+    let len = 4 * SIZE as u64;
+    let headers = |base: Options| base.with(|it| it.datagrams.trains = false);
+    let blind = |base: Options| base.with(|it| it.datagrams.forecast = false);
+    let swapped = headers(plain()).with(|it| it.datagrams.swap = true);
+    let nothing = 0..=len / 100;
+    for (options, moved) in [
+        (headers(plain()), nothing.clone()),
+        (blind(headers(plain())), len..=len),
+        (blind(plain()), len..=len),
+        // All but the short last ones of bursts.
+        (swapped, len - len / 8..=len),
+        (blind(sealed()), nothing),
+    ] {
+        let ([_, before], [a, b]) = around_bulk(Some(&hosts), &options);
+        let found = b.bytes_moved() - before.bytes_moved();
+        assert!(
+            moved.contains(&found),
+            "{found} of {len} moved, not {moved:?}: {options:?}"
+        );
+        assert_eq!(b.bytes_placed - before.bytes_placed, len - found);
+        assert_eq!(a.protocol.bytes_resent, 0, "{options:?}");
+    }
+}
+
 #[test]
 fn trains__in_both_directions_and_of_any_length() {
     any_length(&sealed());
