@@ -201,6 +201,15 @@ impl Topology {
         offload::set(self.side(side), self.device(side), offloads)
     }
 
+    /// Switches whether one device computes and checks checksums, or the stack does, and returns the outcome. On veth an
+    /// offloaded checksum is never computed.
+    ///
+    /// # Errors
+    /// As [`set_offloads`](Topology::set_offloads).
+    pub fn set_checksums(&self, side: Side, on: bool) -> Result<OffloadChange> {
+        offload::set_checksums(self.side(side), self.device(side), on)
+    }
+
     /// Makes a veth pair, each end at once in its namespace.
     fn join(&self, pair: usize, mtu: u32) -> Result<()> {
         let [a, b] = [self.a(), self.b()];

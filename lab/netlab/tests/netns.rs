@@ -274,6 +274,28 @@ fn set_offloads__veth_can_switch_them_all() {
     }
 }
 
+/// Without it the stack checks what comes: nothing is lost by that.
+#[test]
+fn set_checksums__veth_can_switch_them_and_datagrams_pass() {
+    let Some(hosts) = pair_or_skip(1500) else {
+        return;
+    };
+    for on in [false, true] {
+        for side in [Side::A, Side::B] {
+            let change = hosts.set_checksums(side, on).expect("ethtool runs");
+            assert_eq!(
+                change.applied,
+                ["tx-checksum-ip-generic", "rx-checksum"],
+                "{change:?}"
+            );
+            assert!(change.unavailable.is_empty(), "{change:?}");
+        }
+        let a = socket_in(hosts.a(), hosts.a().ipv4().into());
+        let b = socket_in(hosts.b(), hosts.b().ipv4().into());
+        assert_passes(&a, &b, 1000);
+    }
+}
+
 #[test]
 fn sweep_stale__removes_those_of_the_dead_only() {
     let Some(hosts) = pair_or_skip(1500) else {

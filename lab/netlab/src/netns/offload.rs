@@ -57,28 +57,55 @@ const TX: [&str; 3] = [
 const GRO: &str = "rx-gro";
 const GRO_VARIANTS: [&str; 2] = ["rx-gro-list", "rx-udp-gro-forwarding"];
 
+/// Checksums of packets sent, of any protocol over IP, and of packets received.
+const CHECKSUMS: [&str; 2] = ["tx-checksum-ip-generic", "rx-checksum"];
+
 /// Switches the offloads of a device of the namespace.
 pub(super) fn set(
     namespace: &Namespace,
     device: &str,
     offloads: Offloads,
 ) -> Result<OffloadChange> {
+    switch(namespace, device, |it| offloads.wants(it))
+}
+
+/// Switches whether a device of the namespace computes and checks checksums, or the stack does. Without them it cuts no
+/// packets either.
+pub(super) fn set_checksums(
+    namespace: &Namespace,
+    device: &str,
+    on: bool,
+) -> Result<OffloadChange> {
+    switch(namespace, device, |it| {
+        CHECKSUMS.contains(&it).then_some(on)
+    })
+}
+
+fn switch(
+    namespace: &Namespace,
+    device: &str,
+    wants: impl Fn(&str) -> Option<bool>,
+) -> Result<OffloadChange> {
     let ethtool = Ethtool::open(namespace)?;
     let changes: Vec<(String, bool)> = ethtool
         .features(device)?
         .changeable
         .into_iter()
-        .filter_map(|it| offloads.wants(&it).map(|on| (it, on)))
+        .filter_map(|it| wants(&it).map(|on| (it, on)))
         .collect();
     ethtool.switch(device, &changes)?;
     let active = ethtool.features(device)?.active;
-    Ok(sort_by_outcome(offloads, &active))
+    Ok(sort_by_outcome(wants, &active))
 }
 
-fn sort_by_outcome(offloads: Offloads, active: &BTreeSet<String>) -> OffloadChange {
+fn sort_by_outcome(
+    wants: impl Fn(&str) -> Option<bool>,
+    active: &BTreeSet<String>,
+) -> OffloadChange {
     let mut change = OffloadChange::default();
-    for feature in TX.into_iter().chain([GRO]).chain(GRO_VARIANTS) {
-        let Some(on) = offloads.wants(feature) else {
+    let known = TX.into_iter().chain([GRO]).chain(GRO_VARIANTS);
+    for feature in known.chain(CHECKSUMS) {
+        let Some(on) = wants(feature) else {
             continue;
         };
         if active.contains(feature) == on {
@@ -319,7 +346,7 @@ mod tests {
             tx: true,
             gro: false,
         };
-        let change = sort_by_outcome(offloads, &active.into());
+        let change = sort_by_outcome(|it| offloads.wants(it), &active.into());
         assert_eq!(
             change.applied,
             ["tx-tcp-segmentation", "rx-udp-gro-forwarding"]
