@@ -6,7 +6,9 @@ use std::time::Duration;
 use crate::activity::Activity;
 use crate::copy_rate::CopyRates;
 use crate::cost::LOSS_PER_INTERRUPT_TIME;
-use crate::explanation::{CauseTime, Copies, CpuTime, Explanation, Sampling, Unexplained};
+use crate::explanation::{
+    CauseTime, Copies, CpuCauses, CpuTime, Explanation, Sampling, Unexplained,
+};
 use crate::network::Counted;
 use crate::processes::Kind;
 use crate::profile::{Counts, Owner};
@@ -40,7 +42,7 @@ pub(crate) fn counted(elapsed: Duration, counted: Counted, activity: Activity) -
 /// Adds what the samples said. `machine`: all processes are the subject. `copy_rates`: bytes a second.
 pub(crate) fn add_samples(
     explanation: &mut Explanation,
-    counts: Counts,
+    mut counts: Counts,
     sampling: Sampling,
     machine: bool,
     copy_rates: CopyRates,
@@ -67,20 +69,23 @@ pub(crate) fn add_samples(
         }
     }
     let share = |samples: u64| samples as f64 / total as f64;
-    let kib = explanation.bytes as f64 / 1024.0;
     explanation.explained_fraction = (total > 0).then(|| share(explained));
-    explanation.causes = by_cause
-        .into_iter()
-        .map(|(cause, samples)| CauseTime {
-            cause,
-            seconds: seconds(samples),
-            share: share(samples),
-            ns_per_kib: (kib >= 1.0).then(|| seconds(samples) * 1e9 / kib),
+    let bytes = explanation.bytes;
+    explanation.causes = causes(by_cause, total, interval, bytes);
+    let of_cpus = std::mem::take(&mut counts.by_cpu).into_iter();
+    explanation.by_cpu = of_cpus
+        .map(|(cpu, of_cpu)| {
+            let copies = of_cpu.copies.all();
+            let enough = bytes >= COPIES_MIN_BYTES;
+            CpuCauses {
+                cpu,
+                causes: causes(of_cpu.by_cause, of_cpu.samples, interval, bytes),
+                copies_per_byte: enough.then(|| seconds(copies) * copy_rates.usual / bytes as f64),
+                copies_per_byte_range: enough
+                    .then(|| copies_range(copies, interval, copy_rates, bytes)),
+            }
         })
         .collect();
-    explanation
-        .causes
-        .sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     note_nameless(explanation, &counts, total);
     let unexplained = counts
         .unexplained
@@ -108,11 +113,26 @@ pub(crate) fn add_samples(
     let copied = (copies.kernel_seconds + copies.user_seconds) * copy_rates.usual;
     let enough = explanation.bytes >= COPIES_MIN_BYTES;
     explanation.copies_per_byte = enough.then(|| copied / explanation.bytes as f64);
-    explanation.copies_per_byte_range = enough.then(|| {
-        let samples = counts.copies.kernel + counts.copies.user;
-        copies_range(samples, interval, copy_rates, explanation.bytes)
-    });
+    explanation.copies_per_byte_range =
+        enough.then(|| copies_range(counts.copies.all(), interval, copy_rates, explanation.bytes));
     explanation.folded = counts.folded;
+}
+
+/// The time of each cause, the largest first. `total`: all samples, those without a cause included.
+fn causes(by_cause: BTreeMap<Cause, u64>, total: u64, interval: f64, bytes: u64) -> Vec<CauseTime> {
+    let kib = bytes as f64 / 1024.0;
+    let times = by_cause.into_iter().map(|(cause, samples)| {
+        let seconds = samples as f64 * interval;
+        CauseTime {
+            cause,
+            seconds,
+            share: samples as f64 / total.max(1) as f64,
+            ns_per_kib: (kib >= 1.0).then(|| seconds * 1e9 / kib),
+        }
+    });
+    let mut times: Vec<_> = times.collect();
+    times.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    times
 }
 
 /// The fewest and the most copies of each byte: all of them as slow or as fast as this machine copies, and twice the
@@ -232,6 +252,16 @@ mod tests {
                 kernel: 30,
                 user: 0,
             },
+            by_cpu: [(0, 10), (3, 20)]
+                .map(|(cpu, kernel)| {
+                    let of_cpu = crate::profile::OfCpu {
+                        by_cause: [(Cause::PayloadCopy, kernel), (Cause::Softirq, 5)].into(),
+                        samples: kernel + 10,
+                        copies: crate::profile::Copies { kernel, user: 0 },
+                    };
+                    (cpu, of_cpu)
+                })
+                .into(),
             ..Counts::default()
         }
     }
@@ -279,6 +309,15 @@ mod tests {
         assert!(close(copies, 6e9 / f64::from(1 << 30)), "{copies}");
         let [fewest, most] = explanation.copies_per_byte_range.unwrap();
         assert!(fewest < copies && copies < most, "{fewest} {copies} {most}");
+        // Each CPU has its part of them: a third and two thirds.
+        let [first, second] = &explanation.by_cpu[..] else {
+            panic!("{:?}", explanation.by_cpu);
+        };
+        assert_eq!((first.cpu, second.cpu), (0, 3));
+        let of_cpu = |it: &CpuCauses| it.copies_per_byte.unwrap();
+        assert!(close(of_cpu(first), copies / 3.0) && close(of_cpu(second), copies * 2.0 / 3.0));
+        assert!(close(first.causes[0].share, 0.5), "{:?}", first.causes);
+        assert!(close(second.causes[1].seconds, 0.1), "{:?}", second.causes);
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub struct Explanation {
     pub copies_per_byte_range: Option<[f64; 2]>,
     /// The figures behind that estimate.
     pub copies: Option<Copies>,
+    /// Causes and copies of each CPU apart: of each end, where the ends are pinned to CPUs of their own.
+    pub by_cpu: Vec<CpuCauses>,
     /// The traffic of each interface.
     pub interfaces: Vec<Interface>,
     /// Packets dropped, by place.
@@ -110,6 +112,19 @@ pub struct CauseTime {
     pub share: f64,
     /// CPU nanoseconds for each KiB carried, if there was any.
     pub ns_per_kib: Option<f64>,
+}
+
+/// Where the CPU time of one CPU went.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CpuCauses {
+    /// Its number.
+    pub cpu: usize,
+    /// CPU time of the program, and of the kernel beside it, by cause; the largest first. Shares are of this CPU's.
+    pub causes: Vec<CauseTime>,
+    /// How often it copied each byte carried, as in [`Explanation::copies_per_byte`].
+    pub copies_per_byte: Option<f64>,
+    /// As in [`Explanation::copies_per_byte_range`].
+    pub copies_per_byte_range: Option<[f64; 2]>,
 }
 
 /// A function that no rule explains.

@@ -50,7 +50,7 @@ mod tracing;
 
 pub use activity::Activity;
 pub use explainer::{Explainer, Options, Rate, Subject};
-pub use explanation::{CauseTime, Copies, CpuTime, Explanation, Sampling, Unexplained};
+pub use explanation::{CauseTime, Copies, CpuCauses, CpuTime, Explanation, Sampling, Unexplained};
 pub use hardware::HardwareCounts;
 pub use network::{DriverStatistic, Drop, Interface, Socket};
 pub use program::{Error, Stop, explain_for, explain_process, explain_program};

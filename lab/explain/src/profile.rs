@@ -35,11 +35,37 @@ pub(crate) struct Copies {
     pub(crate) user: u64,
 }
 
+impl Copies {
+    /// Adds samples of copies, in kernel or out of it.
+    fn add(&mut self, kernel: bool, count: u64) {
+        match kernel {
+            true => self.kernel += count,
+            false => self.user += count,
+        }
+    }
+
+    pub(crate) fn all(self) -> u64 {
+        self.kernel + self.user
+    }
+}
+
+/// Samples of one CPU that are explained.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OfCpu {
+    /// The subject's and the kernel's, by cause.
+    pub(crate) by_cause: BTreeMap<Cause, u64>,
+    /// All of these, and those without a cause.
+    pub(crate) samples: u64,
+    pub(crate) copies: Copies,
+}
+
 /// Samples in numbers, by owner and cause.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) samples: u64,
     pub(crate) by_cause: BTreeMap<(Owner, Option<Cause>), u64>,
+    /// Of each CPU, by its number.
+    pub(crate) by_cpu: BTreeMap<usize, OfCpu>,
     /// Functions of stacks without a rule, for processes under explanation.
     pub(crate) unexplained: HashMap<String, u64>,
     pub(crate) copies: Copies,
@@ -115,7 +141,7 @@ impl Profile {
     fn resolve(&mut self, processes: &mut Processes) {
         for (sample, count) in std::mem::take(&mut self.pending) {
             let frames = self.frames(&sample, processes);
-            self.count(sample.pid, &frames, count, processes);
+            self.count(&sample, &frames, count, processes);
         }
         processes.forget_ended();
     }
@@ -146,7 +172,14 @@ impl Profile {
         frames
     }
 
-    fn count(&mut self, pid: u32, frames: &[Rc<Named>], count: u64, processes: &Processes) {
+    fn count(
+        &mut self,
+        sample: &Addresses,
+        frames: &[Rc<Named>],
+        count: u64,
+        processes: &Processes,
+    ) {
+        let pid = sample.pid;
         let cause = rules::classify(frames);
         let owner = match cause {
             Some(Cause::Idle) => Owner::Idle,
@@ -155,14 +188,22 @@ impl Profile {
         let counts = &mut self.counts;
         counts.samples += count;
         *counts.by_cause.entry((owner, cause)).or_default() += count;
+        let mut of_cpu = match owner {
+            Owner::Idle => None,
+            Owner::Process(_) => Some(counts.by_cpu.entry(sample.cpu).or_default()),
+        };
+        if let Some(of_cpu) = &mut of_cpu {
+            of_cpu.samples += count;
+            if let Some(cause) = cause {
+                *of_cpu.by_cause.entry(cause).or_default() += count;
+            }
+        }
         if cause == Some(Cause::PayloadCopy) {
             let kernel = frames.first().is_some_and(|it| it.frame.is_kernel());
-            let copies = &mut counts.copies;
-            *if kernel {
-                &mut copies.kernel
-            } else {
-                &mut copies.user
-            } += count;
+            counts.copies.add(kernel, count);
+            of_cpu
+                .iter_mut()
+                .for_each(|it| it.copies.add(kernel, count));
         }
         if cause.is_none() {
             let leaf = frames
@@ -219,6 +260,7 @@ mod tests {
 
     fn sample(pid: u32, address: u64) -> Addresses {
         Addresses {
+            cpu: (address >> 12) as usize % 2,
             pid,
             kernel: [].into(),
             user: [address].into(),
@@ -239,6 +281,8 @@ mod tests {
         // Nothing is known of them: one stack of one unknown function.
         assert_eq!(counts.folded.len(), 1);
         assert_eq!(counts.folded.values().sum::<u64>(), samples);
+        let of_cpus = counts.by_cpu.values().map(|it| it.samples);
+        assert_eq!(of_cpus.collect::<Vec<_>>(), [samples / 2; 2]);
     }
 
     #[test]

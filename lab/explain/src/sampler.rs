@@ -35,6 +35,7 @@ pub enum Source {
 /// Where a CPU was at one instant. The leaf is first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Addresses {
+    pub(crate) cpu: usize,
     /// 0 where the CPU was idle.
     pub(crate) pid: u32,
     pub(crate) kernel: Box<[u64]>,
@@ -42,7 +43,7 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    fn of(sample: &Sample<'_>) -> Addresses {
+    fn of(sample: &Sample<'_>, cpu: usize) -> Addresses {
         let (mut kernel, mut user) = (Vec::new(), Vec::new());
         let mut room = None;
         for &address in sample.callchain().unwrap_or_default() {
@@ -54,6 +55,7 @@ impl Addresses {
             }
         }
         Addresses {
+            cpu,
             pid: sample.pid().unwrap_or(0),
             kernel: kernel.into(),
             user: user.into(),
@@ -63,7 +65,8 @@ impl Addresses {
 
 /// Samples every CPU until it is dropped.
 pub(crate) struct Samplers {
-    rings: Vec<Sampler>,
+    /// Of each CPU, by its number.
+    rings: Vec<(usize, Sampler)>,
     /// `None`: they are the clock's.
     tick: Option<Tick>,
     frequency_hz: u64,
@@ -97,12 +100,15 @@ impl Samplers {
     ) -> io::Result<Samplers> {
         sample_with_stacks(&mut builder);
         builder.any_pid().mmap(true).comm(true).task(true);
-        let mut open = |cpu| builder.one_cpu(cpu).build()?.sampled(RING_BYTES);
+        let mut open = |cpu| -> io::Result<(usize, Sampler)> {
+            let ring = builder.one_cpu(cpu).build()?.sampled(RING_BYTES)?;
+            Ok((cpu, ring))
+        };
         let mut rings: Vec<_> = online_cpus()?
             .into_iter()
             .map(&mut open)
             .collect::<io::Result<_>>()?;
-        for ring in &mut rings {
+        for (_, ring) in &mut rings {
             ring.as_counter_mut().enable()?;
         }
         Ok(Samplers {
@@ -130,7 +136,7 @@ impl Samplers {
 
     /// Stops sampling. [`drain`](Self::drain) still returns earlier samples.
     pub(crate) fn stop(&mut self) {
-        for ring in &mut self.rings {
+        for (_, ring) in &mut self.rings {
             // It fails on none that was enabled.
             let _ = ring.as_counter_mut().disable();
         }
@@ -139,10 +145,10 @@ impl Samplers {
     /// Tells `processes` what became of them since the last call; returns the samples since then.
     pub(crate) fn drain(&mut self, processes: &mut Processes) -> Vec<Addresses> {
         let mut batch = Batch::default();
-        for ring in &mut self.rings {
+        for (cpu, ring) in &mut self.rings {
             while let Some(record) = ring.next_record() {
                 match record.parse_record() {
-                    Ok(record) => batch.take(record, self.tick.as_ref()),
+                    Ok(record) => batch.take(record, *cpu, self.tick.as_ref()),
                     Err(_) => batch.lost += 1,
                 }
             }
@@ -167,12 +173,12 @@ struct Batch {
 }
 
 impl Batch {
-    fn take(&mut self, record: Record<'_>, tick: Option<&Tick>) {
+    fn take(&mut self, record: Record<'_>, cpu: usize, tick: Option<&Tick>) {
         self.taken += u64::from(matches!(record, Record::Sample(_)));
         match record {
             // Other timers expire beside the tick.
             Record::Sample(sample) if tick.is_some_and(|it| !it.is_of(&sample)) => {}
-            Record::Sample(sample) => self.samples.push(Addresses::of(&sample)),
+            Record::Sample(sample) => self.samples.push(Addresses::of(&sample, cpu)),
             Record::Fork(it) => self.forks.push((it.time, it.pid, it.ppid)),
             Record::Comm(it) if it.pid == it.tid => {
                 self.names

@@ -98,6 +98,7 @@ fn explain__json_has_what_programs_read() {
         "bytes",
         "copies_per_byte",
         "copies",
+        "by_cpu",
         "interfaces",
         "drops",
         "lossy_sockets",

@@ -53,6 +53,7 @@ impl Section {
 pub(super) fn sections(explanation: &Explanation) -> Vec<Section> {
     let sections = [
         causes(explanation),
+        by_cpu(explanation),
         unexplained(explanation),
         Section::words([carried(explanation)]),
         interfaces(explanation),
@@ -125,6 +126,33 @@ fn causes(explanation: &Explanation) -> Option<Section> {
         table: Some(table),
         words: vec![explained, owners(&cpu)],
     })
+}
+
+/// Causes listed for each CPU.
+const CAUSES_OF_CPU: usize = 4;
+
+/// Where the time of each CPU went, if there are several: of each end, where ends are pinned.
+fn by_cpu(explanation: &Explanation) -> Option<Section> {
+    let cpus = explanation
+        .by_cpu
+        .iter()
+        .filter(|_| explanation.by_cpu.len() > 1);
+    let words = cpus.map(|it| {
+        let causes = it.causes.iter().take(CAUSES_OF_CPU);
+        let causes: Vec<_> = causes
+            .map(|cause| format!("{} {}", cause.cause, percent(cause.share)))
+            .collect();
+        let copies = it
+            .copies_per_byte
+            .map(|copies| format!("; copies of each byte: about {copies:.1}"));
+        format!(
+            "CPU {}: {}{}",
+            it.cpu,
+            causes.join(", "),
+            copies.unwrap_or_default()
+        )
+    });
+    Section::words(words)
 }
 
 fn owners(cpu: &CpuTime) -> String {
