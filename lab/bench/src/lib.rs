@@ -35,8 +35,8 @@ use clap::Subcommand;
 use harness::{end, serve};
 use modes::sweep::{loss, rtt};
 use modes::{
-    alltoall, blocks, bulk, costs as unit_costs, curve, echo, fan, flows, handshake, incast,
-    ladder, latency, model, operations, share, siege, stream,
+    alltoall, blocks, bulk, chain, costs as unit_costs, curve, echo, fan, flows, handshake, incast,
+    ladder, latency, model, operations, share, siege, speculation, stream,
 };
 
 /// Arguments of `zerolane bench`.
@@ -58,6 +58,8 @@ enum Command {
     Fan(fan::Args),
     /// The cost of each overhead, removed one by one
     Ladder(ladder::Args),
+    /// What predicting the place of payload brings, alone and without a second copy, and what errors cost
+    Speculation(speculation::Args),
     /// Latency of messages by size and way of waiting, and where the time goes
     Latency(latency::Args),
     /// Goodput, latency and CPU time by message size
@@ -72,6 +74,8 @@ enum Command {
     Rtt(rtt::Args),
     /// Several senders to one receiver behind a shallow queue
     Incast(incast::Args),
+    /// Data along a chain of nodes, with and without copies, and what a model predicts
+    Chain(chain::Args),
     /// One Zerolane and one TCP flow on one bottleneck
     Share(share::Args),
     /// Time to set up and close connections
@@ -101,6 +105,7 @@ pub fn run(args: Args) -> Result<()> {
         Command::Stream(args) => stream::run(&args),
         Command::Fan(args) => fan::run(&args),
         Command::Ladder(args) => ladder::run(&args),
+        Command::Speculation(args) => speculation::run(&args),
         Command::Latency(args) => latency::run(&args),
         Command::Curve(args) => curve::run(&args),
         Command::Costs(args) => unit_costs::run(&args),
@@ -108,6 +113,7 @@ pub fn run(args: Args) -> Result<()> {
         Command::Loss(args) => loss::run(&args),
         Command::Rtt(args) => rtt::run(&args),
         Command::Incast(args) => incast::run(&args),
+        Command::Chain(args) => chain::run(&args),
         Command::Share(args) => share::run(&args),
         Command::Handshake(args) => handshake::run(&args),
         Command::Echo(args) => echo::run(&args),

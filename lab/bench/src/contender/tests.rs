@@ -17,7 +17,7 @@ use super::*;
 use crate::job::operations::tests::operations;
 use crate::job::operations::{Operations, Target, Wait};
 use crate::job::settings::TcpTuning;
-use crate::job::source_sink::{self, Overheads, Sink, Source, SourceSink};
+use crate::job::source_sink::{self, Overheads, Sink, Source, SourceSink, Speculation};
 use crate::job::test::Test;
 use crate::job::tests::every_work;
 use crate::job::{FileCopy, Flows, Job, Laps, Work};
@@ -445,6 +445,7 @@ fn source_sink__with_every_overhead_of_the_ladder() {
                     no_gro,
                     checksum,
                     no_trains,
+                    ..Overheads::default()
                 };
                 let work = SourceSink {
                     overheads,
@@ -456,6 +457,52 @@ fn source_sink__with_every_overhead_of_the_ladder() {
             }
         }
     }
+}
+
+/// Of one MiB each, which has several bursts: what is predicted is placed, the rest is moved, and all of it is right.
+#[test]
+fn source_sink__with_every_prediction() {
+    for no_trains in [false, true] {
+        for speculation in [Speculation::Right, Speculation::None, Speculation::Wrong] {
+            let work = SourceSink {
+                piece: 1 << 20,
+                laps: 4,
+                overheads: Overheads {
+                    no_trains,
+                    speculation,
+                    // Loopback carries a burst in one datagram otherwise, which has no neighbour.
+                    stu: Some(1024),
+                    ..Overheads::default()
+                },
+                ..source_sink::tests::JOB
+            };
+            let [_, rx] = both(&job(Name::Extended, Work::SourceSink(work)));
+            let bytes = work.laps().bytes();
+            assert_eq!(rx.bytes, bytes, "{speculation:?}");
+            match (speculation, no_trains) {
+                (Speculation::None, _) => assert_eq!(rx.moved_bytes, bytes, "{rx:?}"),
+                (Speculation::Wrong, true) => assert!(rx.moved_bytes > bytes / 2, "{rx:?}"),
+                // A busy machine has some sent again, or in parts.
+                _ => assert!(rx.moved_bytes < bytes / 2, "{speculation:?}: {rx:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn source_sink__with_datagrams_in_between() {
+    let work = SourceSink {
+        laps: 20,
+        overheads: Overheads {
+            between: 500,
+            ..Overheads::default()
+        },
+        ..SOURCE_SINK
+    };
+    let [_, rx] = both(&job(Name::Extended, Work::SourceSink(work)));
+    assert_eq!(rx.bytes, work.laps().bytes());
+    // Those that have not left after a time are dropped.
+    assert!((1..=500).contains(&rx.between), "{rx:?}");
 }
 
 #[test]

@@ -6,12 +6,12 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
-use netlab::netns::{Interface, Namespace, Offloads as DeviceOffloads, Topology};
+use netlab::netns::{Interface, Namespace, OffloadChange, Offloads as DeviceOffloads, Topology};
 use netsim::Side;
 use zerolane::options::PathAddresses;
 use zerolane_cli::lab;
 
-/// The segmentation and merging offloads of the interfaces.
+/// The offloads of the interfaces: checksums, segmentation and merging.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Offloads {
     /// veth's defaults: packets of up to 64 KiB pass uncut
@@ -21,6 +21,8 @@ pub(crate) enum Offloads {
     Off,
     /// No GSO or TSO at the sender, GRO at the receiver: as with a plain NIC
     SenderOff,
+    /// As off, and checksums are computed and checked in software
+    None,
 }
 
 impl Offloads {
@@ -30,19 +32,28 @@ impl Offloads {
             Offloads::On => "on",
             Offloads::Off => "off",
             Offloads::SenderOff => "sender-off",
+            Offloads::None => "none",
         }
     }
 
     /// Sets the offloads of the devices of `topology`.
     pub(crate) fn apply(self, topology: &Topology) -> Result<()> {
-        for (side, wanted) in self.changes() {
-            let change = topology.set_offloads(side, wanted)?;
+        let check = |side, change: OffloadChange| -> Result<()> {
             ensure!(
                 change.unavailable.is_empty(),
                 "this kernel cannot change {} of {}",
                 change.unavailable.join(", "),
                 topology.device(side)
             );
+            Ok(())
+        };
+        for (side, wanted) in self.changes() {
+            check(side, topology.set_offloads(side, wanted)?)?;
+        }
+        if self == Offloads::None {
+            for side in [Side::A, Side::B] {
+                check(side, topology.set_checksums(side, false)?)?;
+            }
         }
         Ok(())
     }
@@ -60,7 +71,7 @@ impl Offloads {
         };
         match self {
             Offloads::On => vec![],
-            Offloads::Off => vec![(Side::A, off), (Side::B, off)],
+            Offloads::Off | Offloads::None => vec![(Side::A, off), (Side::B, off)],
             Offloads::SenderOff => vec![(Side::A, off), (Side::B, merging)],
         }
     }

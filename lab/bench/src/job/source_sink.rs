@@ -73,6 +73,30 @@ impl Sink {
     }
 }
 
+/// What a receiver of Zerolane's predicts of the payload that comes next (P2.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Speculation {
+    /// Its place
+    #[default]
+    Right,
+    /// Nothing: all payload is copied into its place
+    None,
+    /// The place of a neighbour, because the sender swaps neighbours
+    Wrong,
+}
+
+impl Speculation {
+    /// Its name in reports.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Speculation::Right => "right",
+            Speculation::None => "none",
+            Speculation::Wrong => "wrong",
+        }
+    }
+}
+
 /// The overheads that Zerolane can switch on again, as they were before an optimisation removed them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -85,6 +109,12 @@ pub(crate) struct Overheads {
     pub(crate) checksum: bool,
     /// Every datagram has a header.
     pub(crate) no_trains: bool,
+    /// What the receiver predicts.
+    pub(crate) speculation: Speculation,
+    /// Bytes of an STU, of which 32 are a Block of the classic profile, as in the thesis; `None`: as the path carries.
+    pub(crate) stu: Option<u32>,
+    /// Small datagrams that the sender sends between the Transfers, evenly over all laps.
+    pub(crate) between: u64,
 }
 
 /// A buffer, or a file of its length in memory, that goes piece by piece from a source to a sink, over and over.
@@ -113,6 +143,12 @@ pub(crate) const LINE: usize = 64;
 const LEAST_BYTES: usize = 1 << 20;
 /// And this many pieces, so that one is in flight while another is read.
 const LEAST_PIECES: usize = 2;
+/// Sizes of an STU.
+const STUS: std::ops::RangeInclusive<u32> = 512..=32 << 10;
+/// STUs of a Block.
+pub(crate) const STUS_OF_BLOCK: u32 = 32;
+/// Datagrams between two Transfers, at most: they leave one by one.
+const BETWEEN_MAX: u64 = 64;
 
 impl SourceSink {
     /// The laps of the buffer.
@@ -151,6 +187,23 @@ impl SourceSink {
             self.datagram,
             2 * LINE
         );
+        ensure!(
+            self.overheads
+                .stu
+                .is_none_or(|it| STUS.contains(&it) && it.is_power_of_two()),
+            "STUs of {:?} bytes: a power of two from 512 to 32768",
+            self.overheads.stu
+        );
+        let transfers = self.pieces() as u64;
+        let most = self
+            .laps
+            .saturating_mul(transfers)
+            .saturating_mul(BETWEEN_MAX);
+        ensure!(
+            self.overheads.between <= most,
+            "{} datagrams between Transfers: at most {BETWEEN_MAX} for each",
+            self.overheads.between
+        );
         self.laps().check()
     }
 }
@@ -170,6 +223,9 @@ pub(crate) mod tests {
             no_gro: false,
             checksum: false,
             no_trains: false,
+            speculation: Speculation::Right,
+            stu: None,
+            between: 0,
         },
         datagram: 1472,
         soak: false,
@@ -179,7 +235,7 @@ pub(crate) mod tests {
     #[test]
     fn SourceSink__refuses_what_would_exhaust_the_end() {
         JOB.check().unwrap();
-        let wrong: [fn(&mut SourceSink); 7] = [
+        let wrong: [fn(&mut SourceSink); 12] = [
             |job| job.piece = 0,
             |job| job.piece = usize::MAX,
             |job| job.piece = (64 << 10) + 8,
@@ -187,6 +243,11 @@ pub(crate) mod tests {
             |job| job.laps = u64::MAX,
             |job| job.datagram = 8,
             |job| job.datagram = DATAGRAM_MAX + 1,
+            |job| job.overheads.stu = Some(256),
+            |job| job.overheads.stu = Some(1000),
+            |job| job.overheads.stu = Some(1 << 31),
+            |job| job.overheads.between = u64::MAX,
+            |job| job.overheads.between = job.laps * job.pieces() as u64 * BETWEEN_MAX + 1,
         ];
         for spoil in wrong {
             let mut job = JOB;

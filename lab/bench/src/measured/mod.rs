@@ -35,6 +35,8 @@ pub(crate) struct Measured {
     pub(crate) misplaced: u64,
     /// Packets dropped, wherever this end could see it.
     pub(crate) drops: u64,
+    /// Datagrams of the program that came among the payload.
+    pub(crate) between: u64,
     /// Payload sent that never arrived, bytes.
     pub(crate) lost_bytes: u64,
     /// Bytes in place in each part of a flow's time; their sum is `bytes`.

@@ -63,6 +63,7 @@ fn steps() -> Vec<Step> {
         no_gro: true,
         checksum: true,
         no_trains: true,
+        ..Overheads::default()
     };
     let no_gso = Overheads {
         no_gso: false,

@@ -8,6 +8,7 @@ use zerolane_cli::interrupt::Interrupt;
 
 use super::arguments::{PlaceArgs, UDP_HEADERS, size};
 use crate::harness::hosts::MTU;
+use crate::harness::link::{Link, Offloads};
 use crate::harness::runs::{Run, order};
 use crate::job::name::Name;
 use crate::job::settings::Protection;
@@ -88,6 +89,13 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', value_name = "MTUS",
           value_parser = clap::value_parser!(u32).range(1280..=65535))]
     mtu: Vec<u32>,
+    /// Offloads of the veth between the two namespaces [default: on]
+    #[arg(long, conflicts_with = "to")]
+    offloads: Option<Offloads>,
+    /// Bytes of an STU, powers of two from 512 to 32768, of which 32 are a Block of the classic profile [default: as the
+    /// path carries]
+    #[arg(long, value_delimiter = ',', value_name = "SIZES")]
+    stu: Vec<u32>,
     /// Bytes that one run moves, rounded up to whole buffers
     #[arg(long, default_value = "1GiB", value_name = "SIZE")]
     bytes: ByteSize,
@@ -122,17 +130,27 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     );
     for &size in &args.size {
         // What no end does is told before anything is measured.
-        let job = job(args, (Source::Buffer, Sink::None), size, MTU, 0)?;
-        job.check().context(Exit::Usage)?;
+        for stu in stus(args) {
+            let job = job(args, (Source::Buffer, Sink::None), size, (MTU, stu), 0)?;
+            job.check().context(Exit::Usage)?;
+        }
     }
     report::present(args.place.json, |interrupt| measure(args, interrupt))
+}
+
+/// The sizes of an STU to measure.
+fn stus(args: &Args) -> Vec<Option<u32>> {
+    match &args.stu[..] {
+        [] => vec![None],
+        stus => stus.iter().copied().map(Some).collect(),
+    }
 }
 
 fn job(
     args: &Args,
     (source, sink): (Source, Sink),
     piece: ByteSize,
-    mtu: u32,
+    (mtu, stu): (u32, Option<u32>),
     seed: u64,
 ) -> Result<Job> {
     let one_lap = SourceSink {
@@ -140,7 +158,10 @@ fn job(
         sink,
         piece: size(piece)?,
         laps: 1,
-        overheads: Overheads::default(),
+        overheads: Overheads {
+            stu,
+            ..Overheads::default()
+        },
         datagram: (mtu - UDP_HEADERS) as usize,
         soak: !args.no_soak,
         seed,
@@ -167,17 +188,22 @@ fn measure(args: &Args, interrupt: &Interrupt) -> Result<StreamReport> {
         mtus => mtus.iter().copied().map(Some).collect(),
     };
     for asked in mtus {
-        let mut ends = args.place.start(asked, None, interrupt)?;
+        let mut ends = args.place.start(asked, args.offloads, interrupt)?;
         let [sender, receiver] = ends.greet()?;
         let (path, mtu) = args.place.path(&ends, asked);
-        setup.get_or_insert_with(|| Setup::new(path, sender, receiver, args.security));
+        let offloads = match ends.link().is_some_and(Link::is_shaped) {
+            true => args.offloads.unwrap_or_default().name(),
+            false => "unchanged",
+        };
+        setup.get_or_insert_with(|| Setup::new(path, offloads, [sender, receiver], args.security));
         for &piece in &args.size {
             let mut group = Vec::new();
-            for (protocol, source, sink) in combinations(args) {
+            for ((protocol, source, sink), stu) in combinations(args) {
                 let seed = args.place.seed()?;
-                let job = job(args, (source, sink), piece, asked.unwrap_or(MTU), seed)?;
+                let path = (asked.unwrap_or(MTU), stu);
+                let job = job(args, (source, sink), piece, path, seed)?;
                 let contender = protocol.contender(source);
-                let row = Row::new(contender, source, sink, size(piece)?, mtu);
+                let row = Row::new(contender, (source, sink), size(piece)?, (mtu, stu));
                 match ends.able(contender, &job) {
                     Ok(()) => group.push(Measured {
                         contender,
@@ -213,11 +239,14 @@ fn is_known(args: &Args, runs: &[Run]) -> bool {
         && Figures::of(runs).is_some_and(|it| it.half_width_percent() <= Some(args.within))
 }
 
-fn combinations(args: &Args) -> Vec<(Protocol, Source, Sink)> {
+fn combinations(args: &Args) -> Vec<((Protocol, Source, Sink), Option<u32>)> {
     let mut all = Vec::new();
-    for &source in &args.source {
-        for &sink in &args.sink {
-            all.extend(args.protocol.iter().map(|&it| (it, source, sink)));
+    for stu in stus(args) {
+        for &source in &args.source {
+            for &sink in &args.sink {
+                let protocols = args.protocol.iter();
+                all.extend(protocols.map(|&it| ((it, source, sink), stu)));
+            }
         }
     }
     all

@@ -6,13 +6,16 @@
 //! | `stream` | contenders from sources to sinks |
 //! | `fan` | many streams at once |
 //! | `ladder` | one contender with fewer and fewer overheads |
+//! | `speculation` | one contender by what its receiver predicts |
 //! | `curve` | contenders by message size |
+//! | `chain` | nodes of a chain, with and without copies |
 //! | `costs`, `model` | unit costs, and predictions from them |
 //! | `flows` | contenders that move as much as they can in a given time |
 //! | `intervals` | flows by interval |
 //! | `operations` | contenders that do single operations |
 //! | `latency`, `pareto` | one-way times, and their parts |
 
+pub(crate) mod chain;
 pub(crate) mod comparison;
 pub(crate) mod costs;
 pub(crate) mod curve;
@@ -24,6 +27,7 @@ pub(crate) mod latency;
 pub(crate) mod model;
 pub(crate) mod operations;
 pub(crate) mod pareto;
+pub(crate) mod speculation;
 pub(crate) mod stream;
 
 use anyhow::Result;

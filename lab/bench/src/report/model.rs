@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use zerolane_model::{Prediction, UnitCosts};
+use zerolane_model::{Bytes, Prediction, RowTraffic, UnitCosts};
 
 use super::comparison::gbps;
 use super::{Report, Spread, costs, median, percent, table};
@@ -170,7 +170,7 @@ impl Report for ModelReport {
             "bottleneck",
             "CPU s/GB, sender\npredicted, measured",
             "CPU s/GB, receiver\npredicted, measured",
-            "bytes on the bus\nfor each byte",
+            "bytes on the bus for each byte\nsender, receiver; with adapters",
         ];
         let mut rows = table(header, 1);
         for row in &self.rows {
@@ -184,7 +184,7 @@ impl Report for ModelReport {
                 predicted.bottleneck.to_owned(),
                 cpu(predicted.tx_cpu_s_per_gb, measured.tx_cpu_s_per_gb),
                 cpu(predicted.rx_cpu_s_per_gb, measured.rx_cpu_s_per_gb),
-                format!("{:.0}", predicted.bus_bytes_per_byte),
+                on_the_bus(&predicted.traffic),
             ]);
         }
         let drift = self.drift.as_ref().map_or_else(String::new, |drift| {
@@ -205,6 +205,25 @@ impl Report for ModelReport {
             self.reps,
         )
     }
+}
+
+/// Of both ends, without adapters and with them; the latter from the least to the most.
+fn on_the_bus(traffic: &RowTraffic) -> String {
+    let range = |it: Bytes| match it.least == it.most {
+        true => format!("{:.0}", it.least),
+        false => format!("{:.0}-{:.0}", it.least, it.most),
+    };
+    let RowTraffic {
+        here,
+        with_adapters,
+    } = traffic;
+    format!(
+        "{:.1}, {:.1}; {}, {}",
+        here.sender.likely,
+        here.receiver.likely,
+        range(with_adapters.sender),
+        range(with_adapters.receiver)
+    )
 }
 
 #[cfg(test)]

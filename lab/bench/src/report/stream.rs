@@ -39,6 +39,8 @@ pub(crate) struct Setup {
     method: &'static str,
     /// The path between the ends, in words.
     path: String,
+    /// Those of the interfaces.
+    offloads: &'static str,
     sender: Machine,
     receiver: Machine,
     /// Protection of Zerolane's connections.
@@ -55,6 +57,8 @@ pub(crate) struct Row {
     size: usize,
     /// `None` where it was not set.
     mtu: Option<u32>,
+    /// Bytes of an STU; `None` where it was not set.
+    stu: Option<u32>,
     figures: Option<Figures>,
 }
 
@@ -92,13 +96,14 @@ pub(crate) struct LeftOut {
 impl Setup {
     pub(crate) fn new(
         path: String,
-        sender: Machine,
-        receiver: Machine,
+        offloads: &'static str,
+        [sender, receiver]: [Machine; 2],
         security: Protection,
     ) -> Setup {
         Setup {
             method: METHOD,
             path,
+            offloads,
             sender,
             receiver,
             security,
@@ -119,10 +124,9 @@ impl Row {
     /// One that is not measured yet.
     pub(crate) fn new(
         contender: Name,
-        source: Source,
-        sink: Sink,
+        (source, sink): (Source, Sink),
         size: usize,
-        mtu: Option<u32>,
+        (mtu, stu): (Option<u32>, Option<u32>),
     ) -> Row {
         Row {
             contender,
@@ -130,6 +134,7 @@ impl Row {
             sink,
             size,
             mtu,
+            stu,
             figures: None,
         }
     }
@@ -149,7 +154,13 @@ impl Row {
         let at = self
             .mtu
             .map_or_else(String::new, |mtu| format!(", MTU {mtu}"));
-        format!("{title}, {source} to {sink}, {}{at}", in_words(self.size))
+        let of = self
+            .stu
+            .map_or_else(String::new, |stu| format!(", STU {stu}"));
+        format!(
+            "{title}, {source} to {sink}, {}{at}{of}",
+            in_words(self.size)
+        )
     }
 }
 
@@ -177,6 +188,11 @@ impl Figures {
             sender: Cost::of(runs, |run| &run.tx)?,
             receiver: Cost::of(runs, |run| &run.rx)?,
         })
+    }
+
+    /// CPU seconds a GB of the receiver, by accounting.
+    pub(crate) fn receiver_cpu_s_per_gb(&self) -> f64 {
+        self.receiver.cpu_s_per_gb
     }
 
     /// Half of the interval that holds the mean, percent of it; `None` of one run.
@@ -237,6 +253,7 @@ impl Report for StreamReport {
             "sink",
             "size",
             "MTU",
+            "STU",
             "goodput, Gb/s\nmean ± half of the 95 % interval",
             "lost",
             "CPU s/GB\nsender",
@@ -260,6 +277,7 @@ impl Report for StreamReport {
                 row.sink.name().to_owned(),
                 in_words(row.size),
                 mtu(row.mtu),
+                cell(row.stu, |it| it.to_string()),
                 cell(figures, |it| match it.half_width_gbps {
                     Some(half) => format!("{:.1} ± {half:.1} ({})", it.mean_gbps, it.runs),
                     None => format!("{:.1} (1)", it.mean_gbps),
@@ -281,8 +299,9 @@ impl Report for StreamReport {
         let left_out =
             left_out.map(|it| format!("\nleft out, for example: {}: {}", it.what, it.why));
         format!(
-            "{table}\n{}; Zerolane {}; number of runs in parentheses; payload verified.{}",
+            "{table}\n{}, offloads {}; Zerolane {}; number of runs in parentheses; payload verified.{}",
             self.setup.path,
+            self.setup.offloads,
             self.setup.security.name(),
             left_out.collect::<String>()
         )

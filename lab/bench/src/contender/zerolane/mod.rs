@@ -34,7 +34,7 @@ use super::source_sink::{self, FromSource, ToSink};
 use crate::content::stage::{Stage, Stamps};
 use crate::cpu::{Core, Meter};
 use crate::job::settings::{PathEnds, Protection};
-use crate::job::source_sink::Source;
+use crate::job::source_sink::{STUS_OF_BLOCK, Source, Speculation};
 use crate::job::{Job, Laps, Role, Work};
 use crate::limits::STALL;
 use crate::measured::Measured;
@@ -102,7 +102,8 @@ impl Contender for Zerolane {
                 let memory = part.memory.take(it.laps().buffer)?;
                 let (stage, memory) = FromSource::new(it, memory)?;
                 let (laps, piece) = (it.laps(), it.piece);
-                let mut pieces = Pieces::of_length(Direction::Send, memory, piece, &laps, stage);
+                let mut pieces = Pieces::of_length(Direction::Send, memory, piece, &laps, stage)
+                    .with_between(it.overheads.between);
                 let mut measured = send(connect()?, &mut pieces, laps.bytes(), part.core())?;
                 measured.syscalls += pieces.content.stage.syscalls();
                 if it.source.is_memory() {
@@ -160,6 +161,12 @@ impl Zerolane {
                 options.datagrams.gro = !it.overheads.no_gro;
                 options.datagrams.checksum = it.overheads.checksum;
                 options.datagrams.trains = !it.overheads.no_trains;
+                if let Some(stu) = it.overheads.stu {
+                    options.datagrams.stu = stu;
+                    options.flow.classic_block = stu * STUS_OF_BLOCK;
+                }
+                options.datagrams.forecast = it.overheads.speculation != Speculation::None;
+                options.datagrams.swap = it.overheads.speculation == Speculation::Wrong;
             }
             _ => {}
         }
@@ -300,6 +307,7 @@ fn cost(before: &Account, after: &Account) -> Measured {
         moved_bytes,
         misplaced: moved_bytes.div_ceil(u64::from(after.stu.max(1))),
         drops: drops(after) - drops(before),
+        between: after.protocol.unreliable_received - before.protocol.unreliable_received,
         cipher: after.cipher.map(|it| it.name().to_owned()),
         ..Measured::default()
     }

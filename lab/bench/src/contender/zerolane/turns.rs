@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use zerolane::{Completion, Connection, Region, RequestId};
+use zerolane::failure::PostError;
+use zerolane::{Completion, Connection, Error, Region, RequestId};
 
 /// What the regions carry.
 pub(crate) trait Content {
@@ -36,7 +37,13 @@ pub(crate) struct Turns<C> {
     posted: HashMap<RequestId, u64>,
     next: u64,
     end: u64,
+    /// Small datagrams to send between the Transfers, and how many left.
+    between: u64,
+    between_sent: u64,
 }
+
+/// A small datagram of the program, as an interfering packet.
+const SMALL: [u8; 64] = [0; 64];
 
 impl<C: Content> Turns<C> {
     /// So many turns on these regions.
@@ -53,7 +60,28 @@ impl<C: Content> Turns<C> {
             posted: HashMap::new(),
             next: 0,
             end,
+            between: 0,
+            between_sent: 0,
         }
+    }
+
+    /// The same, with so many small datagrams sent between the Transfers, evenly.
+    pub(crate) fn with_between(self, between: u64) -> Turns<C> {
+        Turns { between, ..self }
+    }
+
+    /// Sends the datagrams that are due before the next Transfer.
+    fn send_between(&mut self, connection: &mut Connection) -> Result<()> {
+        let due = u128::from(self.between) * u128::from(self.next) / u128::from(self.end.max(1));
+        while u128::from(self.between_sent) < due {
+            match connection.send_datagram(SMALL) {
+                // Those that wait leave first: this one is due still.
+                Err(Error::Post(PostError::Full)) => break,
+                sent => sent?,
+            }
+            self.between_sent += 1;
+        }
+        Ok(())
     }
 
     /// The content, and the regions that are not in flight.
@@ -100,6 +128,7 @@ impl<C: Content> Turns<C> {
         };
         self.posted.insert(id, turn);
         self.next += 1;
+        self.send_between(connection)?;
         Ok(true)
     }
 

@@ -15,7 +15,7 @@ use crate::report;
 /// Arguments of `zerolane bench loss`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Measure at these losses only [default: 0%,0.001%,0.01%,0.1%,1%,5%, bursts, reordering]
+    /// Measure at these losses only [default: 0%, 0.0001% to 0.1% as in the thesis, 1%, 5%, bursts, reordering]
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', value_parser = units::percent)]
     at: Vec<f64>,
     /// Round trip
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     common: LinkArgs,
 }
 
-const LOSSES: [f64; 6] = [0.0, 1e-5, 1e-4, 1e-3, 1e-2, 5e-2];
+const LOSSES: [f64; 8] = [0.0, 1e-6, 5e-6, 1e-5, 1e-4, 1e-3, 1e-2, 5e-2];
 const QUICK_LOSSES: [f64; 2] = [0.0, 1e-2];
 
 const METHOD: &str = "One flow for a fixed time over an emulated link. Packets are lost or delayed only in the \
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn cells__each_kept_row_of_the_thesis_has_one() {
+    fn cells__every_row_of_the_thesis_has_one() {
         let rows: Vec<_> = cells_of(&["loss"])
             .iter()
             .filter_map(|cell| cell.thesis_row)

@@ -121,7 +121,17 @@ fn thesis(report: &SweepReport) -> Option<Table> {
         return None;
     }
     let [a, b, c, d] = FLOWING.map(Name::title);
-    let header = [report.thesis.what, "STP 2001", "TCP 2001", a, b, c, d];
+    let header = [
+        report.thesis.what,
+        "STP 2001\n512 KiB",
+        "TCP 2001",
+        "STP 2001\n128 KiB",
+        "TCP 2001",
+        a,
+        b,
+        c,
+        d,
+    ];
     let mut table = table(header, 1);
     for (link, theirs) in rows {
         let ours = FLOWING.map(|contender| {
@@ -133,6 +143,8 @@ fn thesis(report: &SweepReport) -> Option<Table> {
             link.link.clone(),
             decimals(theirs.stp),
             decimals(theirs.tcp),
+            decimals(theirs.stp_128k),
+            cell(theirs.tcp_128k, decimals),
         ];
         table.add_row(theirs.into_iter().chain(ours).collect::<Vec<String>>());
     }
