@@ -275,6 +275,8 @@ pub struct Section {
     pub papers: String,
     /// What is shown, what differs from the paper's experiment, and what the paper found.
     pub text: Vec<String>,
+    /// Whether the shape of the paper's figures holds, by the figures of this report.
+    pub shape: Vec<String>,
     /// Its charts.
     pub charts: Vec<Chart>,
     /// Its tables.
@@ -293,6 +295,7 @@ impl Section {
             title: title.into(),
             papers: papers.into(),
             text: text.iter().map(|&it| it.into()).collect(),
+            shape: Vec::new(),
             charts: Vec::new(),
             tables: Vec::new(),
             commands: Vec::new(),
@@ -311,6 +314,15 @@ impl Section {
     pub fn table(&mut self, table: Table) {
         if !table.rows.is_empty() {
             self.tables.push(table);
+        }
+    }
+
+    /// States whether what a paper claims holds here, and by which figures. Says nothing without figures.
+    pub fn shape(&mut self, claim: &str, found: Option<(bool, String)>) {
+        if let Some((holds, figures)) = found {
+            let verdict = if holds { "holds" } else { "does not hold" };
+            self.shape
+                .push(format!("{claim}: {verdict} here ({figures})."));
         }
     }
 

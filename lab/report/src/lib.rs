@@ -44,7 +44,7 @@ use runner::store::{Stamp, Store};
 /// Arguments of `zerolane report`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A few short runs, in four minutes instead of half an hour
+    /// A few short runs, in four minutes instead of forty
     #[arg(long)]
     quick: bool,
     /// Directory of the report and of the result of each run
@@ -111,7 +111,7 @@ const BEYOND: [(&str, &str); 4] = [
     ),
     (
         "the receiver alone",
-        "the two ends share memory bandwidth and caches, and samples are of both",
+        "the two ends share memory bandwidth and caches; each end's CPU is sampled apart",
     ),
     (
         "PCI bursts, firmware and chipsets (P0, P1, P4: figures 12 and 15)",

@@ -64,10 +64,22 @@ const ROWS: &[Row] = &[
         "bench curve --quick",
     ),
     row(
+        "speculation",
+        [10, 100],
+        "bench speculation --bytes 96MiB --reps 2",
+        "bench speculation --reps 5",
+    ),
+    row(
         "offloads-off",
         [4, 25],
         "bench bulk --buffer 1MiB --bytes 128MiB --reps 3 --offloads off --only zerolane_plain,tcp,zerolane",
         "bench bulk --buffer 1MiB --bytes 1GiB --reps 5 --offloads off --only zerolane_plain,tcp,zerolane",
+    ),
+    row(
+        "offloads-none",
+        [3, 25],
+        "bench bulk --buffer 1MiB --bytes 128MiB --reps 2 --offloads none --only zerolane_plain,tcp,zerolane",
+        "bench bulk --buffer 1MiB --bytes 1GiB --reps 5 --offloads none --only zerolane_plain,tcp,zerolane",
     ),
     row(
         "offloads-sender",
@@ -106,10 +118,28 @@ const ROWS: &[Row] = &[
         "bench stream --protocol tcp,extended --source buffer,sendfile --sink none,checksum --size 1MiB --mtu 1500,4352,9000,16384,57344 --bytes 512MiB --reps 5",
     ),
     row(
+        "stream-checksum-offloaded",
+        [2, 35],
+        "bench stream --protocol tcp --sink none,copy --offloads off --mtu 1500,9000 --bytes 64MiB --reps 2",
+        "bench stream --protocol tcp --sink none,copy --offloads off --mtu 1500,9000,57344 --bytes 512MiB --reps 4",
+    ),
+    row(
+        "stream-checksum-software",
+        [2, 35],
+        "bench stream --protocol tcp --sink none,copy --offloads none --mtu 1500,9000 --bytes 64MiB --reps 2",
+        "bench stream --protocol tcp --sink none,copy --offloads none --mtu 1500,9000,57344 --bytes 512MiB --reps 4",
+    ),
+    row(
         "stream-protocols",
         [7, 100],
         "bench stream --protocol tcp,classic,extended --source buffer --sink none,touch --size 512KiB --mtu 1500 --bytes 128MiB --reps 3",
         "bench stream --protocol tcp,classic,extended --source buffer,sendfile --sink none,touch --size 512KiB --mtu 1500,9000 --bytes 512MiB --reps 5",
+    ),
+    row(
+        "stream-protocols-128KiB",
+        [3, 40],
+        "bench stream --protocol tcp,classic --source buffer --sink none,touch --size 128KiB --mtu 1500 --bytes 64MiB --reps 2",
+        "bench stream --protocol tcp,classic,extended --source buffer --sink none,touch --size 128KiB --mtu 1500,9000 --bytes 512MiB --reps 3",
     ),
     row(
         "stream-transfer",
@@ -120,8 +150,8 @@ const ROWS: &[Row] = &[
     row(
         "stream-stu",
         [5, 50],
-        "bench stream --protocol classic,extended --sink none --size 512KiB --mtu 1280,2112,4160 --bytes 64MiB --reps 3",
-        "bench stream --protocol classic,extended --sink none --size 512KiB --mtu 1280,2112,4160,9000 --bytes 256MiB --reps 5",
+        "bench stream --protocol classic,extended --sink none --size 512KiB --mtu 9000 --stu 512,1024,2048,4096 --bytes 64MiB --reps 3",
+        "bench stream --protocol classic,extended --sink none --size 512KiB --mtu 9000 --stu 512,1024,2048,4096 --bytes 256MiB --reps 5",
     ),
     row(
         "ladder",
@@ -177,20 +207,20 @@ const ROWS: &[Row] = &[
     row(
         "explain-tcp",
         [3, 6],
-        "explain --json -- zerolane bench bulk --only tcp --buffer 1MiB --bytes 2GiB --reps 1",
-        "explain --json -- zerolane bench bulk --only tcp --buffer 1MiB --bytes 8GiB --reps 1",
+        "explain --json -- zerolane bench stream --protocol tcp --sink none --size 1MiB --bytes 2GiB --reps 1 --no-soak",
+        "explain --json -- zerolane bench stream --protocol tcp --sink none --size 1MiB --bytes 8GiB --reps 1 --no-soak",
     ),
     row(
         "explain-plain",
         [3, 6],
-        "explain --json -- zerolane bench bulk --only zerolane_plain --buffer 1MiB --bytes 2GiB --reps 1",
-        "explain --json -- zerolane bench bulk --only zerolane_plain --buffer 1MiB --bytes 8GiB --reps 1",
+        "explain --json -- zerolane bench stream --protocol extended --security plain --sink none --size 1MiB --bytes 2GiB --reps 1 --no-soak",
+        "explain --json -- zerolane bench stream --protocol extended --security plain --sink none --size 1MiB --bytes 8GiB --reps 1 --no-soak",
     ),
     row(
         "explain-encrypted",
         [3, 6],
-        "explain --json -- zerolane bench bulk --only zerolane --buffer 1MiB --bytes 2GiB --reps 1",
-        "explain --json -- zerolane bench bulk --only zerolane --buffer 1MiB --bytes 8GiB --reps 1",
+        "explain --json -- zerolane bench stream --protocol extended --sink none --size 1MiB --bytes 2GiB --reps 1 --no-soak",
+        "explain --json -- zerolane bench stream --protocol extended --sink none --size 1MiB --bytes 8GiB --reps 1 --no-soak",
     ),
     row("model", [15, 80], "bench model --quick", "bench model"),
     row(
@@ -201,21 +231,39 @@ const ROWS: &[Row] = &[
     ),
     row(
         "loss",
-        [13, 230],
+        [13, 260],
         "bench loss --at 0%,0.01%,0.1% --time 1s --reps 1 --only classic,extended,cubic",
-        "bench loss --at 0%,0.001%,0.01%,0.1%,1% --time 2s --reps 5",
+        "bench loss --at 0%,0.0001%,0.0005%,0.001%,0.01%,0.1%,1% --time 2s --reps 4",
+    ),
+    row(
+        "loss-128KiB",
+        [4, 50],
+        "bench loss --at 0%,0.1% --time 1s --reps 1 --buffer 8MiB --only classic",
+        "bench loss --at 0%,0.0001%,0.0005%,0.001%,0.01%,0.1% --time 2s --reps 2 --buffer 8MiB --only classic,extended",
     ),
     row(
         "rtt",
-        [13, 130],
+        [13, 200],
         "bench rtt --at 0,10ms,100ms --time 1s --reps 1 --only classic,extended,cubic",
-        "bench rtt --at 0,1ms,10ms,50ms,100ms --time 3s --reps 2",
+        "bench rtt --at 0,250us,500us,1ms,2500us,5ms,10ms,20ms,50ms,100ms --time 2s --reps 2",
+    ),
+    row(
+        "rtt-128KiB",
+        [4, 50],
+        "bench rtt --at 0,10ms --time 1s --reps 1 --buffer 8MiB --only classic",
+        "bench rtt --at 0,250us,500us,1ms,2500us,5ms,10ms,20ms,50ms,100ms --time 2s --reps 1 --buffer 8MiB --only classic,extended",
     ),
     row(
         "incast",
         [9, 90],
         "bench incast --time 1s",
         "bench incast --time 5s",
+    ),
+    row(
+        "chain",
+        [6, 60],
+        "bench chain --bytes 128MiB --reps 2",
+        "bench chain --bytes 1GiB --reps 5",
     ),
 ];
 
@@ -264,10 +312,10 @@ mod tests {
         planned.iter().map(|it| it.expected_s).sum()
     }
 
-    /// What is asked, and a tenth of it left for what is between the runs.
+    /// What is asked, 40 and 4 minutes, and a tenth of it left for what is between the runs.
     #[test]
     fn plan__keeps_to_its_time() {
-        for (quick, asked_s) in [(true, 240), (false, 1800)] {
+        for (quick, asked_s) in [(true, 240), (false, 2400)] {
             let expected_s = expected_s(quick);
             assert!(
                 expected_s <= asked_s - asked_s / 10,

@@ -21,6 +21,19 @@ pub(super) fn round_trip(results: &Results) -> Section {
         ],
     );
     let (shape, absolute) = sweep(results, "rtt", &mut section, "round trip added");
+    let at = |series| shape.at(series, "10 ms").map(|it| it.median);
+    section.shape(
+        "A grant for each Block makes Scheduled Transfer fall before TCP does, at 10 ms",
+        at("Zerolane, classic profile")
+            .zip(at("TCP, CUBIC"))
+            .map(|(classic, tcp)| {
+                let figures = [classic, tcp].map(digits).join(" and ");
+                (
+                    classic < tcp,
+                    format!("{figures} of their best; the thesis's 0.42 and 0.73"),
+                )
+            }),
+    );
     section.chart(shape);
     section.chart(absolute);
     section
@@ -40,6 +53,17 @@ pub(super) fn loss(results: &Results) -> Section {
         ],
     );
     let (shape, absolute) = sweep(results, "loss", &mut section, "packets lost");
+    let at = |series| shape.at(series, "0.1 %").map(|it| it.median);
+    section.shape(
+        "A Block discarded for each lost STU all but stops Scheduled Transfer at 0.1 %, where one that resends keeps most",
+        at("Zerolane, classic profile")
+            .zip(at("Zerolane"))
+            .map(|(classic, extended)| {
+                let figures = [classic, extended].map(digits).join(" and ");
+                let holds = classic < 0.1 && extended > 0.5;
+                (holds, format!("{figures} of their best; the thesis's 0.018, and 0.88 of TCP"))
+            }),
+    );
     section.chart(shape);
     section.chart(absolute);
     section
@@ -71,10 +95,6 @@ fn sweep(results: &Results, run: &str, section: &mut Section, over: &str) -> (Ch
     let Some(found) = results.for_section(run, section) else {
         return (shape, absolute);
     };
-    let category = |link: &str| {
-        let words = link.trim_start_matches("loss ").trim_start_matches("RTT ");
-        words.to_owned()
-    };
     left_out(found, section);
     for cell in list(found, "cells") {
         let link = category(text(cell, "link"));
@@ -102,8 +122,14 @@ fn sweep(results: &Results, run: &str, section: &mut Section, over: &str) -> (Ch
             }
         }
     }
+    add_short(results, run, section, (&mut shape, &mut absolute));
     let theirs = list(&found["thesis"], "rows");
-    for (key, name) in [("stp", "STP (2001)"), ("tcp", "TCP (2001)")] {
+    for (key, name) in [
+        ("stp", "STP (2001)"),
+        ("tcp", "TCP (2001)"),
+        ("stp_128k", "STP, 128 KiB (2001)"),
+        ("tcp_128k", "TCP, 128 KiB (2001)"),
+    ] {
         let best = theirs.iter().filter_map(|it| it[key].as_f64());
         let best = best.fold(0.0, f64::max);
         for row in theirs {
@@ -117,15 +143,59 @@ fn sweep(results: &Results, run: &str, section: &mut Section, over: &str) -> (Ch
         }
     }
     let mut table = Table::new(
-        "The thesis's own figures, MB/s (of 2^20 bytes): Transfers and windows of 512 KB",
-        &[over, "STP", "TCP"],
+        "The thesis's own figures, MB/s (of 2^20 bytes), with Transfers and windows of 512 and of 128 KiB",
+        &[over, "STP, 512", "TCP, 512", "STP, 128", "TCP, 128"],
     );
     for row in theirs {
         let cell = |key: &str| row[key].as_f64().map_or_else(|| "–".into(), digits);
-        table.row([category(text(row, "link")), cell("stp"), cell("tcp")]);
+        let cells = ["stp", "tcp", "stp_128k", "tcp_128k"].map(cell);
+        table.row([category(text(row, "link"))].into_iter().chain(cells));
     }
     section.table(table);
     (shape, absolute)
+}
+
+/// The link of a cell without the words before its figure.
+fn category(link: &str) -> String {
+    let words = link.trim_start_matches("loss ").trim_start_matches("RTT ");
+    words.to_owned()
+}
+
+/// The same run with Transfers of 128 KiB, as shares of the best of each line, and as they were.
+fn add_short(
+    results: &Results,
+    run: &str,
+    section: &mut Section,
+    (shape, absolute): (&mut Chart, &mut Chart),
+) {
+    let Some(found) = results.for_section(&format!("{run}-128KiB"), section) else {
+        return;
+    };
+    let goodput = |result: &Value| spread(&result["mbps"]);
+    let cells = || list(found, "cells").iter();
+    let results = cells().flat_map(|cell| {
+        let link = category(text(cell, "link"));
+        let results = list(cell, "results").iter();
+        results.map(move |it| (link.clone(), text(it, "contender"), it))
+    });
+    for (link, key, result) in results.collect::<Vec<_>>() {
+        let name = format!("{}, 128 KiB", contender(key));
+        for why in list(result, "failures").iter().filter_map(Value::as_str) {
+            section.gap(format!("a run of {name} at {link}"), why);
+        }
+        let of_all = cells().flat_map(|cell| list(cell, "results"));
+        let best = of_all
+            .filter(|it| text(it, "contender") == key)
+            .filter_map(|it| Some(goodput(it)?.median));
+        let best = best.fold(0.0, f64::max);
+        let Some(mbps) = goodput(result) else {
+            continue;
+        };
+        absolute.put(&name, &link, mbps);
+        if best > 0.0 {
+            shape.put(&name, &link, mbps.times(1.0 / best));
+        }
+    }
 }
 
 pub(super) fn incast(results: &Results) -> Section {

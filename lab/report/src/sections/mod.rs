@@ -9,16 +9,22 @@
 //! | `latency` | one way, by size and operation; by module |
 //! | `time` | where the receiver's time goes |
 //! | `ladder` | overheads taken away one after the other |
+//! | `forecast` | right, wrong and no prediction; the second copy |
 //! | `fan` | several streams |
-//! | `model` | what is predicted, and memory traffic |
+//! | `chain` | a chain of nodes |
+//! | `model` | what is predicted |
+//! | `memory` | memory traffic |
 //! | `trace` | speculation on captures |
 
 mod bulk;
+mod chain;
 pub mod curve;
 mod fan;
+mod forecast;
 mod ladder;
 mod latency;
 mod links;
+mod memory;
 mod model;
 mod stream;
 mod time;
@@ -29,7 +35,7 @@ use crate::results::Results;
 
 /// All sections, in the order of the page.
 pub fn all(results: &Results) -> Vec<Section> {
-    let make: [fn(&Results) -> Section; 20] = [
+    let make: [fn(&Results) -> Section; 22] = [
         bulk::memory_to_memory,
         curve::curve,
         stream::mtu,
@@ -41,15 +47,17 @@ pub fn all(results: &Results) -> Vec<Section> {
         time::interrupts,
         links::round_trip,
         links::loss,
+        forecast::forecast,
         bulk::offloads,
         trace::interference,
         ladder::ladder,
         latency::operations,
         latency::modules,
         bulk::socket_buffers,
-        model::memory_traffic,
+        memory::memory_traffic,
         fan::streams,
         links::incast,
+        chain::chain,
     ];
     let sections = make.iter().map(|make| make(results));
     sections.chain([model::prediction(results)]).collect()

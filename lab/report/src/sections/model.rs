@@ -1,9 +1,8 @@
-//! Builds the section on predictions from unit costs, and on memory traffic.
+//! Builds the section on predictions from unit costs.
 
 use serde_json::Value;
 
-use super::time::copies;
-use crate::figure::{Axis, Chart, Kind, Section, Spread, Table, digits, with_spread};
+use crate::figure::{Axis, Chart, Kind, Section, Table, digits, with_spread};
 use crate::results::{Results, list, size, spread, text};
 
 fn percent(value: &Value) -> String {
@@ -16,11 +15,10 @@ pub(super) fn prediction(results: &Results) -> Section {
     let mut section = Section::new(
         "model",
         "Predicted and measured",
-        "P2: Table 4 (the model of Dolly). P4: section 3",
+        "P2: Table 4 (a model beside measurements). P4: section 3",
         &[
             "The model predicts goodput from unit costs on this machine (a copy, a system call, sealing, a datagram, \
-             a train). The paper's model of a chain of hosts predicted 14.7 MB/s where 12.2 were measured: an error \
-             of 20 %.",
+             a train). The paper's model of a chain of hosts is in the section on that.",
         ],
     );
     let Some(found) = results.for_section("model", &mut section) else {
@@ -78,14 +76,6 @@ pub(super) fn prediction(results: &Results) -> Section {
         ]);
     }
     section.table(errors);
-    let mut theirs = Table::new(
-        "P2, Table 4: MB/s along a chain of hosts",
-        &["network", "predicted", "measured"],
-    );
-    theirs.row(["Fast Ethernet", "11.1", "8.8"]);
-    theirs.row(["Gigabit Ethernet", "11.1", "9.0"]);
-    theirs.row(["with zero copy", "14.7", "12.2"]);
-    section.table(theirs);
     let mut costs = Table::new(
         "Unit costs in the model: ns, or ns/KiB; median (min to max)",
         &["what", "cost"],
@@ -116,72 +106,4 @@ fn add_costs(name: &str, value: &Value, table: &mut Table) {
             add_costs(&format!("{name} {key}{of}"), value, table);
         }
     }
-}
-
-/// What the paper expects, by what is done: a range of bytes on the bus for each byte on the network.
-const TABLE_1: [(&str, &str, &str); 3] = [
-    ("TCP, transmit", "1", "2 to 4"),
-    ("TCP, receive", "2", "4"),
-    ("RDMA, either", "1", "1"),
-];
-
-pub(super) fn memory_traffic(results: &Results) -> Section {
-    let mut section = Section::new(
-        "memory",
-        "Memory traffic",
-        "P4: Table 1, figures 18, 20 and 26b",
-        &[
-            "Bytes on the memory bus per byte of payload, both ends together, according to the model: a virtual \
-             machine cannot observe its bus. Copies per byte come from the samples of explain and the measured copy \
-             rate.",
-            "The paper: data that fit the cache cost 1 byte at the transmitter and 2 at the receiver, larger data 2 \
-             to 4 and 4; RDMA 1.",
-        ],
-    );
-    if let Some(found) = results.for_section("model", &mut section) {
-        let mut chart = Chart::new(
-            "memory-bus",
-            "Bytes on the memory bus for each byte of payload, by the model",
-            Kind::Bars,
-            "what",
-            Axis::linear("bytes on the bus", "1/B"),
-        );
-        for row in list(found, "rows") {
-            if let Some(value) = row["predicted"]["bus_bytes_per_byte"].as_f64() {
-                chart.put("model", text(row, "row"), Spread::single(value));
-            }
-        }
-        if chart.is_empty() {
-            section.gap("bytes on the memory bus", "the model predicts none");
-        }
-        section.chart(chart);
-    }
-    let mut copied = Chart::new(
-        "memory-copies",
-        "Copies of each byte of payload, both ends, estimated",
-        Kind::Bars,
-        "contender",
-        Axis::linear("copies", "1/B"),
-    );
-    for (run, name) in [
-        ("explain-tcp", "TCP"),
-        ("explain-plain", "Zerolane, plain"),
-        ("explain-encrypted", "Zerolane"),
-    ] {
-        if let Some(found) = results.for_section(run, &mut section)
-            && let Some(value) = copies(found)
-        {
-            copied.put("both ends", name, value);
-        }
-    }
-    section.chart(copied);
-    let mut theirs = Table::new(
-        "P4, Table 1: bytes on the memory bus for each byte on the network",
-        &["what", "fits the cache", "does not"],
-    );
-    for (what, fits, not) in TABLE_1 {
-        theirs.row([what, fits, not]);
-    }
-    section.table(theirs);
-    section
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::contender;
-use crate::figure::{Axis, Chart, Kind, Section, Spread, Table};
+use crate::figure::{Axis, Chart, Kind, Section, Spread, Table, digits};
 use crate::results::{Results, list, size, spread, text};
 
 /// 1 MB of the thesis is 2^20 bytes: its MB/s in Gb/s.
@@ -89,6 +89,7 @@ pub(super) fn mtu(results: &Results) -> Section {
     section.chart(goodput);
     section.chart(receiver);
     section.chart(sender);
+    add_copy_and_checksum(results, &mut section);
     let mut theirs = Table::new("The papers' figures", &["paper", "what", "figure"]);
     for row in [
         ["P0, figure 2", "TCP, large MTU, Myrinet", "956 Mb/s"],
@@ -121,14 +122,59 @@ pub(super) fn mtu(results: &Results) -> Section {
     section
 }
 
+/// TCP with and without a copy at the receiver, and with its checksum left out or computed, by MTU.
+fn add_copy_and_checksum(results: &Results, section: &mut Section) {
+    let mut chart = Chart::new(
+        "mtu-copy-checksum",
+        "TCP without segmentation offload: a copy more at the receiver, and checksums in software",
+        Kind::Bars,
+        "MTU, bytes",
+        Axis::linear("goodput", "Gb/s"),
+    );
+    for (run, checksum) in [
+        ("stream-checksum-software", "checksum"),
+        ("stream-checksum-offloaded", "no checksum"),
+    ] {
+        for (_, row) in rows(results, run, section) {
+            let copy = match text(row, "sink") {
+                "copy" => "copy",
+                _ => "no copy",
+            };
+            if let Some(value) = gbps(row) {
+                chart.put(
+                    &format!("{copy}, {checksum}"),
+                    &mtu_of(row).to_string(),
+                    value,
+                );
+            }
+        }
+    }
+    let of = |series, mtu| chart.at(series, mtu).map(|it| it.median);
+    let at = |mtu| {
+        let both = of("copy, checksum", mtu).filter(|it| *it > 0.0)?;
+        Some((both, of("no copy, no checksum", mtu)?))
+    };
+    section.shape(
+        "Without copy and checksum TCP is faster, and more so at a larger MTU",
+        at("1500").zip(at("9000")).map(|(small, large)| {
+            let [small, large] = [small, large].map(|(both, none)| none / both);
+            (
+                small > 1.0 && large > small,
+                format!("{} times at 1500, {} at 9000", digits(small), digits(large)),
+            )
+        }),
+    );
+    section.chart(chart);
+}
+
 pub(super) fn protocols(results: &Results) -> Section {
     let mut section = Section::new(
         "protocols",
         "Scheduled Transfer and TCP, with and without touching the data",
         "P1: figures 17, 18 and 19, Table 1",
         &[
-            "Pieces of 512 KiB to a receiver that does nothing with them, and to one that reads a word of each 64 bytes. The \
-             classic profile is the thesis's protocol. MSG_TRUNC, with which the thesis made TCP discard its data, is not used.",
+            "Pieces of 512 and of 128 KiB to a receiver that does nothing with them, and to one that reads a word of each 64 bytes. \
+             The classic profile is the thesis's protocol. MSG_TRUNC, with which the thesis made TCP discard its data, is not used.",
             "The thesis's receiver had hardware that placed the data, so its CPU was nearly idle, until the data were touched: \
              they were not in the cache. Ours are: the kernel's copy, or the opening pass, put them there.",
         ],
@@ -147,15 +193,38 @@ pub(super) fn protocols(results: &Results) -> Section {
         "MTU and sink",
         Axis::linear("CPU time", "s/GB"),
     );
-    for (name, row) in rows(results, "stream-protocols", &mut section) {
-        let category = format!("{}, {}", mtu_of(row), text(row, "sink"));
-        if let Some(value) = gbps(row) {
-            ours.put(&name, &category, value);
-        }
-        if let Some(value) = cpu(row, "receiver") {
-            cpu_of.put(&name, &category, value);
+    for (run, of_size) in [
+        ("stream-protocols", ""),
+        ("stream-protocols-128KiB", " 128 KiB"),
+    ] {
+        for (name, row) in rows(results, run, &mut section) {
+            let category = format!("{}, {}{of_size}", mtu_of(row), text(row, "sink"));
+            if let Some(value) = gbps(row) {
+                ours.put(&name, &category, value);
+            }
+            if let Some(value) = cpu(row, "receiver") {
+                cpu_of.put(&name, &category, value);
+            }
         }
     }
+    let kept = |series: &str, size: &str| {
+        let at = |sink: &str| Some(ours.at(series, &format!("1500, {sink}{size}"))?.median);
+        Some(at("touch")? / at("none").filter(|it| *it > 0.0)?)
+    };
+    section.shape(
+        "Touching the data costs TCP less where a piece fits the cache",
+        kept("TCP", " 128 KiB")
+            .zip(kept("TCP", ""))
+            .map(|(small, large)| {
+                let figures = [small, large].map(digits).join(" and ");
+                (
+                    small > large,
+                    format!(
+                        "{figures} of its goodput at 128 and 512 KiB; the thesis's 0.70 and 0.28"
+                    ),
+                )
+            }),
+    );
     section.chart(ours);
     section.chart(cpu_of);
     let mut theirs = Chart::new(
@@ -177,8 +246,8 @@ pub(super) fn protocols(results: &Results) -> Section {
             receiver.to_string(),
             sender.to_string(),
         ]);
-        if matches!(sink, "none" | "touch" | "touch 512 KiB") {
-            let sink = sink.split(' ').next().unwrap_or(sink);
+        if !matches!(sink, "sendfile" | "MSG_TRUNC" | "sendfile, MSG_TRUNC") {
+            let sink = sink.trim_end_matches(" 512 KiB");
             let name = format!("{protocol} (2001)");
             theirs.put_of_paper(&name, &format!("{mtu}, {sink}"), f64::from(mb) * MB_IN_GBPS);
         }
@@ -189,17 +258,21 @@ pub(super) fn protocols(results: &Results) -> Section {
 }
 
 /// Protocol, what is done with the data, MTU, MB/s, CPU of receiver and sender, percent of both processors.
-const TABLE_1: [(&str, &str, u16, u8, u8, u8); 12] = [
+const TABLE_1: [(&str, &str, u16, u8, u8, u8); 16] = [
     ("STP", "none", 9000, 98, 8, 17),
     ("STP", "touch", 9000, 53, 23, 9),
     ("STP", "none", 1500, 52, 5, 23),
     ("STP", "touch", 1500, 34, 16, 13),
     ("TCP", "none", 9000, 86, 56, 44),
+    ("TCP", "MSG_TRUNC", 9000, 99, 23, 54),
     ("TCP", "sendfile", 9000, 78, 56, 14),
+    ("TCP", "sendfile, MSG_TRUNC", 9000, 99, 23, 27),
     ("TCP", "touch 128 KiB", 9000, 61, 54, 30),
     ("TCP", "touch 512 KiB", 9000, 40, 54, 27),
     ("TCP", "none", 1500, 57, 58, 44),
+    ("TCP", "MSG_TRUNC", 1500, 66, 60, 65),
     ("TCP", "sendfile", 1500, 61, 60, 32),
+    ("TCP", "sendfile, MSG_TRUNC", 1500, 70, 52, 41),
     ("TCP", "touch 128 KiB", 1500, 40, 57, 31),
     ("TCP", "touch 512 KiB", 1500, 16, 54, 13),
 ];
@@ -222,6 +295,8 @@ pub(super) fn transfer_size(results: &Results) -> Section {
         "size",
         Axis::logarithmic("goodput", "Gb/s"),
     );
+    let mut receiver = cpu_chart("transfer-size-receiver", "receiver", "size");
+    let mut sender = cpu_chart("transfer-size-sender", "sender", "size");
     for (name, row) in rows(results, "stream-transfer", &mut section) {
         let name = match mtu_of(row) {
             1500 => name,
@@ -230,9 +305,32 @@ pub(super) fn transfer_size(results: &Results) -> Section {
         if let Some(value) = gbps(row) {
             absolute.put(&name, &size(&row["size"]), value);
         }
+        put_cpu(
+            &mut receiver,
+            &mut sender,
+            (&name, &size(&row["size"])),
+            row,
+        );
     }
+    let rises = |series| {
+        let points = absolute.series.iter().find(|it| it.name == series)?;
+        let points = || points.points.iter().flatten();
+        let (first, last) = (points().next()?.median, points().last()?.median);
+        Some((first, last))
+    };
+    section.shape(
+        "Goodput rises with the size of a Transfer",
+        rises("Zerolane, classic profile").map(|(first, last)| {
+            (
+                first < last,
+                format!("{} to {} Gb/s", digits(first), digits(last)),
+            )
+        }),
+    );
     let ours = !absolute.is_empty();
     for (bytes, jumbo, standard) in TABLES_6_AND_7 {
+        let (jumbo_cpu, standard_cpu) = (jumbo, standard);
+        let ([jumbo, ..], [standard, ..]) = (jumbo, standard);
         let category = size(&Value::from(bytes));
         // In the quick plan only some sizes are measured: theirs are shown at those.
         if ours && !absolute.categories.contains(&category) {
@@ -240,23 +338,54 @@ pub(super) fn transfer_size(results: &Results) -> Section {
         }
         absolute.put_of_paper("STP (2001), MTU 9000", &category, jumbo * MB_IN_GBPS);
         absolute.put_of_paper("STP (2001), MTU 1500", &category, standard * MB_IN_GBPS);
+        for (name, of_mtu) in [
+            ("STP (2001), MTU 9000", jumbo_cpu),
+            ("STP (2001), MTU 1500", standard_cpu),
+        ] {
+            let [rx, tx] = seconds_per_gb(of_mtu);
+            receiver.put_of_paper(name, &category, rx);
+            sender.put_of_paper(name, &category, tx);
+        }
     }
     section.chart(relative_to_best("transfer-size-shape", &absolute));
     section.chart(absolute);
+    section.chart(receiver);
+    section.chart(sender);
     section
 }
 
-/// Transfer size in bytes, MB/s with jumbo frames, MB/s with standard ones.
-const TABLES_6_AND_7: [(u64, f64, f64); 8] = [
-    (4096, 9.0, 10.0),
-    (8192, 17.0, 17.0),
-    (16384, 29.0, 27.0),
-    (32768, 45.0, 32.0),
-    (65536, 64.0, 40.0),
-    (131_072, 81.0, 47.0),
-    (262_144, 91.0, 50.0),
-    (524_288, 98.0, 52.0),
+/// Transfer size in bytes; MB/s, CPU of receiver and sender in percent of two processors, with jumbo frames, and with
+/// standard ones.
+const TABLES_6_AND_7: [(u64, [f64; 3], [f64; 3]); 8] = [
+    (4096, [9.0, 12.0, 14.0], [10.0, 15.0, 15.0]),
+    (8192, [17.0, 12.0, 13.0], [17.0, 14.0, 16.0]),
+    (16384, [29.0, 12.0, 13.0], [27.0, 11.0, 18.0]),
+    (32768, [45.0, 10.0, 12.0], [32.0, 10.0, 16.0]),
+    (65536, [64.0, 8.0, 11.0], [40.0, 7.0, 16.0]),
+    (131_072, [81.0, 6.0, 11.0], [47.0, 6.0, 19.0]),
+    (262_144, [91.0, 5.0, 15.0], [50.0, 5.0, 20.0]),
+    (524_288, [98.0, 6.0, 17.0], [52.0, 5.0, 23.0]),
 ];
+
+/// CPU seconds a GB of receiver and sender, of MB/s and percent of two processors.
+fn seconds_per_gb([mb, receiver, sender]: [f64; 3]) -> [f64; 2] {
+    [receiver, sender].map(|percent| percent / 100.0 * 2.0 / (mb * 1.048_576e-3))
+}
+
+fn cpu_chart(id: &str, end: &str, over: &str) -> Chart {
+    let title = format!("CPU time of the {end}");
+    let axis = Axis::logarithmic("CPU time", "s/GB");
+    Chart::new(id, &title, Kind::Lines, over, axis)
+}
+
+/// Adds the CPU time of both ends of a row.
+fn put_cpu(receiver: &mut Chart, sender: &mut Chart, (name, category): (&str, &str), row: &Value) {
+    for (chart, end) in [(receiver, "receiver"), (sender, "sender")] {
+        if let Some(value) = cpu(row, end) {
+            chart.put(name, category, value);
+        }
+    }
+}
 
 /// Each series as a share of its own value at the last category.
 fn relative_to_best(id: &str, chart: &Chart) -> Chart {
@@ -283,40 +412,76 @@ pub(super) fn stu_size(results: &Results) -> Section {
         "Size of an STU",
         "P1: figure 15, Table 3",
         &[
-            "An STU fills a packet, so its size follows the MTU; the thesis chose it directly, 512 to 4096 bytes. \
-             Zerolane supports no MTU below 1280 bytes. The thesis's network card made 55 000 packets a second \
-             whatever their size, so \
+            "Transfers of 512 KiB in STUs of the thesis's sizes, 32 of them a Block of the classic profile; here over an MTU of 9000 \
+             bytes, there over one that the STU fills. The thesis's network card made 55 000 packets a second whatever their size, so \
              goodput rose with it; here one system call takes many.",
         ],
     );
     let mut chart = Chart::new(
         "stu-size-goodput",
-        "Goodput by MTU: the size of an STU follows",
+        "Goodput by size of an STU",
         Kind::Lines,
-        "MTU, bytes",
-        Axis::linear("goodput", "Gb/s"),
+        "STU, bytes",
+        Axis::logarithmic("goodput", "Gb/s"),
     );
+    let mut receiver = cpu_chart("stu-size-receiver", "receiver", "STU, bytes");
+    let mut sender = cpu_chart("stu-size-sender", "sender", "STU, bytes");
     for (name, row) in rows(results, "stream-stu", &mut section) {
+        let stu = row["stu"].as_u64().unwrap_or_default().to_string();
         if let Some(value) = gbps(row) {
-            chart.put(&name, &mtu_of(row).to_string(), value);
+            chart.put(&name, &stu, value);
+        }
+        put_cpu(&mut receiver, &mut sender, (&name, &stu), row);
+    }
+    let of = |stu| {
+        chart
+            .at("Zerolane, classic profile", stu)
+            .map(|it| it.median)
+    };
+    section.shape(
+        "Goodput rises with the size of an STU",
+        of("512").zip(of("4096")).map(|(small, large)| {
+            (
+                small < large,
+                format!(
+                    "{} times from 512 to 4096 bytes; the thesis's 3.6",
+                    digits(large / small)
+                ),
+            )
+        }),
+    );
+    let ours = !chart.is_empty();
+    let mut table = Table::new(
+        "P1, Table 3: MB/s (of 2^20 bytes), CPU in percent of two processors",
+        &["STU", "MB/s", "receiver", "sender"],
+    );
+    for (stu, figures) in TABLE_3 {
+        let [mb, percent_rx, percent_tx] = figures;
+        table.row([
+            stu.to_owned(),
+            digits(mb),
+            digits(percent_rx),
+            digits(percent_tx),
+        ]);
+        if ours {
+            let name = "STP (2001)";
+            let [rx, tx] = seconds_per_gb(figures);
+            chart.put_of_paper(name, stu, mb * MB_IN_GBPS);
+            receiver.put_of_paper(name, stu, rx);
+            sender.put_of_paper(name, stu, tx);
         }
     }
     section.chart(chart);
-    let mut theirs = Chart::new(
-        "stu-size-thesis",
-        "The thesis's goodput by MTU",
-        Kind::Lines,
-        "MTU, bytes",
-        Axis::linear("goodput", "Gb/s"),
-    );
-    for (mtu, mb) in [
-        ("576", 27.0),
-        ("1088", 53.0),
-        ("2112", 87.0),
-        ("4160", 98.0),
-    ] {
-        theirs.put_of_paper("STP (2001)", mtu, mb * MB_IN_GBPS);
-    }
-    section.chart(theirs);
+    section.chart(receiver);
+    section.chart(sender);
+    section.table(table);
     section
 }
+
+/// Bytes of an STU; MB/s, CPU of receiver and sender in percent of two processors.
+const TABLE_3: [(&str, [f64; 3]); 4] = [
+    ("512", [27.0, 4.0, 18.0]),
+    ("1024", [53.0, 6.0, 18.0]),
+    ("2048", [87.0, 6.0, 18.0]),
+    ("4096", [98.0, 6.0, 17.0]),
+];

@@ -9,7 +9,7 @@ use zerolane_report::plan;
 use crate::{printed, report_of};
 
 /// The keys that `bench` promises, by the beginnings of the runs' names.
-const KEYS: [(&str, &str); 15] = [
+const KEYS: [(&str, &str); 17] = [
     ("bulk-", include_str!("../../../bench/tests/json/bulk.keys")),
     (
         "curve",
@@ -26,6 +26,14 @@ const KEYS: [(&str, &str); 15] = [
     (
         "stream-",
         include_str!("../../../bench/tests/json/source_sink.keys"),
+    ),
+    (
+        "speculation",
+        include_str!("../../../bench/tests/json/speculation.keys"),
+    ),
+    (
+        "chain",
+        include_str!("../../../bench/tests/json/chain.keys"),
     ),
     (
         "ladder",
@@ -61,7 +69,7 @@ const KEYS: [(&str, &str); 15] = [
 ];
 
 /// The charts of a report of which no run failed.
-pub(crate) const CHARTS: [&str; 39] = [
+pub(crate) const CHARTS: [&str; 51] = [
     "bulk-goodput",
     "bulk-cpu",
     "curve-gbps",
@@ -70,7 +78,9 @@ pub(crate) const CHARTS: [&str; 39] = [
     "mtu-goodput",
     "mtu-receiver",
     "mtu-sender",
+    "mtu-copy-checksum",
     "receiver-causes",
+    "receiver-ends",
     "latency-poll",
     "latency-event",
     "protocols-goodput",
@@ -78,14 +88,20 @@ pub(crate) const CHARTS: [&str; 39] = [
     "protocols-thesis",
     "transfer-size-shape",
     "transfer-size-goodput",
+    "transfer-size-receiver",
+    "transfer-size-sender",
     "stu-size-goodput",
-    "stu-size-thesis",
+    "stu-size-receiver",
+    "stu-size-sender",
     "interrupts-per-mib",
     "interrupts-thesis",
     "rtt-shape",
     "rtt-goodput",
     "loss-shape",
     "loss-goodput",
+    "forecast-goodput",
+    "forecast-gains",
+    "forecast-between",
     "offloads-goodput",
     "speculation-hits",
     "ladder-sizes",
@@ -96,10 +112,14 @@ pub(crate) const CHARTS: [&str; 39] = [
     "modules-16KiB",
     "socket-buffers-goodput",
     "memory-bus",
+    "memory-sizes",
+    "memory-streams",
     "memory-copies",
     "fan-goodput",
     "fan-cpu",
     "incast-goodput",
+    "chain-rate",
+    "chain-cpu",
     "model-goodput",
 ];
 
