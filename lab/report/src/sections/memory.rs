@@ -90,7 +90,7 @@ pub(super) fn memory_traffic(results: &Results) -> Section {
              the transmitter and 2 at the receiver for data that fit the cache, 2 to 4 and 4 for larger data, and for RDMA those of the \
              network alone.",
             "Copies come from the samples of each end's CPU and the rate at which this machine copies memory; the marks reach from its \
-             slowest to its fastest rate.",
+             slowest to its fastest rate, and the estimate is their middle by ratio.",
         ],
     );
     add_rows(results, &mut section);
