@@ -230,6 +230,9 @@ fn add_copies(results: &Results, section: &mut Section) {
     section.chart(copied);
 }
 
+/// A row of the paper's table: practical or theoretical.
+type Model = fn(Movement, &Sizes, Adapter) -> Traffic;
+
 fn add_table(section: &mut Section) {
     let mut table = Table::new(
         "Bytes on the memory bus for each byte on the network: P4, Table 1, and the model with the paper's sizes",
@@ -241,10 +244,7 @@ fn add_table(section: &mut Section) {
             "does not: model",
         ],
     );
-    let (kept, theory): (
-        fn(Movement, &Sizes, Adapter) -> Traffic,
-        fn(Movement, &Sizes, Adapter) -> Traffic,
-    ) = (Traffic::of, Traffic::in_theory);
+    let (kept, theory): (Model, Model) = (Traffic::of, Traffic::in_theory);
     let sender: fn(Traffic) -> Bytes = |it| it.sender;
     let receiver: fn(Traffic) -> Bytes = |it| it.receiver;
     for (what, way, traffic, end, fits, not) in [
