@@ -481,6 +481,8 @@ fn source_sink__with_every_prediction() {
             assert_eq!(rx.bytes, bytes, "{speculation:?}");
             match (speculation, no_trains) {
                 (Speculation::None, _) => assert_eq!(rx.moved_bytes, bytes, "{rx:?}"),
+                // Until the ends know that trains can come, datagrams have headers.
+                (Speculation::Wrong, false) => {}
                 (Speculation::Wrong, true) => assert!(rx.moved_bytes > bytes / 2, "{rx:?}"),
                 // A busy machine has some sent again, or in parts.
                 _ => assert!(rx.moved_bytes < bytes / 2, "{speculation:?}: {rx:?}"),
