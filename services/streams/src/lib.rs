@@ -32,4 +32,4 @@ mod stream;
 
 pub use engine::Role;
 pub use message::{Reset, ResetCode, StreamId};
-pub use stream::{Stream, Streams};
+pub use stream::{Ready, Stream, StreamError, Streams, wait};

@@ -2,14 +2,21 @@
 
 #![allow(non_snake_case)]
 
+use std::collections::HashMap;
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
 use zerolane::options::LaneChoice;
+use zerolane::worker::PendingSet;
 use zerolane::{Connection, Endpoint, Options};
-use zerolane_streams::limits::MESSAGE_BYTES;
-use zerolane_streams::{Role, Stream, Streams};
+use zerolane_streams::limits::{MAX_STREAMS, MESSAGE_BYTES};
+use zerolane_streams::{Ready, Role, Stream, StreamError, Streams, wait};
+
+/// Longer than anything here takes.
+const LONG: Duration = Duration::from_secs(60);
 
 /// Bytes without repetition.
 fn content(seed: u64, len: usize) -> Vec<u8> {
@@ -188,7 +195,7 @@ fn Stream__a_peer_that_is_gone_is_an_error_and_no_end() {
         ErrorKind::ConnectionReset,
         "the stream had no end"
     );
-    assert_eq!(one.write(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe);
+    assert_eq!(one.write(b"x").unwrap_err().kind(), ErrorKind::NotConnected);
 }
 
 #[test]
@@ -248,4 +255,314 @@ fn Stream__is_read_and_written_by_tasks() {
     });
     drop(client);
     answers.join().unwrap();
+}
+
+/// Reads what is there; `None`: nothing.
+fn read_now(stream: &Stream) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = wait(Some(Duration::ZERO), |cx| {
+        stream.poll_read_with(cx, usize::MAX, |it| bytes.extend_from_slice(it))
+    });
+    read.map(|it| assert_eq!(it.unwrap(), bytes.len()))?;
+    Some(bytes)
+}
+
+/// One thread serves them all by one descriptor, beside one that nobody reads.
+#[test]
+fn watch__one_set_tells_of_a_thousand_streams() {
+    let ends = pair(LaneChoice::SharedMemory);
+    let [stuck, _unread] = stream(&ends);
+    let set = PendingSet::new().unwrap();
+    let fills = [7; 100_000];
+    while wait(Some(Duration::from_millis(200)), |cx| {
+        stuck.poll_write_from(cx, &[IoSlice::new(&fills)])
+    })
+    .is_some_and(|it| it.unwrap() > 0)
+    {}
+    stuck.watch(Ready::Write, &set, u64::MAX).unwrap();
+    let [client, server] = &ends;
+    let sent: Vec<Vec<u8>> = (0..1000)
+        .map(|it| content(it, 1 + it as usize * 7))
+        .collect();
+    let mut got: HashMap<u64, Vec<u8>> = HashMap::new();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let opened: Vec<_> = sent
+                .iter()
+                .map(|it| {
+                    let mut stream = client.open(b"").unwrap();
+                    stream.write_all(it).unwrap();
+                    stream
+                })
+                .collect();
+            drop(opened);
+        });
+        let mut streams = HashMap::new();
+        let mut over = 0;
+        server.watch(&set, 0).unwrap();
+        while over < sent.len() {
+            let token = set.wait(Some(LONG)).unwrap().expect("a token comes");
+            assert_ne!(token, u64::MAX, "nobody reads that one");
+            if token == 0 {
+                let now = |cx: &mut std::task::Context<'_>| server.poll_accept(cx);
+                while let Some(accepted) = wait(Some(Duration::ZERO), now) {
+                    let stream = accepted.unwrap().expect("still connected");
+                    // The first one is the stream that nobody reads.
+                    let number = stream.id() / 2;
+                    stream.watch(Ready::Read, &set, number).unwrap();
+                    streams.insert(number, stream);
+                }
+                server.watch(&set, 0).unwrap();
+                continue;
+            }
+            let stream = &streams[&token];
+            match read_now(stream) {
+                Some(bytes) if bytes.is_empty() => {
+                    over += 1;
+                    continue;
+                }
+                Some(bytes) => got.entry(token).or_default().extend(bytes),
+                None => {}
+            }
+            stream.watch(Ready::Read, &set, token).unwrap();
+        }
+    });
+    for (number, sent) in sent.iter().enumerate() {
+        assert!(got[&(number as u64 + 1)] == *sent, "stream {number}");
+    }
+    // Reset here, and so ready to fail.
+    stuck.reset("stuck");
+    assert_eq!(set.wait(Some(LONG)).unwrap(), Some(u64::MAX));
+}
+
+#[test]
+fn watch__a_stream_that_is_accepted_and_its_room() {
+    let ends = pair(LaneChoice::Udp);
+    let set = PendingSet::new().unwrap();
+    let one = ends[0].open(b"").unwrap();
+    one.watch(Ready::Accepted, &set, 1).unwrap();
+    one.watch(Ready::Write, &set, 2).unwrap();
+    assert_eq!(set.wait(Some(Duration::ZERO)).unwrap(), Some(2));
+    let other = ends[1].accept().unwrap().unwrap();
+    assert_eq!(set.wait(Some(LONG)).unwrap(), Some(1));
+    one.watch(Ready::Accepted, &set, 3).unwrap();
+    assert_eq!(set.wait(Some(Duration::ZERO)).unwrap(), Some(3));
+    // The token that comes later is the last.
+    other.watch(Ready::Read, &set, 4).unwrap();
+    other.watch(Ready::Read, &set, 5).unwrap();
+    (&one).write_all(b"x").unwrap();
+    assert_eq!(set.wait(Some(LONG)).unwrap(), Some(5));
+    assert_eq!(set.wait(Some(Duration::ZERO)).unwrap(), None);
+    // The end is something to accept.
+    let [client, server] = ends;
+    server.watch(&set, 6).unwrap();
+    drop((one, client));
+    assert_eq!(set.wait(Some(LONG)).unwrap(), Some(6));
+    assert!(server.accept().unwrap().is_none());
+}
+
+#[test]
+fn close__in_another_thread_ends_reads_and_writes() {
+    let ends = pair(LaneChoice::Udp);
+    let [one, other] = stream(&ends);
+    let written = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let reads = scope.spawn(|| (&one).read(&mut [0; 8]).unwrap_err());
+        let another = scope.spawn(|| (&one).read(&mut [0; 8]).unwrap_err());
+        let writes = scope.spawn(|| {
+            loop {
+                match (&one).write(&[1; 100_000]) {
+                    Ok(len) => written.fetch_add(len, Ordering::Relaxed),
+                    Err(error) => return error,
+                };
+            }
+        });
+        thread::sleep(Duration::from_millis(200));
+        one.close();
+        one.close();
+        for error in [reads.join(), another.join(), writes.join()] {
+            let error = error.unwrap();
+            assert!(
+                matches!(StreamError::of(&error), Some(StreamError::Closed)),
+                "{error}"
+            );
+            assert_eq!(error.kind(), ErrorKind::NotConnected);
+        }
+    });
+    // What was written before comes whole, and then the end.
+    let mut got = Vec::new();
+    (&other).read_to_end(&mut got).unwrap();
+    assert!(got == vec![1; written.into_inner()]);
+    assert!(
+        one.watch(Ready::Read, &PendingSet::new().unwrap(), 1)
+            .is_err()
+    );
+}
+
+#[test]
+fn wait__that_is_over_loses_nothing() {
+    let ends = pair(LaneChoice::Udp);
+    let [one, other] = stream(&ends);
+    let mut buffer = [0; 100];
+    let short = Some(Duration::from_millis(30));
+    for round in 0..5u8 {
+        assert!(wait(short, |cx| other.poll_read_into(cx, &mut buffer)).is_none());
+        (&one).write_all(&[round; 7]).unwrap();
+        let read = wait(Some(LONG), |cx| other.poll_read_into(cx, &mut buffer));
+        assert_eq!(read.expect("in time").unwrap(), 7);
+        assert_eq!(buffer[..7], [round; 7]);
+    }
+    let server = &ends[1];
+    assert!(wait(short, |cx| server.poll_accept(cx)).is_none());
+}
+
+#[test]
+fn Streams__closed_and_aborted() {
+    let ends = pair(LaneChoice::Udp);
+    let [one, other] = stream(&ends);
+    (&one).write_all(b"whole").unwrap();
+    ends[0].close().unwrap();
+    ends[0].close().unwrap();
+    assert_eq!(
+        ends[0].open(b"").unwrap_err().kind(),
+        ErrorKind::NotConnected
+    );
+    assert!(ends[0].accept().unwrap().is_none());
+    let mut got = [0; 5];
+    (&other).read_exact(&mut got).unwrap();
+    assert_eq!(&got, b"whole");
+    let error = (&other).read(&mut got).unwrap_err();
+    assert!(
+        matches!(StreamError::of(&error), Some(StreamError::Disconnected)),
+        "{error}"
+    );
+
+    // What nobody reads is at the peer all the same.
+    let ends = pair(LaneChoice::Udp);
+    let [one, other] = stream(&ends);
+    let mut written = 0;
+    while let Some(len) = wait(Some(Duration::from_millis(200)), |cx| {
+        one.poll_write_from(cx, &[IoSlice::new(&[7; 100_000])])
+    }) {
+        written += len.unwrap();
+    }
+    ends[0].close().unwrap();
+    let (mut got, mut buffer) = (0, vec![0; 1 << 20]);
+    let error = loop {
+        match (&other).read(&mut buffer) {
+            Ok(len) => got += len,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!((got, error.kind()), (written, ErrorKind::ConnectionReset));
+
+    let ends = pair(LaneChoice::Udp);
+    let [one, other] = stream(&ends);
+    ends[0].abort();
+    ends[0].close().unwrap();
+    let error = (&one).write(b"x").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotConnected);
+    let error = (&other).read(&mut buffer).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn extremes__of_every_call() {
+    let ends = pair(LaneChoice::Udp);
+    let [client, server] = &ends;
+    let set = PendingSet::new().unwrap();
+    for priority in [0, 7, 8, u8::MAX] {
+        client.open_with_priority(b"", priority).unwrap().close();
+        drop(server.accept().unwrap().unwrap());
+    }
+    for purpose in [&[0; 1025][..], &[255; 1 << 20]] {
+        assert_eq!(
+            client.open(purpose).unwrap_err().kind(),
+            ErrorKind::InvalidInput
+        );
+    }
+    let one = client.open(&[255; 1024]).unwrap();
+    let other = server.accept().unwrap().unwrap();
+    assert_eq!(other.purpose(), [255; 1024]);
+    assert_eq!((&one).read(&mut []).unwrap(), 0);
+    assert_eq!((&one).write(&[]).unwrap(), 0);
+    assert_eq!((&one).write_vectored(&[]).unwrap(), 0);
+    (&one).write_all(b"bytes").unwrap();
+    other.watch(Ready::Read, &set, u64::MAX).unwrap();
+    assert_eq!(set.wait(Some(LONG)).unwrap(), Some(u64::MAX));
+    assert_eq!(
+        wait(Some(Duration::MAX), |cx| other.poll_read_with(
+            cx,
+            0,
+            |_| ()
+        ))
+        .unwrap()
+        .unwrap(),
+        0
+    );
+    assert_eq!(read_now(&other).as_deref(), Some(&b"bytes"[..]));
+    one.reset(&"\u{e9}".repeat(100_000));
+    let error = (&other).read(&mut [0]).unwrap_err();
+    assert_eq!(error.to_string(), "\u{e9}".repeat(256));
+    assert_eq!(wait(Some(Duration::MAX), |_| Poll::Ready(7)), Some(7));
+    drop((one, other));
+    // As many as there may be, and one more.
+    let opened: Vec<Stream> = std::iter::from_fn(|| client.open(b"").ok())
+        .take(2 * MAX_STREAMS)
+        .collect();
+    assert!(
+        opened.len() <= MAX_STREAMS && opened.len() > MAX_STREAMS - 10,
+        "{}",
+        opened.len()
+    );
+    assert_eq!(
+        client.open(b"").unwrap_err().kind(),
+        ErrorKind::QuotaExceeded
+    );
+    opened[1].reset("");
+    (&opened[0]).write_all(b"still").unwrap();
+}
+
+/// The kinds of sockets: SOCK_SEQPACKET, SOCK_DGRAM and SOCK_STREAM, all over connections (docs/papers.md, row P1.8).
+#[test]
+fn sockets__of_each_kind() {
+    let [mut one, mut other] = connections(LaneChoice::Udp);
+    // SOCK_SEQPACKET: a send is a receive, whole, in order.
+    let messages = [content(1, 70_000), Vec::new(), content(2, 5)];
+    let receives = thread::spawn(move || {
+        let mut got = Vec::new();
+        for _ in 0..3 {
+            let mut buffer = vec![0; 100_000];
+            let len = other.recv_into(&mut buffer).unwrap();
+            buffer.truncate(len);
+            got.push(buffer);
+        }
+        (other, got)
+    });
+    for message in &messages {
+        one.send(message).unwrap();
+    }
+    let (mut other, got) = receives.join().unwrap();
+    assert!(got == messages);
+    // SOCK_DGRAM: whole, or not at all.
+    let datagram = content(3, one.max_datagram());
+    let came = (0..2000).find_map(|_| {
+        one.send_datagram(datagram.clone()).unwrap();
+        other
+            .recv_datagram(Some(Duration::from_millis(10)))
+            .unwrap()
+            .got()
+    });
+    assert!(came.expect("one of many comes") == datagram);
+    // SOCK_STREAM: no boundaries, and as many as are wanted.
+    let ends = [
+        Streams::new(one, Role::Connector).unwrap(),
+        Streams::new(other, Role::Acceptor).unwrap(),
+    ];
+    let [mut one, mut other] = stream(&ends);
+    one.write_all(b"with").unwrap();
+    one.write_all(b"out").unwrap();
+    let mut both = [0; 7];
+    other.read_exact(&mut both).unwrap();
+    assert_eq!(&both, b"without");
 }

@@ -1,8 +1,8 @@
 //! Runs the thread of a connection's streams.
 
-use super::Shared;
+use super::{Shared, StreamError};
 use crate::session::Failure;
-use std::io::ErrorKind;
+use std::sync::Arc;
 use std::time::Instant;
 use zerolane::Error;
 use zerolane::failure::CloseReason;
@@ -10,26 +10,21 @@ use zerolane::worker::{Event, Worker};
 
 /// Drives the connection until it is over.
 pub(super) fn drive(mut worker: Worker, shared: &Shared) {
-    let (kind, words) = match run(&mut worker, shared) {
-        Ok(Error::Closed(CloseReason::Peer(_) | CloseReason::Local)) => (
-            ErrorKind::NotConnected,
-            "the peer has disconnected".to_owned(),
-        ),
-        Ok(reason) => {
-            let words = reason.to_string();
-            (std::io::Error::from(reason).kind(), words)
-        }
-        Err(failure) => (ErrorKind::InvalidData, failure.to_string()),
-    };
-    shared.lock().end(kind, words);
+    let end = run(&mut worker, shared).unwrap_or_else(|it| StreamError::Failed(Arc::new(it)));
+    // Disconnects, if nothing else did, before anyone learns of the end.
+    drop(worker);
+    shared.lock_here().end(end);
 }
 
 /// Returns the reason of the end.
-fn run(worker: &mut Worker, shared: &Shared) -> Result<Error, Failure> {
+fn run(worker: &mut Worker, shared: &Shared) -> Result<StreamError, Failure> {
     let mut told = false;
     loop {
         let mut over = None;
-        let mut state = shared.lock();
+        let mut state = shared.lock_here();
+        if state.aborts {
+            return Ok(StreamError::Closed);
+        }
         while let Some(event) = worker.next_event() {
             match event {
                 Event::Completed { completion, .. } => {
@@ -44,7 +39,11 @@ fn run(worker: &mut Worker, shared: &Shared) -> Result<Error, Failure> {
             state.session.post(worker, Instant::now())?;
         }
         if let Some(reason) = over {
-            return Ok(reason);
+            return match reason {
+                Error::Closed(CloseReason::Local) => Ok(StreamError::Closed),
+                Error::Closed(CloseReason::Peer(_)) => Ok(StreamError::Disconnected),
+                reason => Err(reason.into()),
+            };
         }
         let connection = state.session.connection();
         if state.closes && !told && state.session.engine.is_flushed() {

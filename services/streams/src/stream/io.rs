@@ -1,22 +1,38 @@
 //! Reads and writes a stream: in a thread, and as a task.
 
-use super::{Fill, Stream, block_on};
-use std::io::{Error, ErrorKind, IoSlice, IoSliceMut, Read, Result, Write};
-use std::task::{Context, Poll};
+use super::{Fill, Stream, StreamError, block_on};
+use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Result, Write};
+use std::task::{Context, Poll, Waker};
 
 impl Stream {
     /// Reads into `buffer`; 0 bytes are the end of the peer's direction.
     pub fn poll_read_into(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<Result<usize>> {
-        let mut state = self.shared.lock();
+        let mut read = 0;
+        self.poll_read_with(cx, buffer.len(), |bytes| {
+            buffer[read..][..bytes.len()].copy_from_slice(bytes);
+            read += bytes.len();
+        })
+    }
+
+    /// Hands at most `most` bytes to `take`, in pieces; returns how many. 0 are the end of the peer's direction, unless
+    /// `most` is 0. The connection stands still meanwhile.
+    pub fn poll_read_with(
+        &self,
+        cx: &mut Context<'_>,
+        most: usize,
+        mut take: impl FnMut(&[u8]),
+    ) -> Poll<Result<usize>> {
+        let mut state = self.shared.lock()?;
+        state.held(self.id)?;
         let engine = state.engine();
         let mut read = 0;
-        while read < buffer.len() {
+        while read < most {
             let bytes = engine.readable(self.id);
-            let len = bytes.len().min(buffer.len() - read);
+            let len = bytes.len().min(most - read);
             if len == 0 {
                 break;
             }
-            buffer[read..read + len].copy_from_slice(&bytes[..len]);
+            take(&bytes[..len]);
             engine.consume(self.id, len);
             read += len;
         }
@@ -24,28 +40,16 @@ impl Stream {
             // Credit may be due.
             self.shared.waker.wake();
         }
-        if read > 0 || buffer.is_empty() {
+        if read > 0 || most == 0 {
             return Poll::Ready(Ok(read));
         }
-        if let Err(error) = state
-            .session
-            .engine
-            .reset_reason(self.id)
-            .map_or(Ok(()), |_| state.check(self.id))
-        {
-            return Poll::Ready(Err(error));
-        }
-        if state.engine().is_over(self.id) {
+        let is_reset = engine.reset_reason(self.id).is_some();
+        if !is_reset && engine.is_over(self.id) {
             return Poll::Ready(Ok(0));
         }
-        if let Err(error) = state.check(self.id) {
-            return Poll::Ready(Err(match error.kind() {
-                // The peer did not end the stream, so bytes may be missing.
-                ErrorKind::NotConnected => Error::new(ErrorKind::ConnectionReset, error),
-                _ => error,
-            }));
-        }
-        state.waiting.entry(self.id).or_default().reader = Some(cx.waker().clone());
+        let checked = state.check(self.id);
+        checked.map_err(|it| it.of_data(ErrorKind::ConnectionReset))?;
+        state.held(self.id)?.readers.add(cx.waker());
         Poll::Pending
     }
 
@@ -55,38 +59,42 @@ impl Stream {
         cx: &mut Context<'_>,
         buffers: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
-        let mut state = self.shared.lock();
-        if let Err(error) = state.check(self.id) {
-            return Poll::Ready(Err(match error.kind() {
-                ErrorKind::NotConnected => Error::new(ErrorKind::BrokenPipe, error),
-                _ => error,
-            }));
-        }
-        if buffers.iter().all(|it| it.is_empty()) {
+        let most = buffers.iter().map(|it| it.len()).sum();
+        self.poll_write_with(cx, most, |mut place| {
+            for buffer in buffers {
+                let (here, behind) = place.split_at_mut(buffer.len().min(place.len()));
+                here.copy_from_slice(&buffer[..here.len()]);
+                place = behind;
+            }
+        })
+    }
+
+    /// Queues bytes that `fill` writes to all of the memory it is given: at most `most`, at least one unless `most` is 0.
+    /// Returns how many. The connection stands still meanwhile.
+    pub fn poll_write_with(
+        &self,
+        cx: &mut Context<'_>,
+        most: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Poll<Result<usize>> {
+        let mut state = self.shared.lock()?;
+        let checked = state.check(self.id);
+        checked.map_err(|it| it.of_data(ErrorKind::BrokenPipe))?;
+        if most == 0 {
             return Poll::Ready(Ok(0));
         }
         let filled = state.engine().fill(self.id, |place| {
-            let mut filled = 0;
-            for buffer in buffers {
-                let len = buffer.len().min(place.len() - filled);
-                place[filled..filled + len].copy_from_slice(&buffer[..len]);
-                filled += len;
-            }
-            Ok(filled)
+            let len = place.len().min(most);
+            fill(&mut place[..len]);
+            Ok(len)
         });
+        // The peer may have to be told that its credit is used.
+        self.shared.waker.wake();
         match filled {
-            Fill::Asked(written) => {
-                self.shared.waker.wake();
-                Poll::Ready(written)
-            }
-            Fill::Ended => {
-                let words = "the stream was finished before";
-                Poll::Ready(Err(Error::new(ErrorKind::BrokenPipe, words)))
-            }
+            Fill::Asked(written) => Poll::Ready(written),
+            Fill::Ended => Poll::Ready(Err(StreamError::Finished.into())),
             Fill::Full => {
-                // The peer may have to be told that its credit is used.
-                self.shared.waker.wake();
-                state.waiting.entry(self.id).or_default().writer = Some(cx.waker().clone());
+                state.held(self.id)?.writers.add(cx.waker());
                 Poll::Pending
             }
         }
@@ -104,7 +112,7 @@ impl Read for &Stream {
             let here = match read {
                 0 => self.read(buffer)?,
                 _ => {
-                    let mut now = Context::from_waker(std::task::Waker::noop());
+                    let mut now = Context::from_waker(Waker::noop());
                     match self.poll_read_into(&mut now, buffer) {
                         Poll::Ready(Ok(here)) => here,
                         // An error is that of the next read.

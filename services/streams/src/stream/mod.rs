@@ -1,20 +1,26 @@
 //! Hands streams to threads and tasks: reading, writing, opening and accepting, blocking or as futures.
 
 mod driver;
+mod error;
 mod io;
+mod waiting;
 
-use crate::engine::{Engine, Event, Fill, OpenError, Role};
-use crate::message::{Reset, ResetCode, StreamId};
+pub use error::StreamError;
+pub use waiting::wait;
+
+use crate::engine::{Engine, Event, Fill, Role};
+use crate::message::{ResetCode, StreamId};
 use crate::session::Session;
 use driver::drive;
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
-use std::io::{Error, ErrorKind, Result};
+use std::io::Result;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, JoinHandle, Thread};
-use zerolane::Connection;
-use zerolane::worker::Worker;
+use std::task::{Context, Poll};
+use std::thread::{self, JoinHandle};
+use waiting::{Waiters, block_on};
+use zerolane::worker::{PendingSet, Worker};
+use zerolane::{Connection, Process};
 
 /// The streams of one connection, in a thread of their own.
 ///
@@ -49,7 +55,8 @@ use zerolane::worker::Worker;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Dropping it, once no stream is left, delivers what was written, and disconnects.
+/// Dropping it delivers what was written, as [`Streams::close`] does, and disconnects. After a fork streams belong to
+/// the parent: in the child, calls fail, and dropping does nothing.
 #[derive(Debug)]
 pub struct Streams {
     shared: Arc<Shared>,
@@ -59,8 +66,8 @@ pub struct Streams {
 /// One stream: bytes in both directions, each of which ends by itself.
 ///
 /// A write returns when the bytes are queued; the queue has room for 256 KiB, and for as much as the peer's credit.
-/// Dropping it delivers what was written, then the end; if the peer writes more, or had written what was not read, the
-/// stream is reset.
+/// Dropping it closes it. Threads may share it: each byte goes to one reader, and the bytes of one write may follow
+/// those of another.
 #[derive(Debug)]
 pub struct Stream {
     shared: Arc<Shared>,
@@ -68,36 +75,62 @@ pub struct Stream {
     purpose: Vec<u8>,
 }
 
+/// What a stream may be ready for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ready {
+    /// A read returns at once.
+    Read,
+    /// A write returns at once.
+    Write,
+    /// The peer's program accepted the stream, or it ended.
+    Accepted,
+}
+
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
     waker: zerolane::Waker,
+    process: Process,
 }
 
 #[derive(Debug)]
 struct State {
     session: Session,
-    waiting: HashMap<StreamId, Waiting>,
-    /// Streams of the peer that were not accepted, and who waits for one.
+    /// The streams that the program holds, and has not closed.
+    held: HashMap<StreamId, Held>,
+    /// Streams of the peer that were not accepted, and who waits for one, or for the end.
     opened: VecDeque<StreamId>,
-    acceptors: Vec<Waker>,
+    acceptors: Waiters,
+    closers: Waiters,
     /// The connection is over, and why.
-    end: Option<(ErrorKind, String)>,
+    end: Option<StreamError>,
     /// The program wants no more streams.
     closes: bool,
+    /// At once.
+    aborts: bool,
 }
 
 /// Who waits for a stream.
 #[derive(Debug, Default)]
-struct Waiting {
-    reader: Option<Waker>,
-    writer: Option<Waker>,
-    opener: Option<Waker>,
+struct Held {
+    readers: Waiters,
+    writers: Waiters,
+    openers: Waiters,
     accepted: bool,
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    /// # Errors
+    /// This is a child of fork, where the lock of another thread is never released.
+    fn lock(&self) -> std::result::Result<MutexGuard<'_, State>, StreamError> {
+        match self.process.is_current() {
+            true => Ok(self.lock_here()),
+            false => Err(StreamError::Forked),
+        }
+    }
+
+    /// For the thread that drives, which no child of fork has.
+    fn lock_here(&self) -> MutexGuard<'_, State> {
         // No code under the lock leaves the state inconsistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -116,71 +149,93 @@ impl State {
             match event {
                 Event::Opened(id) => {
                     self.opened.push_back(id);
-                    self.acceptors.drain(..).for_each(Waker::wake);
+                    self.acceptors.wake();
                 }
                 Event::Accepted(id) => {
-                    if let Some(it) = self.waiting.get_mut(&id) {
+                    if let Some(it) = self.held.get_mut(&id) {
                         it.accepted = true;
-                        wake(&mut it.opener);
+                        it.openers.wake();
                     }
                 }
                 Event::Readable(id) => {
-                    if let Some(it) = self.waiting.get_mut(&id) {
-                        wake(&mut it.reader);
+                    if let Some(it) = self.held.get_mut(&id) {
+                        it.readers.wake();
                     }
                 }
                 Event::Writable(id) => {
-                    if let Some(it) = self.waiting.get_mut(&id) {
-                        wake(&mut it.writer);
+                    if let Some(it) = self.held.get_mut(&id) {
+                        it.writers.wake();
                     }
                 }
-                Event::Reset(id) => {
-                    if let Some(it) = self.waiting.get_mut(&id) {
-                        it.wake_all();
-                    }
-                }
+                Event::Reset(id) => self.wake_all_of(id),
             }
         }
         any
     }
 
-    fn end(&mut self, kind: ErrorKind, words: String) {
-        self.end.get_or_insert((kind, words));
-        self.waiting.values_mut().for_each(Waiting::wake_all);
-        self.acceptors.drain(..).for_each(Waker::wake);
+    fn wake_all_of(&mut self, id: StreamId) {
+        if let Some(it) = self.held.get_mut(&id) {
+            it.wake_all();
+        }
     }
 
-    /// The error of a stream that was reset, or whose connection is over.
-    fn check(&self, id: StreamId) -> Result<()> {
-        if let Some(Reset { code, words }) = self.session.engine.reset_reason(id) {
-            let kind = match code {
-                ResetCode::Denied => ErrorKind::PermissionDenied,
-                ResetCode::Unreachable => ErrorKind::ConnectionRefused,
-                _ => ErrorKind::ConnectionReset,
-            };
-            return Err(Error::new(kind, words.clone()));
+    fn end(&mut self, why: StreamError) {
+        self.end.get_or_insert(why);
+        self.held.values_mut().for_each(Held::wake_all);
+        self.acceptors.wake();
+        self.closers.wake();
+    }
+
+    /// Who waits for a stream that this end has not closed.
+    fn held(&mut self, id: StreamId) -> std::result::Result<&mut Held, StreamError> {
+        self.held.get_mut(&id).ok_or(StreamError::Closed)
+    }
+
+    /// The error of a stream that was closed or reset, or whose connection is over.
+    fn check(&mut self, id: StreamId) -> std::result::Result<(), StreamError> {
+        self.held(id)?;
+        if let Some(reset) = self.session.engine.reset_reason(id) {
+            return Err(StreamError::Reset(reset.clone()));
         }
         self.check_end()
     }
 
-    fn check_end(&self) -> Result<()> {
-        match &self.end {
-            Some((kind, words)) => Err(Error::new(*kind, words.clone())),
-            None => Ok(()),
+    fn check_end(&self) -> std::result::Result<(), StreamError> {
+        self.end.clone().map_or(Ok(()), Err)
+    }
+
+    /// A stream to accept. Releases those that the peer has reset.
+    fn next_opened(&mut self) -> Option<StreamId> {
+        while let Some(id) = self.opened.front().copied() {
+            if self.session.engine.reset_reason(id).is_none() {
+                return Some(id);
+            }
+            self.opened.pop_front();
+            self.engine().release(id);
+        }
+        None
+    }
+
+    /// Whether a call would return at once.
+    fn is_ready(&mut self, id: StreamId, what: Ready) -> bool {
+        if self.check(id).is_err() {
+            return true;
+        }
+        match what {
+            Ready::Read => !self.engine().readable(id).is_empty() || self.engine().is_over(id),
+            // A source without bytes changes nothing.
+            Ready::Write => !matches!(self.engine().fill(id, |_| Ok(0)), Fill::Full),
+            Ready::Accepted => self.held.get(&id).is_none_or(|it| it.accepted),
         }
     }
 }
 
-impl Waiting {
+impl Held {
     fn wake_all(&mut self) {
-        for waker in [&mut self.reader, &mut self.writer, &mut self.opener] {
-            wake(waker);
+        for waiters in [&mut self.readers, &mut self.writers, &mut self.openers] {
+            waiters.wake();
         }
     }
-}
-
-fn wake(waker: &mut Option<Waker>) {
-    waker.take().into_iter().for_each(Waker::wake);
 }
 
 impl Streams {
@@ -193,16 +248,19 @@ impl Streams {
         let id = worker.adopt(connection)?;
         let state = State {
             session: Session::new(id, role),
-            waiting: HashMap::new(),
+            held: HashMap::new(),
             opened: VecDeque::new(),
-            acceptors: Vec::new(),
+            acceptors: Waiters::default(),
+            closers: Waiters::default(),
             end: None,
             closes: false,
+            aborts: false,
         };
         let waker = worker.waker();
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             waker,
+            process: Process::current(),
         });
         let driven = Arc::clone(&shared);
         let thread = thread::Builder::new().name("zerolane-streams".into());
@@ -226,21 +284,18 @@ impl Streams {
     /// # Errors
     /// As for [`Streams::open`].
     pub fn open_with_priority(&self, purpose: &[u8], priority: u8) -> Result<Stream> {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.lock()?;
         state.check_end()?;
+        if state.closes {
+            return Err(StreamError::Closed.into());
+        }
         let opened = state.engine().open(purpose, Some(priority));
-        let id = opened.map_err(|error| {
-            let kind = match error {
-                OpenError::TooMany => ErrorKind::QuotaExceeded,
-                OpenError::Purpose => ErrorKind::InvalidInput,
-            };
-            Error::new(kind, error)
-        })?;
+        let id = opened.map_err(StreamError::Open)?;
         Ok(self.stream(&mut state, id))
     }
 
     fn stream(&self, state: &mut State, id: StreamId) -> Stream {
-        state.waiting.insert(id, Waiting::default());
+        state.held.insert(id, Held::default());
         let purpose = state.session.engine.purpose(id).to_vec();
         let shared = Arc::clone(&self.shared);
         shared.waker.wake();
@@ -251,7 +306,7 @@ impl Streams {
         }
     }
 
-    /// Waits for a stream that the peer opens, and accepts it. `None`: the peer has disconnected.
+    /// Waits for a stream that the peer opens, and accepts it. `None`: the peer has disconnected, or this end.
     ///
     /// # Errors
     /// The connection failed.
@@ -261,22 +316,63 @@ impl Streams {
 
     /// Like [`Streams::accept`], for a task.
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Stream>>> {
-        let mut state = self.shared.lock();
-        while let Some(id) = state.opened.pop_front() {
-            if state.session.engine.reset_reason(id).is_some() {
-                state.engine().release(id);
-                continue;
-            }
+        let mut state = self.shared.lock()?;
+        if let Some(id) = state.next_opened() {
+            state.opened.pop_front();
             state.engine().accept(id);
             return Poll::Ready(Ok(Some(self.stream(&mut state, id))));
         }
         match &state.end {
-            Some((ErrorKind::NotConnected, _)) => Poll::Ready(Ok(None)),
-            Some(_) => Poll::Ready(state.check_end().map(|()| None)),
+            Some(StreamError::Disconnected | StreamError::Closed) => Poll::Ready(Ok(None)),
+            Some(why) => Poll::Ready(Err(why.clone().into())),
             None => {
-                state.acceptors.push(cx.waker().clone());
+                state.acceptors.add(cx.waker());
                 Poll::Pending
             }
+        }
+    }
+
+    /// Puts `token` into `set`, once, when [`Streams::accept`] returns at once; now if it does. Replaces the token given
+    /// before.
+    ///
+    /// # Errors
+    /// This is a child of fork.
+    pub fn watch(&self, set: &PendingSet, token: u64) -> Result<()> {
+        let mut state = self.shared.lock()?;
+        match state.next_opened().is_some() || state.end.is_some() {
+            true => set.signal(token),
+            false => state.acceptors.watch(set, token),
+        }
+        Ok(())
+    }
+
+    /// Delivers what was written to the peer's library, and disconnects; opens and accepts no more streams. [`wait`] with
+    /// [`Streams::poll_close`] has a limit. If the peer disconnects first, what it did not take is lost.
+    ///
+    /// # Errors
+    /// The connection failed, and something may not have been delivered.
+    pub fn close(&self) -> Result<()> {
+        block_on(|cx| self.poll_close(cx))
+    }
+
+    /// Like [`Streams::close`], for a task.
+    pub fn poll_close(&self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        let mut state = self.shared.lock()?;
+        match &state.end {
+            Some(StreamError::Disconnected | StreamError::Closed) => return Poll::Ready(Ok(())),
+            Some(why) => return Poll::Ready(Err(why.clone().into())),
+            None => state.closers.add(cx.waker()),
+        }
+        state.closes = true;
+        self.shared.waker.wake();
+        Poll::Pending
+    }
+
+    /// Disconnects at once; what was not delivered is lost.
+    pub fn abort(&self) {
+        if let Ok(mut state) = self.shared.lock() {
+            state.aborts = true;
+            self.shared.waker.wake();
         }
     }
 
@@ -291,9 +387,16 @@ impl Streams {
 
 impl Drop for Streams {
     fn drop(&mut self) {
-        self.shared.lock().closes = true;
+        let thread = self.thread.take();
+        let Ok(mut state) = self.shared.lock() else {
+            // The parent's: this process has no such thread.
+            std::mem::forget(thread);
+            return;
+        };
+        state.closes = true;
+        drop(state);
         self.shared.waker.wake();
-        if let Some(thread) = self.thread.take() {
+        if let Some(thread) = thread {
             let _ = thread.join();
         }
     }
@@ -306,8 +409,8 @@ impl Stream {
     }
 
     /// Its number, unique in its connection.
-    pub fn id(&self) -> StreamId {
-        self.id
+    pub fn id(&self) -> u64 {
+        self.id.0
     }
 
     /// Waits until the peer's program accepts the stream.
@@ -320,66 +423,80 @@ impl Stream {
 
     /// Like [`Stream::accepted`], for a task.
     pub fn poll_accepted(&self, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        let mut state = self.shared.lock();
-        let waiting = state.waiting.entry(self.id).or_default();
-        if waiting.accepted {
+        let mut state = self.shared.lock()?;
+        if state.held(self.id)?.accepted {
             return Poll::Ready(Ok(()));
         }
-        waiting.opener = Some(cx.waker().clone());
-        match state.check(self.id) {
-            Ok(()) => Poll::Pending,
-            Err(error) => Poll::Ready(Err(error)),
+        state.check(self.id)?;
+        state.held(self.id)?.openers.add(cx.waker());
+        Poll::Pending
+    }
+
+    /// Puts `token` into `set`, once, when the stream is ready; now if it is. One set so tells of any number of
+    /// streams, by one descriptor. Replaces the token that was given for the same before. Another reader or writer may be
+    /// faster: the call may still find nothing.
+    ///
+    /// # Errors
+    /// This is a child of fork, or this end has closed the stream.
+    pub fn watch(&self, what: Ready, set: &PendingSet, token: u64) -> Result<()> {
+        let mut state = self.shared.lock()?;
+        let is_ready = state.is_ready(self.id, what);
+        let held = state.held(self.id)?;
+        let waiters = match what {
+            Ready::Read => &mut held.readers,
+            Ready::Write => &mut held.writers,
+            Ready::Accepted => &mut held.openers,
+        };
+        match is_ready {
+            true => set.signal(token),
+            false => waiters.watch(set, token),
         }
+        if what == Ready::Write {
+            // The peer may have to be told that its credit is used.
+            self.shared.waker.wake();
+        }
+        Ok(())
     }
 
     /// Ends the direction to the peer, as TCP's half-close does; what was written arrives before.
     ///
     /// # Errors
-    /// The stream was reset, or the connection is over.
+    /// The stream was closed or reset, or the connection is over.
     pub fn finish(&self) -> Result<()> {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.lock()?;
         state.check(self.id)?;
         state.engine().finish(self.id);
+        state.held(self.id)?.writers.wake();
         self.shared.waker.wake();
         Ok(())
     }
 
-    /// Ends both directions at once; the peer's program gets `words` with its error.
+    /// Ends both directions at once; the peer's program gets `words`, up to 512 bytes, with its error.
     pub fn reset(&self, words: &str) {
-        self.shared
-            .lock()
-            .engine()
-            .reset(self.id, ResetCode::Aborted, words);
-        self.shared.waker.wake();
+        if let Ok(mut state) = self.shared.lock()
+            && state.held(self.id).is_ok()
+        {
+            state.engine().reset(self.id, ResetCode::Aborted, words);
+            state.wake_all_of(self.id);
+            self.shared.waker.wake();
+        }
+    }
+
+    /// Ends the use of the stream, also for other threads, whose calls fail. What was written is delivered, then the end;
+    /// if the peer writes more, or had written what was not read, the stream is reset. Does nothing the second time.
+    pub fn close(&self) {
+        if let Ok(mut state) = self.shared.lock()
+            && let Some(mut held) = state.held.remove(&self.id)
+        {
+            state.engine().release(self.id);
+            held.wake_all();
+            self.shared.waker.wake();
+        }
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let mut state = self.shared.lock();
-        state.waiting.remove(&self.id);
-        state.engine().release(self.id);
-        self.shared.waker.wake();
-    }
-}
-
-/// Wakes a thread that blocks.
-struct Parked(Thread);
-
-impl Wake for Parked {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Blocks this thread until `poll` is ready.
-fn block_on<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
-    let waker = Waker::from(Arc::new(Parked(thread::current())));
-    let mut context = Context::from_waker(&waker);
-    loop {
-        match poll(&mut context) {
-            Poll::Ready(it) => return it,
-            Poll::Pending => thread::park(),
-        }
+        self.close();
     }
 }
