@@ -34,6 +34,17 @@ pub(super) fn by_style_sheet(image: &str) -> String {
     for series in 0..COLOURS {
         image = image.replace(&format!("#0101{series:02X}"), &format!("var(--s{series})"));
     }
+    // What is the default anyway.
+    for default in [
+        " opacity=\"1\"",
+        " stroke=\"none\" stroke-width=\"1\"",
+        " stroke=\"none\"",
+    ] {
+        image = image.replace(default, "");
+    }
+    // Plotters' size of a font, with fewer digits.
+    let size = FONT / 1.24;
+    image = image.replace(&size.to_string(), &format!("{size:.1}"));
     // The page's own font.
-    image.replace("font-family=\"sans-serif\"", "")
+    image.replace(" font-family=\"sans-serif\"", "")
 }
