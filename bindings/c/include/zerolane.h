@@ -64,7 +64,7 @@ const char *zl_version(void);
  * The result of a function or a request. Negative values are failures; zl_last_error has the
  * details. The connection survives ZL_ERROR_ARGUMENT, ZL_ERROR_BUSY, ZL_ERROR_TOO_MANY and the
  * failures of a single request: ZL_ERROR_CANCELLED to ZL_ERROR_UNKNOWN, ZL_ERROR_TIMED_OUT,
- * ZL_ERROR_FINISHED. Later versions may add codes.
+ * ZL_ERROR_FINISHED, ZL_ERROR_RESET. Later versions may add codes.
  */
 enum zl_status
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -182,6 +182,10 @@ enum zl_status
      * Only short packets reach the peer, not those of 576 bytes over IPv4 (1280 otherwise).
      */
     ZL_ERROR_PATH_TOO_NARROW = -23,
+    /**
+     * An end reset the stream, or the peer refused it; zl_last_error has its words.
+     */
+    ZL_ERROR_RESET = -24,
     /**
      * A bug in this library. The handle can only be freed.
      */
@@ -2028,6 +2032,276 @@ int zl_set_fd(const struct zl_set *set);
  * Threads: the last that uses it.
  */
 void zl_set_free(struct zl_set *set);
+
+/* ================================================================================================
+ * Streams
+ * A connection may carry thousands of byte streams instead of messages. Each has its own flow
+ * control, priority and ends. Functions that wait have a timeout in milliseconds: negative is no
+ * limit, 0 does not wait. A zl_set tells which of many streams are ready, by one descriptor.
+ */
+
+/**
+ * The streams of a connection: each carries bytes in both directions, with a flow control of its
+ * own, so that one that is not read holds up no other. Up to 4096 that each end opened.
+ */
+typedef struct zl_streams zl_streams;
+
+/**
+ * One stream. Its functions may be called by any thread at any time: each byte goes to one reader,
+ * and the bytes of one write may follow those of another.
+ */
+typedef struct zl_stream zl_stream;
+
+/**
+ * Which end of a connection this is. One end must be the one, the other end the other.
+ */
+enum zl_role
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /**
+     * It connected.
+     */
+    ZL_ROLE_CONNECTOR = 1,
+    /**
+     * It accepted.
+     */
+    ZL_ROLE_ACCEPTOR = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum zl_role zl_role;
+#else
+typedef uint32_t zl_role;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
+ * Makes an end of a connection that carries streams; the other end does the same. Takes the
+ * connection over, which must be one that the program drives (zl_connect, zl_endpoint_accept), and
+ * frees its handle, also on failure, unless that is ZL_ERROR_ARGUMENT. A thread of the library
+ * drives it. `role` is a value of enum zl_role. End it with zl_streams_close and zl_streams_free.
+ *
+ * Threads: the last that uses `connection`.
+ */
+zl_status zl_streams_new(struct zl_connection *connection,
+                         uint32_t role,
+                         struct zl_streams **streams);
+
+/**
+ * The priority of a stream whose opener has no wish: of 0, whose bytes go first, to 7.
+ */
+#define ZL_PRIORITY 3
+
+/**
+ * Opens a stream, which can be written at once. `purpose`, at most 1024 bytes, tells the peer what
+ * it is for: zl_stream_purpose. `priority` is 0, whose bytes go first, to 7, or ZL_PRIORITY.
+ * ZL_ERROR_TOO_MANY if this end has 4096. Free the stream with zl_stream_free.
+ *
+ * Threads: any.
+ */
+zl_status zl_streams_open(const struct zl_streams *streams,
+                          const uint8_t *purpose,
+                          size_t length,
+                          uint8_t priority,
+                          struct zl_stream **stream);
+
+/**
+ * Waits `timeout_ms` milliseconds (negative: no limit) for a stream that the peer opens, and
+ * accepts it; 0 takes one that waits already; ZL_TIMEOUT if none came. ZL_ERROR_CLOSED when the
+ * peer or this end has disconnected. Free the stream with zl_stream_free.
+ *
+ * Threads: any.
+ */
+zl_status zl_streams_accept(const struct zl_streams *streams,
+                            int64_t timeout_ms,
+                            struct zl_stream **stream);
+
+/**
+ * Makes `set` have `token`, a number of your choice, once, when zl_streams_accept returns at once;
+ * now if it does. Replaces the token given before.
+ *
+ * Threads: any.
+ */
+zl_status zl_streams_watch(const struct zl_streams *streams,
+                           const struct zl_set *set,
+                           uint64_t token);
+
+/**
+ * Delivers what was written to the peer's library, and disconnects; opens and accepts no more
+ * streams. Waits up to `timeout_ms` milliseconds (negative: no limit): ZL_TIMEOUT if it was not
+ * done. Call it again then, or free the streams. What a peer that disconnects first did not take is
+ * lost.
+ *
+ * Threads: any.
+ */
+zl_status zl_streams_close(const struct zl_streams *streams, int64_t timeout_ms);
+
+/**
+ * Frees the streams' connection, and disconnects at once if it is open. Streams that are not freed
+ * yet return errors. Null does nothing.
+ *
+ * Threads: the last that uses it.
+ */
+void zl_streams_free(struct zl_streams *streams);
+
+/**
+ * Writes what the opener of the stream said of it to `buffer`, and its length to `length`.
+ * ZL_ERROR_TOO_LARGE if it does not fit; 1024 bytes are enough.
+ *
+ * Threads: any.
+ */
+zl_status zl_stream_purpose(const struct zl_stream *stream,
+                            uint8_t *buffer,
+                            size_t capacity,
+                            size_t *length);
+
+/**
+ * Waits `timeout_ms` milliseconds (negative: no limit) until the peer's program accepts the
+ * stream; ZL_TIMEOUT if it did not, ZL_ERROR_RESET if it refused. A stream can be written before.
+ *
+ * Threads: any.
+ */
+zl_status zl_stream_accepted(const struct zl_stream *stream, int64_t timeout_ms);
+
+/**
+ * Waits `timeout_ms` milliseconds (negative: no limit) for bytes, and reads what is there, up to
+ * `capacity` bytes; their number goes to `length`. 0 bytes are the end of the peer's direction.
+ * ZL_TIMEOUT if nothing came, and nothing is lost. ZL_ERROR_RESET if an end has reset the stream.
+ * ZL_ERROR_CLOSED if the peer disconnected without ending the stream, or this end closed it.
+ *
+ * Threads: any.
+ */
+zl_status zl_stream_read(const struct zl_stream *stream,
+                         int64_t timeout_ms,
+                         void *buffer,
+                         size_t capacity,
+                         size_t *length);
+
+/**
+ * Waits `timeout_ms` milliseconds (negative: no limit) for room, and queues as many bytes as there
+ * is room for, at least 1 of them if there are any; their number goes to `written`. The queue has
+ * room for 256 KiB, and the peer's credit bounds it. ZL_TIMEOUT if there was no room.
+ * ZL_ERROR_FINISHED after zl_stream_finish, ZL_ERROR_RESET if an end has reset the stream.
+ *
+ * Threads: any.
+ */
+zl_status zl_stream_write(const struct zl_stream *stream,
+                          int64_t timeout_ms,
+                          const void *data,
+                          size_t length,
+                          size_t *written);
+
+/**
+ * Bytes of the program, laid out as struct iovec.
+ */
+typedef struct zl_bytes {
+    /**
+     * The first byte; may be null if `length` is 0.
+     */
+    void *base;
+    /**
+     * Length in bytes.
+     */
+    size_t length;
+} zl_bytes;
+
+/**
+ * Like zl_stream_read, into several buffers in order.
+ *
+ * Threads: any.
+ */
+zl_status zl_stream_read_vectored(const struct zl_stream *stream,
+                                  int64_t timeout_ms,
+                                  const struct zl_bytes *buffers,
+                                  size_t count,
+                                  size_t *length);
+
+/**
+ * Like zl_stream_write, from several buffers in order.
+ *
+ * Threads: any.
+ */
+zl_status zl_stream_write_vectored(const struct zl_stream *stream,
+                                   int64_t timeout_ms,
+                                   const struct zl_bytes *buffers,
+                                   size_t count,
+                                   size_t *written);
+
+/**
+ * Ends the direction to the peer, as TCP's half-close does; what was written arrives before. The
+ * other direction stays open.
+ *
+ * Threads: any.
+ */
+zl_status zl_stream_finish(const struct zl_stream *stream);
+
+/**
+ * Ends both directions at once: calls at both ends return ZL_ERROR_RESET, and zl_last_error has
+ * `words`, up to 512 bytes of them.
+ *
+ * Threads: any.
+ */
+zl_status zl_stream_reset(const struct zl_stream *stream, const char *words);
+
+/**
+ * What a stream may be ready for (zl_stream_watch).
+ */
+enum zl_ready
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /**
+     * zl_stream_read returns at once.
+     */
+    ZL_READY_READ = 1,
+    /**
+     * zl_stream_write returns at once.
+     */
+    ZL_READY_WRITE = 2,
+    /**
+     * The peer's program accepted the stream, or it ended.
+     */
+    ZL_READY_ACCEPTED = 3,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum zl_ready zl_ready;
+#else
+typedef uint32_t zl_ready;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/**
+ * Makes `set` have `token`, a number of your choice, once, when the stream is ready; now if it is.
+ * `what` is a value of enum zl_ready. So one set, and its one descriptor (zl_set_fd), tells of any
+ * number of streams. Replaces the token that was given for the same before. Another thread may be
+ * faster: call with a timeout of 0, and watch again after ZL_TIMEOUT.
+ *
+ * Threads: any.
+ */
+zl_status zl_stream_watch(const struct zl_stream *stream,
+                          uint32_t what,
+                          const struct zl_set *set,
+                          uint64_t token);
+
+/**
+ * Ends the use of the stream: waits of other threads and later calls return ZL_ERROR_CLOSED. What
+ * was written is delivered, then the end. If the peer writes more, or had written what was not
+ * read, the stream is reset. Does nothing the second time.
+ *
+ * Threads: any.
+ */
+zl_status zl_stream_close(const struct zl_stream *stream);
+
+/**
+ * Closes the stream and frees it. Null does nothing.
+ *
+ * Threads: the last that uses it.
+ */
+void zl_stream_free(struct zl_stream *stream);
 
 /* ================================================================================================
  * Settings and security

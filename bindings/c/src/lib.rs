@@ -42,6 +42,7 @@ pub mod security;
 pub mod set;
 mod shared;
 pub mod status;
+pub mod streams;
 pub mod transfer;
 pub mod version;
 pub mod work;

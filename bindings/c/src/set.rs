@@ -11,6 +11,12 @@ use zerolane::worker::PendingSet;
 /// request that is over. After fork it belongs to the parent.
 pub struct zl_set(PendingSet);
 
+impl zl_set {
+    pub(crate) fn inner(&self) -> &PendingSet {
+        &self.0
+    }
+}
+
 /// Makes a set without requests. Free it with zl_set_free.
 ///
 /// Threads: any.

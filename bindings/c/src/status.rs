@@ -11,7 +11,7 @@ use zerolane::failure::{CloseReason, PostError, Reason, Refused, TransferError};
 /// The result of a function or a request. Negative values are failures; zl_last_error has the
 /// details. The connection survives ZL_ERROR_ARGUMENT, ZL_ERROR_BUSY, ZL_ERROR_TOO_MANY and the
 /// failures of a single request: ZL_ERROR_CANCELLED to ZL_ERROR_UNKNOWN, ZL_ERROR_TIMED_OUT,
-/// ZL_ERROR_FINISHED. Later versions may add codes.
+/// ZL_ERROR_FINISHED, ZL_ERROR_RESET. Later versions may add codes.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum zl_status {
@@ -72,6 +72,8 @@ pub enum zl_status {
     ZL_ERROR_FINISHED = -22,
     /// Only short packets reach the peer, not those of 576 bytes over IPv4 (1280 otherwise).
     ZL_ERROR_PATH_TOO_NARROW = -23,
+    /// An end reset the stream, or the peer refused it; zl_last_error has its words.
+    ZL_ERROR_RESET = -24,
     /// A bug in this library. The handle can only be freed.
     ZL_ERROR_INTERNAL = -99,
 }
@@ -108,11 +110,12 @@ impl zl_status {
             ZL_ERROR_TIMED_OUT => c"timed out",
             ZL_ERROR_FINISHED => c"sending is finished",
             ZL_ERROR_PATH_TOO_NARROW => c"only short packets reach the peer",
+            ZL_ERROR_RESET => c"the stream was reset",
             ZL_ERROR_INTERNAL => c"internal error",
         }
     }
 
-    const ALL: [zl_status; 28] = [
+    const ALL: [zl_status; 29] = [
         ZL_OK,
         ZL_TIMEOUT,
         ZL_READY,
@@ -140,6 +143,7 @@ impl zl_status {
         ZL_ERROR_TIMED_OUT,
         ZL_ERROR_FINISHED,
         ZL_ERROR_PATH_TOO_NARROW,
+        ZL_ERROR_RESET,
         ZL_ERROR_INTERNAL,
     ];
 }

@@ -210,6 +210,7 @@ fn install__programs_compile_without_a_warning_and_run() {
     installed.run(&installed.compile(&source("tests/c/forked.c")));
     installed.run(&installed.compile(&source("tests/c/delivery.c")));
     installed.run(&installed.compile(&source("tests/c/datagrams.c")));
+    installed.run(&installed.compile(&source("tests/c/streams.c")));
     installed.run(&installed.compile(&source("tests/c/incoming.c")));
     installed.run(&installed.compile(&source("tests/c/work.c")));
     installed.run(&installed.compile(&source("tests/c/gather.c")));

@@ -73,6 +73,31 @@ impl Buffer {
         usize::try_from(self.view().len).unwrap_or(0)
     }
 
+    /// Copies `bytes` to the offset `at`; those that do not fit are left out. A concurrent write corrupts only content.
+    /// The buffer must not be read-only.
+    pub(crate) fn store(&self, at: usize, bytes: &[u8]) {
+        let len = bytes.len().min(self.len().saturating_sub(at));
+        debug_assert!(len == bytes.len() && !self.is_read_only());
+        // SAFETY: the exporter keeps its bytes at `start` until this is dropped, and these are inside. Python's memory is
+        // none of `bytes`, which lie in the library.
+        unsafe {
+            let place = self.start().add(at.min(self.len()));
+            place.as_ptr().copy_from(bytes.as_ptr(), len);
+        }
+    }
+
+    /// Copies from the offset `at` into the whole of `place`; what is behind the end stays as it was. A concurrent write
+    /// corrupts only content.
+    pub(crate) fn load(&self, at: usize, place: &mut [u8]) {
+        let len = place.len().min(self.len().saturating_sub(at));
+        debug_assert!(len == place.len());
+        // SAFETY: as in `store`.
+        unsafe {
+            let source = self.start().add(at.min(self.len()));
+            place.as_mut_ptr().copy_from(source.as_ptr(), len);
+        }
+    }
+
     pub(crate) fn is_read_only(&self) -> bool {
         self.view().readonly != 0
     }

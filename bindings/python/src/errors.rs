@@ -5,6 +5,9 @@ use pyo3::prelude::*;
 use std::io::ErrorKind;
 use zerolane::Error;
 use zerolane::failure::{CloseReason, PostError, Reason, TransferError};
+use zerolane_streams::StreamError;
+use zerolane_streams::engine::OpenError;
+use zerolane_streams::session::Failure;
 
 /// Makes an exception of the package, by name.
 pub(crate) fn exception(py: Python<'_>, name: &str, text: String) -> PyErr {
@@ -21,6 +24,11 @@ pub(crate) fn exception(py: Python<'_>, name: &str, text: String) -> PyErr {
 /// The exception of a failed call.
 pub(crate) fn of(py: Python<'_>, error: Error) -> PyErr {
     let text = error.to_string();
+    if let Error::Io(error) = &error
+        && let Some(why) = StreamError::of(error)
+    {
+        return of_stream(py, why, text);
+    }
     let name = match error {
         // An error of the library, not of the system.
         Error::Io(error) | Error::Address(error) if error.raw_os_error().is_none() => {
@@ -59,6 +67,23 @@ pub(crate) fn of(py: Python<'_>, error: Error) -> PyErr {
         | Error::PrivateData(_) => return PyValueError::new_err(text),
         Error::Strict { .. } => "CopyRefused",
         _ => "Error",
+    };
+    exception(py, name, text)
+}
+
+/// The exception of a stream's call.
+fn of_stream(py: Python<'_>, why: &StreamError, text: String) -> PyErr {
+    let name = match why {
+        StreamError::Reset(_) => "StreamReset",
+        StreamError::Finished => "Finished",
+        StreamError::Open(OpenError::TooMany) => "QueueFull",
+        StreamError::Open(OpenError::Purpose) => return PyValueError::new_err(text),
+        StreamError::Failed(failure) => match &**failure {
+            Failure::Connection(Error::Closed(reason)) => of_close(*reason),
+            Failure::Violation(_) => "ProtocolError",
+            Failure::Connection(_) | Failure::Memory(_) => return PyOSError::new_err(text),
+        },
+        _ => "Closed",
     };
     exception(py, name, text)
 }

@@ -37,6 +37,7 @@ mod release;
 mod remote;
 mod requests;
 mod shared;
+mod streams;
 mod view;
 mod worker;
 
@@ -79,6 +80,8 @@ mod _zerolane {
     use crate::queue::CompletionQueue;
     #[pymodule_export]
     use crate::requests::Requests;
+    #[pymodule_export]
+    use crate::streams::{Stream, Streams};
     #[pymodule_export]
     use crate::worker::{Event, Listener, Worker};
 }

@@ -279,6 +279,12 @@ impl Pending {
 #[pyclass(frozen, weakref, module = "zerolane")]
 pub(crate) struct PendingSet(zerolane::worker::PendingSet);
 
+impl PendingSet {
+    pub(crate) fn inner(&self) -> &zerolane::worker::PendingSet {
+        &self.0
+    }
+}
+
 #[pymethods]
 impl PendingSet {
     #[new]

@@ -109,6 +109,8 @@ BY_TYPE: dict[str, Extremes] = {
     "_Bits": Extremes([64, 32], [0, -1, 33, 255, 256, 2**64, 10**30]),
     "_LaneChoice": CHOICE,
     "_Slow": CHOICE,
+    "_Role": CHOICE,
+    "_Ready": CHOICE,
     "str | PathLike[str]": FILE,
     "Sequence[str]": KEYS,
     "_Pieces": Extremes(PIECES, [[(-1, bytearray(8))], [(2**64, bytearray(8))], [()], [(0,)]]),
@@ -124,6 +126,7 @@ BY_TYPE: dict[str, Extremes] = {
         ["CompletionQueue", "Options", "Pending[Completion]", "Pending[Any]", "ReceivePool"], NONE
     ),
     "FileStatus": NONE,
+    **dict.fromkeys(["PendingSet", "Connection | Connection"], NONE),
 }
 BY_NAME: dict[str, Extremes] = {
     # Words, which may be negative.
@@ -136,6 +139,16 @@ OWN: dict[tuple[str, str], Extremes] = {
     ("ExportedRegion.memfd", "length"): Extremes([0], [*NO_INTEGERS, 1 << 60, 2**63 - 1, 2**63]),
     ("CompletionQueue.__new__", "capacity"): Extremes([0, 1], [*NO_INTEGERS, 2**60, 2**64 - 1]),
     ("Key.from_int", "value"): Extremes(INTEGERS, NO_INTEGERS),
+    # Everything until the end.
+    ("Stream.read", "size"): Extremes([*INTEGERS, -1, -(2**63)], [2**64, 10**30, -(10**30)]),
+    ("Streams.open", "purpose"): Extremes([b"", bytes(1024)], [bytes(1025), bytes(1 << 20)]),
+    **dict.fromkeys(
+        [("Streams.open", "priority"), ("aio.Streams.open", "priority")],
+        Extremes([0, 7], [8, *NO_INTEGERS, *INTEGERS[1:]]),
+    ),
+    # That of asyncio's readers.
+    ("aio.Streams.open", "limit"): Extremes([1, 2**31, 2**64], [0, -1]),
+    ("aio.Streams.accept", "limit"): Extremes([1, 2**31, 2**64]),
     # A host has the port of casts.
     ("CastReceiver.__new__", "address"): Extremes(
         [*ADDRESSES, "::", "127.0.0.1"],
@@ -233,6 +246,13 @@ class Place:
         stack.callback(self.receiving.cancel)
         self.executor = stack.enter_context(ThreadPoolExecutor(8))
         self.files = self.client(("127.0.0.1", 1))
+        ours, peers = make_pair()
+        self.streams = zerolane.Streams(ours, "connector")
+        stack.callback(self.streams.abort)
+        self.peers_streams = zerolane.Streams(peers, "acceptor")
+        stack.callback(self.peers_streams.abort)
+        self.unread = self.streams.open()
+        self.unread.set_timeout(0.05)
 
     def client(self, address: Any, options: Options | None = None) -> zerolane.FileClient:
         """A client of a server that is not there."""
@@ -294,6 +314,21 @@ class Place:
                 endpoint.incoming(20).accept(**keywords).abort()
             finally:
                 connecting.cancel()
+
+    def make_streams(self, **keywords: Any) -> zerolane.Streams:
+        """Makes streams of a connection that nobody uses."""
+        connection, other = make_pair()
+        try:
+            return zerolane.Streams(**{**keywords, "connection": connection})
+        finally:
+            connection.abort()
+            other.abort()
+
+    def stream(self) -> zerolane.Stream:
+        """A stream that nobody reads."""
+        stream = self.streams.open()
+        stream.set_timeout(0.05)
+        return stream
 
     def post_message(self, **keywords: Any) -> bool:
         """Posts a message, and does not let later operations wait for its receive."""
@@ -395,6 +430,13 @@ ROWS: dict[str, Row] = {
     **each(
         "FileClient", "files", "status read_into list put get upload remove make_directory rename"
     ),
+    "Streams.__new__": named("make_streams"),
+    **each("Streams", "streams", "open accept watch"),
+    "Streams.close": named("peers_streams.close"),
+    "Stream.set_timeout": lambda it: it.stream().set_timeout,
+    "Stream.write": lambda it: it.stream().write,
+    "Stream.reset": lambda it: it.stream().reset,
+    **each("Stream", "unread", "read readinto watch"),
     "CastReceiver.__new__": named("receiver"),
     "CastReceiver.receive": named("receive"),
     "cast": named("cast"),
@@ -410,6 +452,9 @@ AIO_ROWS: dict[str, Callable[[aio.Connection], Callable[..., Any]]] = {
     "aio.Endpoint.__init__": lambda _: aio.Endpoint,
     "aio.Endpoint.export": lambda _: export_of_an_endpoint,
     "aio.Incoming.accept": lambda it: lambda **keywords: accept_of(it, **keywords),
+    "aio.Streams.__init__": lambda it: lambda **keywords: streams_of(**keywords).abort(),
+    "aio.Streams.open": lambda _: lambda **keywords: open_of(**keywords),
+    "aio.Streams.accept": lambda _: lambda **keywords: accept_stream_of(**keywords),
     "aio.connect": lambda _: aio.connect,
 }
 
@@ -431,6 +476,32 @@ def accept_of(connection: aio.Connection, **keywords: Any) -> None:
         incoming.accept(**keywords)
     finally:
         incoming._decided = True
+
+
+def streams_of(role: Any = "connector", **_: Any) -> aio.Streams:
+    """Streams of a connection that nobody uses."""
+    connection, other = make_pair()
+    try:
+        return aio.Streams(connection, role)
+    finally:
+        connection.abort()
+        other.abort()
+
+
+def open_of(**keywords: Any) -> None:
+    streams = streams_of()
+    try:
+        streams.open(**keywords)
+    finally:
+        streams.abort()
+
+
+async def accept_stream_of(limit: int) -> object:
+    streams = streams_of()
+    try:
+        return await streams.accept(limit=limit)
+    finally:
+        streams.abort()
 
 
 def export_of(connection: aio.Connection) -> Callable[..., bool]:
@@ -477,11 +548,15 @@ def good(place: Place, call: Call) -> dict[str, Any]:
         "remote": [0],
         "rights": 7,
         "source": "/proc/self/comm",
+        "role": "connector",
+        "set": place.over,
+        "size": 8,
         "spin": 0.0,
         "target": "/proc/no such/file",
         "timeout": 0.01,
         "token": 7,
         "value": 1,
+        "what": "read",
     }
     needed = {
         "Options.__new__": [],

@@ -659,6 +659,102 @@ static void sets(struct ends *it)
     zl_set_free(set);
 }
 
+static void open_stream(void *of)
+{
+    zl_stream *stream;
+
+    EXPECT(zl_streams_open(of, NULL, 0, 0, &stream) == ZL_OK);
+    zl_stream_free(stream);
+}
+
+static void reset_stream(void *of) { EXPECT(zl_stream_reset(of, "") == ZL_OK); }
+
+static void free_streams(void *of) { zl_streams_free(of); }
+
+/* Streams over a connection of their own. */
+static void streams(const struct ends *it)
+{
+    static uint8_t purpose[1025];
+    static char text[1 << 20];
+    const size_t longer[] = {sizeof purpose, INT64_MAX, SIZE_MAX};
+    const zl_bytes huge[] = {{text, INT64_MAX}, {text, INT64_MAX}, {text, INT64_MAX}};
+    const zl_bytes wrong[] = {{text, SIZE_MAX}, {NULL, 1}};
+    struct client client = {.address = NULL};
+    struct later later;
+    char address[ZL_ADDRESS_LENGTH];
+    zl_connection *accepted;
+    zl_endpoint *endpoint;
+    zl_streams *ours, *peers;
+    zl_stream *one, *other;
+    zl_set *set;
+    uint64_t token;
+    size_t length;
+
+    EXPECT(zl_set_new(&set) == ZL_OK && zl_endpoint_bind("127.0.0.1:0", NULL, &endpoint) == ZL_OK);
+    EXPECT(zl_endpoint_local_addr(endpoint, address, sizeof address) == ZL_OK);
+    client.address = address;
+    start(&later, connect_client, &client);
+    EXPECT(zl_endpoint_accept(endpoint, 20000, &accepted) == ZL_OK);
+    waited(&later);
+    REFUSED(ON(zl_streams_new)(client.connection, 0, &ours));
+    REFUSED(zl_streams_new(client.connection, 3, &ours));
+    REFUSED(zl_streams_new(client.connection, UINT32_MAX, &ours));
+    REFUSED(zl_streams_new(it->theirs, ZL_ROLE_ACCEPTOR, &peers));
+    EXPECT(zl_streams_new(client.connection, ZL_ROLE_CONNECTOR, &ours) == ZL_OK);
+    EXPECT(zl_streams_new(accepted, ZL_ROLE_ACCEPTOR, &peers) == ZL_OK);
+    for (size_t n = 0; n < COUNT(longer); n++)
+        REFUSED(ON(zl_streams_open)(ours, purpose, longer[n], 0, &one));
+    REFUSED(zl_streams_open(ours, purpose, 0, 8, &one));
+    REFUSED(zl_streams_open(ours, purpose, 0, UINT8_MAX, &one));
+    for (size_t n = 0; n < COUNT(FOREVER); n++) {
+        start(&later, open_stream, ours);
+        EXPECT(ON(zl_streams_accept)(peers, FOREVER[n], &other) == ZL_OK && waited(&later));
+        zl_stream_free(other);
+        EXPECT(ON(zl_streams_watch)(peers, set, NOTHING[n]) == ZL_OK);
+        EXPECT(zl_streams_open(ours, purpose, 1024, 7, &one) == ZL_OK);
+        EXPECT(zl_set_wait(set, FOREVER[n], &token) == ZL_OK && token == NOTHING[n]);
+        EXPECT(zl_streams_accept(peers, 0, &other) == ZL_OK);
+        EXPECT(ON(zl_stream_purpose)(other, NULL, 0, &length) == ZL_ERROR_TOO_LARGE && length == 1024);
+        REFUSED(zl_stream_purpose(other, purpose, SIZE_MAX, &length));
+        EXPECT(ON(zl_stream_accepted)(one, FOREVER[n]) == ZL_OK);
+        EXPECT(ON(zl_stream_write)(one, FOREVER[n], text, 0, &length) == ZL_OK && length == 0);
+        EXPECT(ON(zl_stream_read)(other, FOREVER[n], text, 0, &length) == ZL_OK && length == 0);
+        REFUSED(zl_stream_write(one, FOREVER[n], text, SIZE_MAX, &length));
+        REFUSED(zl_stream_read(one, FOREVER[n], text, SIZE_MAX, &length));
+        REFUSED(zl_stream_write(one, FOREVER[n], NULL, 1, &length));
+        REFUSED(ON(zl_stream_write_vectored)(one, FOREVER[n], huge, 3, &length));
+        REFUSED(ON(zl_stream_read_vectored)(one, FOREVER[n], huge, 3, &length));
+        REFUSED(zl_stream_write_vectored(one, FOREVER[n], wrong, 1, &length));
+        REFUSED(zl_stream_read_vectored(one, FOREVER[n], wrong + 1, 1, &length));
+        REFUSED(zl_stream_write_vectored(one, FOREVER[n], huge, SIZE_MAX, &length));
+        REFUSED(zl_stream_read_vectored(one, FOREVER[n], huge, SIZE_MAX, &length));
+        REFUSED(ON(zl_stream_watch)(other, 0, set, NOTHING[n]));
+        REFUSED(zl_stream_watch(other, UINT32_MAX, set, NOTHING[n]));
+        EXPECT(zl_stream_watch(other, ZL_READY_READ, set, NOTHING[n]) == ZL_OK);
+        EXPECT(zl_set_wait(set, 0, &token) == ZL_TIMEOUT);
+        EXPECT(zl_stream_read(other, 0, text, sizeof text, &length) == ZL_TIMEOUT);
+        start(&later, reset_stream, one);
+        EXPECT(zl_stream_read(other, FOREVER[n], text, sizeof text, &length) == ZL_ERROR_RESET);
+        EXPECT(waited(&later) && zl_set_wait(set, FOREVER[n], &token) == ZL_OK && token == NOTHING[n]);
+        zl_stream_free(one);
+        zl_stream_free(other);
+    }
+    EXPECT(zl_streams_accept(peers, 0, &other) == ZL_TIMEOUT);
+    EXPECT(zl_streams_open(ours, NULL, 0, 0, &one) == ZL_OK && zl_streams_accept(peers, -1, &other) == ZL_OK);
+    while (zl_stream_write(one, 100, text, sizeof text, &length) == ZL_OK)
+        ;
+    EXPECT(ON(zl_streams_close)(ours, 0) == ZL_TIMEOUT);
+    start(&later, free_streams, peers);
+    EXPECT(zl_streams_close(ours, INT64_MAX) == ZL_OK);
+    waited(&later);
+    EXPECT(zl_streams_close(ours, INT64_MIN) == ZL_OK);
+    zl_streams_free(ours);
+    zl_stream_free(one);
+    zl_stream_free(other);
+    zl_endpoint_free(endpoint);
+    zl_set_free(set);
+}
+
 static void no_notice(void *context)
 {
     (void)context;
@@ -889,6 +985,7 @@ int main(int arguments, char **argument)
     own_words(&ends);
     sets(&ends);
     pools(&ends);
+    streams(&ends);
     ended(&ends);
     handles(&ends);
     queues(&ends);

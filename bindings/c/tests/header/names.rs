@@ -32,8 +32,10 @@ const RUST: [&str; 25] = [
     "worker/release.rs",
     "worker/tokio.rs",
 ];
+/// Those of streams.
+const STREAMS: [&str; 3] = ["mod.rs", "io.rs", "error.rs"];
 /// Python's classes whose methods are listed.
-const PYTHON: [&str; 11] = [
+const PYTHON: [&str; 13] = [
     "Connection",
     "Endpoint",
     "Incoming",
@@ -45,9 +47,11 @@ const PYTHON: [&str; 11] = [
     "Pending",
     "PendingSet",
     "ReceivePool",
+    "Streams",
+    "Stream",
 ];
 /// What C puts before the names of a type's functions.
-const PREFIXES: [(&str, &str); 8] = [
+const PREFIXES: [(&str, &str); 10] = [
     ("Connection", "zl_"),
     ("Endpoint", "zl_endpoint_"),
     ("Incoming", "zl_incoming_"),
@@ -56,6 +60,8 @@ const PREFIXES: [(&str, &str); 8] = [
     ("ExportedRegion", "zl_exported_"),
     ("PendingSet", "zl_set_"),
     ("ReceivePool", "zl_pool_"),
+    ("Streams", "zl_streams_"),
+    ("Stream", "zl_stream_"),
 ];
 /// The class of requests, which Python's connections extend.
 const REQUESTS: &str = "Requests";
@@ -132,9 +138,11 @@ fn column(index: usize) -> Names {
 /// `Type::function` of every public function.
 fn rust_surface() -> Names {
     let mut names = Names::new();
-    for file in RUST {
+    let library = RUST.map(|it| format!("transport/zerolane/src/{it}"));
+    let streams = STREAMS.map(|it| format!("services/streams/src/stream/{it}"));
+    for file in library.into_iter().chain(streams) {
         let mut of = String::new();
-        for line in read(&format!("transport/zerolane/src/{file}")).lines() {
+        for line in read(&file).lines() {
             if let Some(rest) = line.strip_prefix("impl") {
                 let rest = rest.split_once(" for ").map_or(rest, |it| it.1);
                 let rest = rest.trim_start_matches("<T>").trim();

@@ -10,7 +10,7 @@ pub(crate) struct Section {
 }
 
 /// The date in the manual pages: when the interface changed last.
-pub(crate) const DATE: &str = "November 29, 2026";
+pub(crate) const DATE: &str = "November 30, 2026";
 
 pub(crate) const SECTIONS: &[Section] = &[
     Section {
@@ -214,6 +214,38 @@ pub(crate) const SECTIONS: &[Section] = &[
             "zl_set_wait",
             "zl_set_fd",
             "zl_set_free",
+        ],
+    },
+    Section {
+        page: "zl_streams_new",
+        title: "Streams",
+        about: "A connection may carry thousands of byte streams instead of messages. Each has its own flow control, \
+                priority and ends. Functions that wait have a timeout in milliseconds: negative is no limit, 0 \
+                does not wait. A zl_set tells which of many streams are ready, by one descriptor.",
+        items: &[
+            "zl_streams",
+            "zl_stream",
+            "zl_role",
+            "zl_streams_new",
+            "ZL_PRIORITY",
+            "zl_streams_open",
+            "zl_streams_accept",
+            "zl_streams_watch",
+            "zl_streams_close",
+            "zl_streams_free",
+            "zl_stream_purpose",
+            "zl_stream_accepted",
+            "zl_stream_read",
+            "zl_stream_write",
+            "zl_bytes",
+            "zl_stream_read_vectored",
+            "zl_stream_write_vectored",
+            "zl_stream_finish",
+            "zl_stream_reset",
+            "zl_ready",
+            "zl_stream_watch",
+            "zl_stream_close",
+            "zl_stream_free",
         ],
     },
     Section {

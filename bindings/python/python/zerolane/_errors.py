@@ -25,6 +25,7 @@ Errors of the operating system are ``OSError``, timeouts are ``TimeoutError``, a
     |   +-- TimedOut (also TimeoutError)
     |   +-- Finished (also EOFError)
     +-- QueueFull: nothing was posted
+    +-- StreamReset (also ConnectionResetError): one stream is over; the connection stays open
     +-- CastFailed: a cast failed, at this end or at some of its hosts
 """
 
@@ -124,6 +125,11 @@ class Finished(RequestFailed, EOFError):
 class QueueFull(Error):
     """The connection has as many requests in flight, or as many regions exported, as it may have:
     take completions, or revoke some, first."""
+
+
+class StreamReset(Error, ConnectionResetError):
+    """One end reset the stream, or the peer refused it; the text has its words. The connection
+    stays open."""
 
 
 class CastFailed(Error):

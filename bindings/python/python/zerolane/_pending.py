@@ -1,4 +1,4 @@
-"""Awaits requests to a worker's thread."""
+"""Awaits requests to a worker's thread, and other news that come as tokens of a PendingSet."""
 
 from __future__ import annotations
 
@@ -10,52 +10,70 @@ from weakref import WeakKeyDictionary
 from zerolane._zerolane import PendingSet
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from zerolane._zerolane import Pending
 
 _T = TypeVar("_T")
 
 
-class _Bell:
-    """Wakes the futures of one event loop, which owns it; it has no reference to the loop."""
+class Bell:
+    """Makes the calls of one event loop, which owns it; it has no reference to the loop."""
 
     def __init__(self) -> None:
-        self.over = PendingSet()
-        self.waiting: dict[int, asyncio.Future[None]] = {}
-        self.tickets = itertools.count()
+        self.news = PendingSet()
+        self._calls: dict[int, Callable[[], object]] = {}
+        self._tokens = itertools.count()
+
+    def token(self, call: Callable[[], object]) -> int:
+        """Makes a token for ``news``: when it has it, the event loop calls ``call``, once."""
+        token = next(self._tokens)
+        self._calls[token] = call
+        return token
+
+    def forget(self, token: int) -> None:
+        """Does not call for this token."""
+        self._calls.pop(token, None)
 
     def heard(self) -> None:
-        """Resolves the futures of finished requests."""
-        for ticket in self.over.poll_batch():
-            future = self.waiting.pop(ticket, None)
-            if future is not None and not future.done():
-                future.set_result(None)
+        """Makes the calls of tokens that have come."""
+        for token in self.news.poll_batch():
+            call = self._calls.pop(token, None)
+            if call is not None:
+                call()
 
 
-_bells: WeakKeyDictionary[asyncio.AbstractEventLoop, _Bell] = WeakKeyDictionary()
+_bells: WeakKeyDictionary[asyncio.AbstractEventLoop, Bell] = WeakKeyDictionary()
 
 
-def _bell() -> _Bell:
+def bell() -> Bell:
+    """The bell of the running event loop."""
     loop = asyncio.get_running_loop()
-    bell = _bells.get(loop)
-    if bell is None:
-        bell = _bells[loop] = _Bell()
-        loop.add_reader(bell.over.fileno(), bell.heard)
-    return bell
+    own = _bells.get(loop)
+    if own is None:
+        own = _bells[loop] = Bell()
+        loop.add_reader(own.news.fileno(), own.heard)
+    return own
+
+
+def settle(future: asyncio.Future[None]) -> None:
+    """Resolves ``future``, unless it is done."""
+    if not future.done():
+        future.set_result(None)
 
 
 async def waited(pending: Pending[_T]) -> _T:
     """Awaits the result of ``pending``. Cancelling it cancels ``pending``."""
-    bell = _bell()
-    ticket = next(bell.tickets)
+    own = bell()
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    bell.waiting[ticket] = future
+    token = own.token(lambda: settle(future))
     try:
         if not pending.done():
-            bell.over.add(pending, ticket)
+            own.news.add(pending, token)
             await future
     except asyncio.CancelledError:
         pending.cancel()
         raise
     finally:
-        bell.waiting.pop(ticket, None)
+        own.forget(token)
     return pending.wait()

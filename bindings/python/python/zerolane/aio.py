@@ -29,11 +29,14 @@ from typing import TYPE_CHECKING, Self
 from weakref import WeakKeyDictionary, ref
 
 import zerolane
+from zerolane._pending import bell
+from zerolane._pending import settle as _settle
+from zerolane._streams import pair
 
 if TYPE_CHECKING:
-    from zerolane._zerolane import _Address, _Delivery, _Memory, _Source
+    from zerolane._zerolane import _Address, _Delivery, _Memory, _Role, _Source
 
-__all__ = ["Connection", "Endpoint", "Incoming", "connect"]
+__all__ = ["Connection", "Endpoint", "Incoming", "Streams", "connect"]
 
 _BACKLOG = 1024
 """Most connections of an endpoint that wait for ``accept``."""
@@ -146,12 +149,6 @@ def _driver() -> _Driver:
         loop.add_reader(driver.worker.fileno(), driver.turn)
         driver.turn()
     return driver
-
-
-def _settle(future: asyncio.Future[None]) -> None:
-    """Resolves ``future``, unless it is done."""
-    if not future.done():
-        future.set_result(None)
 
 
 class Connection:
@@ -352,6 +349,20 @@ class Connection:
                 worker.refuse_request(self._number)
             self._driver.connections.pop(self._number, None)
             self._finish(zerolane.Closed("connection: closed by this end"))
+
+    def _give_up(self) -> zerolane.Connection:
+        """Takes the connection away from the event loop."""
+        self._driver.check_loop()
+        if self._end is not None:
+            raise self._end
+        if self._waiting or self._immediates or any(self._kept.values()):
+            raise ValueError("a call waits, or what came was not taken: take that first")
+        connection = self._driver.worker.release(self._number)
+        if connection is None:
+            raise zerolane.Closed("the connection is over, or not accepted yet")
+        self._driver.connections.pop(self._number, None)
+        self._finish(zerolane.Closed("connection: given away"))
+        return connection
 
     def _accept(self, data: bytes | None) -> None:
         """Accepts the request of this connection, if it waits for that."""
@@ -647,6 +658,115 @@ class Incoming:
         self._connection._driver.check_loop()
         if self._decided:
             raise ValueError("the request was accepted or refused already")
+
+
+class Streams:
+    """The streams of a connection, each as ``asyncio.open_connection`` gives it: an
+    ``asyncio.StreamReader`` and an ``asyncio.StreamWriter``. See ``zerolane.Streams``. As a context
+    manager it closes on exit, at once on an exception.
+
+    A thread of the library drives the connection; all calls here belong to the event loop in which
+    it was made. Cancelling a read or ``accept`` loses nothing."""
+
+    def __init__(self, connection: Connection | zerolane.Connection, role: _Role) -> None:
+        """Takes over ``connection``, in a running event loop; its other users find it closed.
+        ``role`` is "connector" for the end that connected, and "acceptor" for the other."""
+        self._loop = asyncio.get_running_loop()
+        self._bell = bell()
+        if isinstance(connection, Connection):
+            connection = connection._give_up()
+        self._streams = zerolane.Streams(connection, role)
+        self._watched = False
+        """Whether a token tells when there is something to accept."""
+        self._news: set[asyncio.Future[None]] = set()
+        """Futures that wait for something to accept."""
+
+    def __repr__(self) -> str:
+        host, port = self.peer_addr
+        return f"<zerolane.aio.Streams to {host} port {port}>"
+
+    @property
+    def peer_addr(self) -> tuple[str, int]:
+        """The peer's address at the time when the streams were made: host and port."""
+        return self._streams.peer_addr
+
+    def open(
+        self, purpose: bytes = b"", *, priority: int = 3, limit: int = 1 << 16
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Opens a stream: see ``zerolane.Streams.open``. ``limit`` is that of the reader."""
+        self._check_loop()
+        return self._pair(self._streams.open(purpose, priority=priority), limit)
+
+    async def accept(
+        self, *, limit: int = 1 << 16
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+        """Accepts the next stream that the peer opens; None when the peer, or this end, has
+        disconnected. ``writer.get_extra_info("purpose")`` is what the peer said of it. If the call
+        is cancelled, the next call gets it."""
+        self._check_loop()
+        while True:
+            # Taken last, so that cancelling loses none.
+            try:
+                stream = self._streams.accept(0)
+            except TimeoutError:
+                await self._one_comes()
+            else:
+                return None if stream is None else self._pair(stream, limit)
+
+    async def close(self) -> None:
+        """Delivers what was written to the peer's library, and disconnects. Cancelling it
+        disconnects at once."""
+        self._check_loop()
+        try:
+            await self._loop.run_in_executor(None, self._streams.close)
+        except asyncio.CancelledError:
+            self._streams.abort()
+            raise
+
+    def abort(self) -> None:
+        """Disconnects at once; what was not delivered is lost."""
+        self._streams.abort()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        class_: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if class_ is None:
+            await self.close()
+        else:
+            self.abort()
+
+    def _check_loop(self) -> None:
+        if asyncio.get_running_loop() is not self._loop:
+            raise _of_another_loop()
+
+    def _pair(
+        self, stream: zerolane.Stream, limit: int
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        extra = {"peername": self.peer_addr, "purpose": stream.purpose, "stream": stream}
+        return pair(self._loop, self._bell, stream, limit, extra)
+
+    async def _one_comes(self) -> None:
+        """Waits for something to accept."""
+        news: asyncio.Future[None] = self._loop.create_future()
+        self._news.add(news)
+        if not self._watched:
+            self._watched = True
+            self._streams.watch(self._bell.news, self._bell.token(self._tell))
+        try:
+            await news
+        finally:
+            self._news.discard(news)
+
+    def _tell(self) -> None:
+        self._watched = False
+        for news in self._news:
+            _settle(news)
 
 
 async def connect(address: _Address, options: zerolane.Options | None = None) -> Connection:
