@@ -80,7 +80,7 @@ impl Streams {
 
     /// Opens a stream, which can be written at once. `purpose`, at most 1024 bytes, tells the peer what it is for.
     /// `priority` is 0, whose bytes go first, to 7. Raises QueueFull if this end has 4096 open.
-    #[pyo3(signature = (purpose=&[], *, priority=3))]
+    #[pyo3(signature = (purpose=b"".as_slice(), *, priority=3))]
     fn open(slf: &Bound<'_, Self>, purpose: &[u8], priority: u8) -> PyResult<Stream> {
         if usize::from(priority) >= PRIORITIES {
             let why = format!("priority={priority}: 0, which goes first, to 7");

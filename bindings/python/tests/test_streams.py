@@ -47,11 +47,13 @@ def stream_of(ours: Streams, peers: Streams) -> tuple[Stream, Stream]:
 
 
 def fill(stream: Stream) -> int:
-    """Writes until there is no room; returns how many bytes."""
-    written = 0
-    while put := stream._write_now(bytes(100_000)):
+    """Writes until there is no room for half a second; returns how many bytes."""
+    written, idle = 0, 0
+    while idle < 50:
+        put = stream._write_now(bytes(100_000))
         written += put
-        time.sleep(0.002)
+        idle = 0 if put else idle + 1
+        time.sleep(0.0 if put else 0.01)
     return written
 
 
@@ -128,10 +130,10 @@ def test_streams__a_thousand_flow_beside_one_that_nobody_reads() -> None:
         # Each end's streams have every second number.
         assert [got[stuck.id + 2 * n] for n in range(1, 1001)] == contents
         read = 0
-        while (data := unread._read_now(1 << 20)) is not None:
-            assert not any(data)
+        while read < written:
+            data = unread.read(1 << 20)
+            assert data and not any(data)
             read += len(data)
-            time.sleep(0.005)
         assert read == written
         assert over.wait(LONG) == 2**64 - 1
 
@@ -375,10 +377,16 @@ def run(body: Body, options: Options | None = None) -> None:
         try:
             await asyncio.wait_for(body(ours, peers), LONG)
         finally:
+            while HELD:
+                HELD.pop().close()
             ours.abort()
             peers.abort()
 
     asyncio.run(main())
+
+
+HELD: list[asyncio.StreamWriter] = []
+"""Writers, which warn if they are dropped unclosed."""
 
 
 async def both(ours: aio.Streams, peers: aio.Streams) -> tuple[Both, Both]:
@@ -387,6 +395,7 @@ async def both(ours: aio.Streams, peers: aio.Streams) -> tuple[Both, Both]:
     accepted = await peers.accept()
     assert accepted is not None
     assert accepted[1].get_extra_info("purpose") == b"test"
+    HELD.extend([opened[1], accepted[1]])
     return opened, accepted
 
 
@@ -489,6 +498,7 @@ def test_asyncio__a_cancelled_read_loses_no_byte() -> None:
         accepted = await another
         assert accepted is not None
         assert accepted[1].get_extra_info("purpose") == b"for the other"
+        accepted[1].close()
 
     run(body, UDP)
 
@@ -584,6 +594,8 @@ def test_asyncio__takes_connections_of_either_kind() -> None:
             (_, writer), (reader, _) = await both(one, other)
             writer.write(b"then a stream")
             assert await reader.readexactly(13) == b"then a stream"
+            while HELD:
+                HELD.pop().close()
 
     async def main() -> None:
         with aio.Endpoint("127.0.0.1:0") as endpoint:
@@ -596,6 +608,8 @@ def test_asyncio__takes_connections_of_either_kind() -> None:
             (_, writer), (reader, _) = await both(one, other)
             writer.write(b"plain")
             assert await reader.readexactly(5) == b"plain"
+            while HELD:
+                HELD.pop().close()
         other.abort()
 
     asyncio.run(main())

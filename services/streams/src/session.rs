@@ -2,7 +2,7 @@
 
 use crate::engine::{Engine, Role, Violation};
 use std::time::Instant;
-use zerolane::failure::TransferError;
+use zerolane::failure::{PostError, TransferError};
 use zerolane::request::{Output, Receive, Transfer};
 use zerolane::worker::{ConnectionId, Worker};
 use zerolane::{Completion, Error};
@@ -83,13 +83,24 @@ impl Session {
         };
         while let Some((number, memory)) = self.engine.next_receive().map_err(Failure::Memory)? {
             let receive = Receive::new(memory).context(number << 1 | RECEIVE);
-            connection.post(receive).map_err(|it| it.error)?;
+            match connection.post(receive) {
+                Err(refused) if is_closed(&refused.error) => return Ok(posted),
+                done => done.map_err(|it| it.error)?,
+            };
         }
         while let Some(message) = self.engine.next_message(now) {
             let transfer = Transfer::new(message.memory).context(message.number << 1);
-            connection.post(transfer).map_err(|it| it.error)?;
+            match connection.post(transfer) {
+                Err(refused) if is_closed(&refused.error) => return Ok(posted),
+                done => done.map_err(|it| it.error)?,
+            };
             posted = true;
         }
         Ok(posted)
     }
+}
+
+/// Whether the connection is over, and its event, which has the reason, is on its way.
+fn is_closed(error: &Error) -> bool {
+    matches!(error, Error::Post(PostError::Closed))
 }

@@ -350,7 +350,7 @@ class Connection:
             self._driver.connections.pop(self._number, None)
             self._finish(zerolane.Closed("connection: closed by this end"))
 
-    def _give_up(self) -> zerolane.Connection:
+    def _give_away(self) -> zerolane.Connection:
         """Takes the connection away from the event loop."""
         self._driver.check_loop()
         if self._end is not None:
@@ -674,7 +674,7 @@ class Streams:
         self._loop = asyncio.get_running_loop()
         self._bell = bell()
         if isinstance(connection, Connection):
-            connection = connection._give_up()
+            connection = connection._give_away()
         self._streams = zerolane.Streams(connection, role)
         self._watched = False
         """Whether a token tells when there is something to accept."""
