@@ -1,6 +1,8 @@
 //! Tests programs that exist, between two hosts: as client, as server, and both.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
@@ -12,8 +14,15 @@ use crate::programs;
 
 const MIB: usize = 1 << 20;
 
+/// The host of the clients, and that of the servers.
+#[derive(Clone, Copy)]
+enum Host {
+    Near,
+    There,
+}
+
 /// Two hosts and a directory that both see.
-struct Hosts {
+pub(crate) struct Hosts {
     lab: Lab,
     hosts: Topology,
     running: Vec<Running>,
@@ -21,7 +30,7 @@ struct Hosts {
 
 impl Hosts {
     /// `None`, after printing the reason, where something is missing.
-    fn new(names: &[&str]) -> Option<Hosts> {
+    pub(crate) fn new(names: &[&str]) -> Option<Hosts> {
         if !has_library() || !programs::are_there(names) {
             return None;
         }
@@ -39,11 +48,24 @@ impl Hosts {
     }
 
     /// Starts a server on the second host, and waits until it listens.
-    fn serve(&mut self, by_zerolane: bool, port: u16, words: &[&str]) {
+    pub(crate) fn serve(&mut self, by_zerolane: bool, port: u16, words: &[&str]) {
+        self.serve_at(Host::There, by_zerolane, port, words);
+    }
+
+    /// The same on the first host.
+    pub(crate) fn serve_near(&mut self, by_zerolane: bool, port: u16, words: &[&str]) {
+        self.serve_at(Host::Near, by_zerolane, port, words);
+    }
+
+    fn serve_at(&mut self, host: Host, by_zerolane: bool, port: u16, words: &[&str]) {
+        let on = |program| match host {
+            Host::Near => self.hosts.a().command(program),
+            Host::There => self.hosts.b().command(program),
+        };
         let command = match by_zerolane {
-            true => under(self.hosts.b().command("timeout"), &[], words),
+            true => under(on("timeout"), &[], words),
             false => {
-                let mut command = self.hosts.b().command(words[0]);
+                let mut command = on(words[0]);
                 command.args(&words[1..]);
                 command
             }
@@ -51,7 +73,7 @@ impl Hosts {
         self.running.push(self.lab.start(command));
         let until = Instant::now() + PATIENCE;
         loop {
-            let mut command = self.hosts.b().command("ss");
+            let mut command = on("ss");
             let said = command.args(["-ltn"]).output().unwrap();
             if String::from_utf8_lossy(&said.stdout).contains(&format!(":{port} ")) {
                 return;
@@ -63,7 +85,7 @@ impl Hosts {
     }
 
     /// Runs a client on the first host, with its connections carried or not.
-    fn client(&self, by_zerolane: bool, words: &[&str]) -> Output {
+    pub(crate) fn client(&self, by_zerolane: bool, words: &[&str]) -> Output {
         let command = match by_zerolane {
             true => under(self.hosts.a().command("timeout"), &[], words),
             false => {
@@ -76,7 +98,7 @@ impl Hosts {
     }
 
     /// Runs a client whose connections must be carried.
-    fn carried(&self, words: &[&str]) -> String {
+    pub(crate) fn carried(&self, words: &[&str]) -> String {
         let output = self.client(true, words);
         let said = text(&output);
         assert!(output.status.success(), "{words:?}: {said}");
@@ -85,14 +107,46 @@ impl Hosts {
         said
     }
 
-    fn there(&self) -> String {
+    pub(crate) fn there(&self) -> String {
         self.hosts.b().ipv4().to_string()
     }
 
-    fn has(&self, name: &str) {
+    pub(crate) fn near(&self) -> String {
+        self.hosts.a().ipv4().to_string()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.lab.path(name)
+    }
+
+    /// Lets servers without rights read and write the directory.
+    pub(crate) fn open_to_all(&self) {
+        let all = fs::Permissions::from_mode(0o777);
+        fs::set_permissions(self.lab.path(""), all).unwrap();
+    }
+
+    /// What the last server has said.
+    pub(crate) fn said(&self) -> String {
+        self.running.last().map_or(String::new(), Running::said)
+    }
+
+    /// The file is the page, whole.
+    pub(crate) fn has(&self, name: &str) {
         let found = fs::read(self.lab.path(name)).unwrap_or_default();
         assert!(found == page(), "{name} has {} bytes", found.len());
         fs::remove_file(self.lab.path(name)).unwrap();
+    }
+
+    /// The same, of a file that a server still writes.
+    pub(crate) fn has_soon(&self, name: &str) {
+        let until = Instant::now() + PATIENCE;
+        let whole = page().len() as u64;
+        while fs::metadata(self.lab.path(name)).map_or(0, |it| it.len()) < whole
+            && Instant::now() < until
+        {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.has(name);
     }
 
     /// Waits until a server that ends with its connection has ended.

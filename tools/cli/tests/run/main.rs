@@ -11,3 +11,4 @@ mod lab;
 #[path = "../programs/mod.rs"]
 mod programs;
 mod refused;
+mod servers;
