@@ -182,6 +182,16 @@ pub(crate) struct Stream {
     _streams: Py<Streams>,
 }
 
+fn unsupported(py: Python<'_>) -> PyErr {
+    let class = py
+        .import("io")
+        .and_then(|it| it.getattr("UnsupportedOperation"));
+    match class.and_then(|it| it.call1(("a stream has no position",))) {
+        Ok(raised) => PyErr::from_value(raised),
+        Err(error) => error,
+    }
+}
+
 impl Stream {
     fn new(inner: zerolane_streams::Stream, streams: &Bound<'_, Streams>) -> Stream {
         Stream {
@@ -390,6 +400,25 @@ impl Stream {
     /// False, as for files.
     fn seekable(&self) -> bool {
         false
+    }
+
+    /// Raises io.UnsupportedOperation, as pipes do.
+    #[pyo3(signature = (pos, whence=0, /))]
+    #[expect(unused_variables, reason = "named as those of files")]
+    fn seek(&self, py: Python<'_>, pos: i64, whence: i64) -> PyResult<i64> {
+        Err(unsupported(py))
+    }
+
+    /// Raises io.UnsupportedOperation, as pipes do.
+    fn tell(&self, py: Python<'_>) -> PyResult<i64> {
+        Err(unsupported(py))
+    }
+
+    /// Raises io.UnsupportedOperation, as pipes do.
+    #[pyo3(signature = (size, /))]
+    #[expect(unused_variables, reason = "named as that of files")]
+    fn truncate(&self, py: Python<'_>, size: i64) -> PyResult<i64> {
+        Err(unsupported(py))
     }
 
     /// Does nothing: what was written leaves by itself.

@@ -148,7 +148,7 @@ OWN: dict[tuple[str, str], Extremes] = {
     ),
     # That of asyncio's readers.
     ("aio.Streams.open", "limit"): Extremes([1, 2**31, 2**64], [0, -1]),
-    ("aio.Streams.accept", "limit"): Extremes([1, 2**31, 2**64]),
+    ("aio.Streams.accept", "limit"): Extremes([1, 2**31, 2**64], [0, -1]),
     # A host has the port of casts.
     ("CastReceiver.__new__", "address"): Extremes(
         [*ADDRESSES, "::", "127.0.0.1"],
@@ -436,7 +436,7 @@ ROWS: dict[str, Row] = {
     "Stream.set_timeout": lambda it: it.stream().set_timeout,
     "Stream.write": lambda it: it.stream().write,
     "Stream.reset": lambda it: it.stream().reset,
-    **each("Stream", "unread", "read readinto watch"),
+    **each("Stream", "unread", "read readinto watch seek truncate"),
     "CastReceiver.__new__": named("receiver"),
     "CastReceiver.receive": named("receive"),
     "cast": named("cast"),

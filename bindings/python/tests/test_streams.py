@@ -10,8 +10,9 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -166,7 +167,7 @@ def test_close__in_another_thread_ends_what_waits() -> None:
     with joined() as (ours, peers), ThreadPoolExecutor(3) as executor:
         one, other = stream_of(ours, peers)
         fill(one)
-        waiting = [
+        waiting: list[Future[Any]] = [
             executor.submit(one.read, 8),
             executor.submit(one.readinto, bytearray(8)),
             executor.submit(one.write, bytes(8)),
@@ -228,6 +229,10 @@ def test_file__of_a_stream() -> None:
         assert one.closed
         with io.TextIOWrapper(io.BufferedReader(other), encoding="utf-8") as reader:
             assert list(reader) == [f"line {n} \u00e9\n" for n in range(1000)]
+        one, other = stream_of(ours, peers)
+        for call in (one.tell, lambda: one.seek(0), lambda: one.truncate(0)):
+            with pytest.raises(io.UnsupportedOperation):
+                call()
 
 
 def test_streams__close_delivers_and_abort_does_not_wait() -> None:

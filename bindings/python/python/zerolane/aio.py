@@ -694,7 +694,7 @@ class Streams:
         self, purpose: bytes = b"", *, priority: int = 3, limit: int = 1 << 16
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Opens a stream: see ``zerolane.Streams.open``. ``limit`` is that of the reader."""
-        self._check_loop()
+        self._check(limit)
         return self._pair(self._streams.open(purpose, priority=priority), limit)
 
     async def accept(
@@ -703,7 +703,7 @@ class Streams:
         """Accepts the next stream that the peer opens; None when the peer, or this end, has
         disconnected. ``writer.get_extra_info("purpose")`` is what the peer said of it. If the call
         is cancelled, the next call gets it."""
-        self._check_loop()
+        self._check(limit)
         while True:
             # Taken last, so that cancelling loses none.
             try:
@@ -744,6 +744,12 @@ class Streams:
     def _check_loop(self) -> None:
         if asyncio.get_running_loop() is not self._loop:
             raise _of_another_loop()
+
+    def _check(self, limit: int) -> None:
+        """Refuses what would fail once a stream is there."""
+        self._check_loop()
+        if limit <= 0:
+            raise ValueError(f"limit={limit}: a reader needs room")
 
     def _pair(
         self, stream: zerolane.Stream, limit: int
