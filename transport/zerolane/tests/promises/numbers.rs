@@ -242,7 +242,6 @@ const DOCUMENTS: &[Document] = &[
             "exchange up to 64 KiB with",
             "one in 700 would miss",
             "CPython 3.11 and later",
-            "3.10 is at its end of life",
         ],
     },
     Document {
