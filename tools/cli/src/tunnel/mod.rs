@@ -7,13 +7,14 @@ mod rights;
 mod up;
 
 pub(crate) use commands::{down, show};
-pub(crate) use up::run as up;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
+use zerolane::tun::{TunDevice, TunOffload};
 use zerolane_tunnel::config::Prefix;
 
+use crate::exit::Exit;
 use crate::login::LoginArgs;
 
 /// Where configurations named without a path are.
@@ -78,6 +79,27 @@ pub struct ShowArgs {
     /// One object of JSON in a line for each interface
     #[arg(long)]
     json: bool,
+}
+
+/// Runs a tunnel until a signal or `zerolane down`.
+pub(crate) fn up(args: UpArgs) -> Result<Exit> {
+    let offload = match args.no_offload {
+        true => TunOffload::None,
+        false => TunOffload::TcpAndUdp,
+    };
+    // Before this process opens files, which could have the number.
+    let adopt = |number| {
+        let adopted = TunDevice::adopt(number, offload);
+        adopted.with_context(|| format!("--tun-fd {number}"))
+    };
+    let given = args.tun_fd.map(adopt).transpose()?;
+    if args.stdio {
+        return over_ssh::answer(&args, offload);
+    }
+    match over_ssh::host(&args)? {
+        Some(host) => over_ssh::call(&host, &args, offload),
+        None => up::from_file(&args, offload, given),
+    }
 }
 
 /// The file of a configuration, and the name of its interface.

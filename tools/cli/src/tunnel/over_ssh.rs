@@ -8,12 +8,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use zerolane::security::Identity;
+use zerolane::security::{Identity, PublicKey};
+use zerolane::tun::TunOffload;
 use zerolane_files::{Answer, Host, Stop};
 use zerolane_tunnel::config::{Config, Prefix};
 
 use super::UpArgs;
-use super::up::{End, GONE, LOOK, Start, bring_up, offload};
+use super::up::{End, GONE, LOOK, Start, bring_up};
 use crate::console;
 use crate::exit::Exit;
 use crate::files::stdio::Called;
@@ -75,12 +76,7 @@ fn by_chance(random: &[u8; 32]) -> Vec<Prefix> {
 }
 
 /// The configuration of one side.
-fn config(
-    networks: &[Prefix],
-    own: Side,
-    other: Side,
-    key: zerolane::security::PublicKey,
-) -> Config {
+fn config(networks: &[Prefix], own: Side, other: Side, key: PublicKey) -> Config {
     let own = networks.iter().map(|&it| address(it, own)).collect();
     let other: Vec<_> = networks
         .iter()
@@ -109,7 +105,7 @@ pub(super) fn host(args: &UpArgs) -> Result<Option<Host>> {
 }
 
 /// Brings up both ends.
-pub(super) fn call(host: &Host, args: &UpArgs) -> Result<Exit> {
+pub(super) fn call(host: &Host, args: &UpArgs, offload: TunOffload) -> Result<Exit> {
     let random = zerolane::security::random().context("no random numbers")?;
     let networks = match args.inside.is_empty() {
         true => by_chance(&random),
@@ -153,7 +149,7 @@ pub(super) fn call(host: &Host, args: &UpArgs) -> Result<Exit> {
         name,
         config,
         identity,
-        offload: offload(args),
+        offload,
         given: None,
     };
     match bring_up(start, (wake, woken), opened)? {
@@ -180,7 +176,7 @@ fn watch(remote: &RemoteEnd, mut wake: UnixStream) {
 }
 
 /// Is the other end: listens for the one that started this process, and ends with its login.
-pub(super) fn answer(args: &UpArgs) -> Result<Exit> {
+pub(super) fn answer(args: &UpArgs, offload: TunOffload) -> Result<Exit> {
     if stdin().is_terminal() {
         let why = anyhow!("--stdio is for a login: `zerolane up USER@HOST` uses it");
         return Err(why.context(Exit::Usage));
@@ -199,7 +195,7 @@ pub(super) fn answer(args: &UpArgs) -> Result<Exit> {
         name: name.to_owned(),
         config,
         identity,
-        offload: offload(args),
+        offload,
         given: None,
     };
     let (wake, woken) = UnixStream::pair()?;

@@ -17,7 +17,7 @@ use zerolane_tunnel::driver::Tunnel;
 use zerolane_tunnel::limits::MAX_CONFIG;
 
 use super::control::{self, Question};
-use super::{UpArgs, file_and_name, over_ssh, rights};
+use super::{UpArgs, file_and_name, rights};
 use crate::console;
 use crate::exit::Exit;
 use crate::security::{identity_file, in_file};
@@ -52,29 +52,12 @@ pub(super) enum End {
     Unconnected,
 }
 
-/// The kernel's way to cut packets and make checksums.
-pub(super) fn offload(args: &UpArgs) -> TunOffload {
-    match args.no_offload {
-        true => TunOffload::None,
-        false => TunOffload::TcpAndUdp,
-    }
-}
-
-/// Runs the tunnel.
-pub(crate) fn run(args: UpArgs) -> Result<Exit> {
-    let offload = offload(&args);
-    // Before this process opens files, which could have the number.
-    let adopt = |number| {
-        let adopted = TunDevice::adopt(number, offload);
-        adopted.with_context(|| format!("--tun-fd {number}"))
-    };
-    let given = args.tun_fd.map(adopt).transpose()?;
-    if args.stdio {
-        return over_ssh::answer(&args);
-    }
-    if let Some(host) = over_ssh::host(&args)? {
-        return over_ssh::call(&host, &args);
-    }
+/// Runs the tunnel of a file.
+pub(super) fn from_file(
+    args: &UpArgs,
+    offload: TunOffload,
+    given: Option<TunDevice>,
+) -> Result<Exit> {
     let (file, mut name) = file_and_name(&args.config)?;
     if let Some(device) = &given {
         name = device.name().to_owned();
