@@ -319,12 +319,17 @@ pub unsafe extern "C" fn zl_stream_write(
     length: usize,
     written: *mut usize,
 ) -> zl_status {
-    let one = zl_bytes {
-        base: data.cast_mut(),
-        length,
-    };
-    // SAFETY: the same promises; the bytes are only read.
-    unsafe { zl_stream_write_vectored(stream, timeout_ms, &raw const one, 1, written) }
+    guard(|| {
+        // SAFETY: C's promises about handles, memory and outputs.
+        let (stream, data, output) = unsafe {
+            (
+                handle(stream, "stream")?,
+                bytes(data.cast(), length, "data")?,
+                Output::new(written, "written")?,
+            )
+        };
+        write_from(stream, timeout_ms, &[io::IoSlice::new(data)], output)
+    })
 }
 
 /// Like zl_stream_write, from several buffers in order.
@@ -348,11 +353,20 @@ pub unsafe extern "C" fn zl_stream_write_vectored(
             )
         };
         total(sources.iter().map(|it| it.len()))?;
-        let poll = |cx: &mut Context<'_>| stream.0.poll_write_from(cx, &sources);
-        within(timeout_ms, poll, |len| {
-            output.set(len);
-            Ok(())
-        })
+        write_from(stream, timeout_ms, &sources, output)
+    })
+}
+
+fn write_from(
+    stream: &zl_stream,
+    timeout_ms: i64,
+    sources: &[io::IoSlice<'_>],
+    written: Output<usize>,
+) -> Result<zl_status, Failure> {
+    let poll = |cx: &mut Context<'_>| stream.0.poll_write_from(cx, sources);
+    within(timeout_ms, poll, |len| {
+        written.set(len);
+        Ok(())
     })
 }
 

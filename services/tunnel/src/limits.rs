@@ -13,13 +13,13 @@ pub const MAX_PREFIXES: usize = 65_536;
 pub const MAX_CONFIG: u64 = 1 << 20;
 
 /// Longest datagram, bytes: as the transport's.
-pub const MAX_DATAGRAM: usize = 60 << 10;
+pub const LONGEST_DATAGRAM: usize = 60 << 10;
 
 /// Bytes in front of each packet in a datagram: its length, and the header of virtio.
 pub const MAX_HEADERS: usize = 2 + VNET_HEADER_LEN;
 
 /// Longest packet that the host leaves uncut, bytes: with its headers, it fits one datagram.
-pub const MAX_PACKET: usize = MAX_DATAGRAM - MAX_HEADERS;
+pub const MAX_PACKET: usize = LONGEST_DATAGRAM - MAX_HEADERS;
 
 /// Bytes of a datagram that one packet outside carries, about: with IPv6 on Ethernet. No datagram need be shorter.
 pub const OUTER_PACKET: usize = 1384;

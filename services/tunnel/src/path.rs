@@ -5,7 +5,7 @@
 //! then has no acknowledgement by which to see the loss, and waits for its timeout.
 
 use crate::limits::{
-    FEWEST_BYTES, LOSSES_KEPT, MAX_DATAGRAM, MAX_UNSENT, MOST_BROKEN, OUTER_PACKET,
+    FEWEST_BYTES, LONGEST_DATAGRAM, LOSSES_KEPT, MAX_UNSENT, MOST_BROKEN, OUTER_PACKET,
     PARTS_IN_FLIGHT, SHORTEST_ROUND, SLOWEST, UNSENT,
 };
 use std::time::Duration;
@@ -45,7 +45,7 @@ impl Default for Path {
             datagrams: 0,
             loss: 0.0,
             rate: 0.0,
-            longest: MAX_DATAGRAM,
+            longest: LONGEST_DATAGRAM,
             unsent: MAX_UNSENT,
         }
     }
@@ -77,7 +77,7 @@ impl Path {
             let broken = MOST_BROKEN / self.loss * OUTER_PACKET as f64;
             longest = longest.min(in_flight / PARTS_IN_FLIGHT).min(broken);
         }
-        self.longest = (longest as usize).clamp(OUTER_PACKET, MAX_DATAGRAM);
+        self.longest = (longest as usize).clamp(OUTER_PACKET, LONGEST_DATAGRAM);
         let unsent = (pace * UNSENT.as_secs_f64()) as u64;
         self.unsent = unsent.clamp(2 * OUTER_PACKET as u64, MAX_UNSENT);
     }
@@ -133,13 +133,16 @@ mod tests {
 
     #[test]
     fn longest__as_long_as_may_be_where_nothing_is_lost() {
-        assert_eq!(Path::default().longest(), MAX_DATAGRAM);
+        assert_eq!(Path::default().longest(), LONGEST_DATAGRAM);
         assert_eq!(
             after(500_000_000, 1, 0.0, 60_000, None).longest(),
-            MAX_DATAGRAM
+            LONGEST_DATAGRAM
         );
         let fast = after(100_000_000, 20, 0.0, 60_000, Some(125_000_000));
-        assert_eq!((fast.longest(), fast.unsent()), (MAX_DATAGRAM, MAX_UNSENT));
+        assert_eq!(
+            (fast.longest(), fast.unsent()),
+            (LONGEST_DATAGRAM, MAX_UNSENT)
+        );
     }
 
     #[test]
@@ -175,7 +178,7 @@ mod tests {
         // Of long ones a fiftieth is lost, where a queue overflows.
         assert_eq!(
             after(200_000_000, 1, 0.02, 60_000, None).longest(),
-            MAX_DATAGRAM
+            LONGEST_DATAGRAM
         );
     }
 

@@ -63,6 +63,8 @@ static zl_queue *queue;
 static zl_pool *pool;
 static zl_set *set;
 static zl_incoming *incoming;
+static zl_streams *streams;
+static zl_stream *stream;
 
 static void call_all(void)
 {
@@ -81,7 +83,7 @@ static void *ask(void *address)
 int main(void)
 {
     zl_endpoint *asking;
-    zl_connection *driven, *placed;
+    zl_connection *driven, *placed, *carries;
     zl_worker *program;
     char address[ZL_ADDRESS_LENGTH], other[ZL_ADDRESS_LENGTH];
     pthread_t thread;
@@ -96,6 +98,9 @@ int main(void)
     EXPECT(zl_endpoint_bind("127.0.0.1:0", NULL, &endpoint) == ZL_OK);
     EXPECT(zl_endpoint_local_addr(endpoint, other, sizeof other) == ZL_OK);
     EXPECT(zl_connect(other, NULL, &driven) == ZL_OK);
+    EXPECT(zl_connect(other, NULL, &carries) == ZL_OK);
+    EXPECT(zl_streams_new(carries, ZL_ROLE_CONNECTOR, &streams) == ZL_OK);
+    EXPECT(zl_streams_open(streams, NULL, 0, ZL_PRIORITY, &stream) == ZL_OK);
 
     /* A connection of the program, and then one of a worker, without a thread and with one. */
     EXPECT(zl_worker_new(&worker) == ZL_OK);
@@ -116,6 +121,8 @@ int main(void)
 
     zl_incoming_refuse(incoming);
     EXPECT(pthread_join(thread, NULL) == 0);
+    zl_stream_free(stream);
+    zl_streams_free(streams);
     zl_connection_free(driven);
     zl_connection_free(placed);
     zl_connection_free(connection);
