@@ -203,7 +203,7 @@ def test_keys__decide_who_reads_and_who_writes(tmp_path: Path) -> None:
     key = zerolane.Options(identity=identity).key
     assert key is not None
     home = {**os.environ, "ZEROLANE_HOME": str(tmp_path)}
-    adding = [command, "keys", "add", "--allowed", allowed, key, "read"]
+    adding = [str(command), "keys", "add", "--allowed", allowed, str(key), "read"]
     subprocess.run(adding, check=True, env=home)
     with serving_files(tmp_path / "share", "--allowed", allowed) as served:
         (served.directory / "file").write_bytes(b"content")
