@@ -34,9 +34,10 @@ The file has the keys of wg-quick. PublicKey is what `zerolane id` prints at the
 
 It stays in the foreground until Ctrl-C or `zerolane down NAME`; then the interface and its routes are gone.
 
-USER@HOST needs no file: zerolane is started there over ssh, and both ends go together. They choose addresses for
-each other; both users need the right to make interfaces:
-  sudo zerolane up admin@host --remote-program 'sudo zerolane'")]
+USER@HOST needs no file: zerolane is started there over ssh, both ends get addresses, and go
+together. Both need the right to make interfaces. Under sudo, ssh has the keys of root, unless
+--rsh says otherwise:
+  sudo zerolane up admin@host --remote-program 'sudo zerolane' --rsh 'sudo -u me ssh'")]
 pub struct UpArgs {
     /// The configuration: a file NAME.conf, or NAME for /etc/zerolane/NAME.conf. The interface is called NAME. Or a host
     /// to log in to, USER@HOST or USER@HOST:PORT of ssh
@@ -48,12 +49,12 @@ pub struct UpArgs {
     /// Use the interface that this descriptor has, made by another program, and leave its addresses and routes alone
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(i32).range(0..))]
     tun_fd: Option<i32>,
-    /// The networks inside, of which this end has the first address and USER@HOST the second [default: one of IPv4 and
-    /// one of IPv6, by chance]
+    /// The networks inside, of which this end has the first address and USER@HOST the second [default: a random one of
+    /// IPv4 and one of IPv6]
     #[arg(long, value_name = "NETWORK,...", value_delimiter = ',', value_parser = over_ssh::network, help_heading = "Over ssh")]
     inside: Vec<Prefix>,
-    /// The name of both interfaces [default: zl and four digits, by chance]
-    #[arg(long, value_name = "NAME", help_heading = "Over ssh")]
+    /// The name of both interfaces [default: zl and four random digits]
+    #[arg(long, value_name = "NAME", value_parser = over_ssh::interface, help_heading = "Over ssh")]
     name: Option<String>,
     #[command(flatten)]
     login: LoginArgs,

@@ -45,6 +45,15 @@ pub(super) fn network(text: &str) -> Result<Prefix, String> {
         .ok_or_else(wrong)
 }
 
+/// Checks the name of an interface, which the remote shell reads.
+pub(super) fn interface(text: &str) -> Result<String, String> {
+    let plain = |it: u8| it.is_ascii_alphanumeric() || it == b'_' || it == b'-';
+    let is_name =
+        !text.starts_with('-') && text.bytes().all(plain) && (1..16).contains(&text.len());
+    let wrong = || format!("{text:?}: a name has 1 to 15 letters, digits, '-' and '_'");
+    is_name.then(|| text.to_owned()).ok_or_else(wrong)
+}
+
 /// The network without the part of the host in its address.
 fn first_of(Prefix { address, len }: Prefix) -> Prefix {
     let address = match address {
@@ -64,7 +73,7 @@ fn address(network: Prefix, side: Side) -> Prefix {
 }
 
 /// A network of IPv4 for private use (RFC 1918), and one of IPv6 (RFC 4193).
-fn by_chance(random: &[u8; 32]) -> Vec<Prefix> {
+fn random_networks(random: &[u8; 32]) -> Vec<Prefix> {
     let [a, b, c, d, e, f, g, h, ..] = *random;
     let v4 = Ipv4Addr::new(10, a, b, c);
     let pair = |high, low| u16::from_be_bytes([high, low]);
@@ -108,7 +117,7 @@ pub(super) fn host(args: &UpArgs) -> Result<Option<Host>> {
 pub(super) fn call(host: &Host, args: &UpArgs, offload: TunOffload) -> Result<Exit> {
     let random = zerolane::security::random().context("no random numbers")?;
     let networks = match args.inside.is_empty() {
-        true => by_chance(&random),
+        true => random_networks(&random),
         false => args.inside.clone(),
     };
     let chosen = || format!("zl{:04x}", u16::from_be_bytes([random[30], random[31]]));
@@ -244,9 +253,17 @@ mod tests {
     }
 
     #[test]
-    fn by_chance__private_networks() {
+    fn interface__says_nothing_to_a_shell() {
+        assert_eq!(interface("wan-0_a").as_deref(), Ok("wan-0_a"));
+        for bad in ["", "-a", "a b", "a;b", "$a", "a/b", "sixteen-letters-"] {
+            assert!(interface(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn random_networks__are_private() {
         for random in [[0; 32], [0xff; 32]] {
-            let [v4, v6] = by_chance(&random)[..] else {
+            let [v4, v6] = random_networks(&random)[..] else {
                 panic!("two networks")
             };
             let text = |it| address(it, Side::There).address.to_string();
