@@ -755,6 +755,8 @@ fn up__over_a_real_sshd_and_ssh_inside() {
         "-oUserKnownHostsFile=/dev/null",
         "-oBatchMode=yes",
         "-oConnectTimeout=20",
+        // It outlives the kill of the program that started it, and may outlive the network.
+        "-oServerAliveInterval=1",
         "-F/dev/null",
         &format!("-i{}", at("client")),
     ];
