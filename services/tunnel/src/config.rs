@@ -117,10 +117,6 @@ impl Interface {
 impl Config {
     /// An interface with `addresses` of its own for one peer, which has the addresses `of_peer`.
     pub fn pair(addresses: Vec<Prefix>, key: PublicKey, of_peer: &[IpAddr]) -> Config {
-        let alone = |&address: &IpAddr| Prefix {
-            address,
-            len: if address.is_ipv4() { 32 } else { 128 },
-        };
         Config {
             interface: Interface {
                 addresses,
@@ -129,7 +125,7 @@ impl Config {
             peers: vec![PeerConfig {
                 key,
                 endpoints: vec![],
-                allowed: of_peer.iter().map(alone).collect(),
+                allowed: of_peer.iter().copied().map(Prefix::of_host).collect(),
                 keepalive: Some(PAIR_KEEPALIVE),
             }],
         }
@@ -293,16 +289,12 @@ fn address(text: &str) -> Result<Network, String> {
         None => (text, None),
     };
     let address: IpAddr = address.parse().map_err(|_| wrong())?;
-    let most = if address.is_ipv4() { 32 } else { 128 };
-    let len = match len {
-        Some(len) => len
-            .parse()
-            .ok()
-            .filter(|&it| it <= most)
-            .ok_or_else(wrong)?,
-        None => most,
-    };
-    Ok(Network { address, len })
+    let host = Network::of_host(address);
+    match len.map(str::parse) {
+        None => Ok(host),
+        Some(Ok(len)) if len <= host.len => Ok(Network { len, ..host }),
+        Some(_) => Err(wrong()),
+    }
 }
 
 #[cfg(test)]

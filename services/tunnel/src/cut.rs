@@ -1,6 +1,7 @@
-//! Cuts a packet that the kernel left uncut, where the path would lose too much of it at once or take too long over it.
+//! Cuts a packet that the kernel left uncut when the path is slow or loses packets.
 
-use crate::packet::{GSO_NONE, Packet, TCP, VNET_HEADER_LEN};
+use crate::packet::{GSO_NONE, Packet, TCP, VNET_HEADER_LEN, fold};
+use std::net::IpAddr;
 
 const UDP_HEADER_LEN: usize = 8;
 const FIN: u8 = 0x01;
@@ -9,8 +10,8 @@ const CWR: u8 = 0x80;
 
 /// Cuts `frame` into packets that are at most `longest` bytes long, or have one segment. `None`: it stays as it is.
 ///
-/// The end of data (FIN and PSH, RFC 9293) is told by the last, and CWR (RFC 3168) by the first. Checksums are left to
-/// the receiver's kernel, as before.
+/// The last keeps FIN and PSH (RFC 9293), the first CWR (RFC 3168). The receiver's kernel makes the checksums, as it would
+/// have for the whole.
 pub(crate) fn cut(frame: &[u8], longest: usize) -> Option<Vec<Vec<u8>>> {
     if frame.len() <= longest || *frame.get(1)? == GSO_NONE {
         return None;
@@ -82,12 +83,8 @@ fn set_transport(it: &Packet, bytes: &mut [u8], before: u32, ends: bool, sum: us
         bytes[4..6].copy_from_slice(&(length as u16).to_be_bytes());
     }
     let addresses = match (it.source, it.destination) {
-        (std::net::IpAddr::V4(a), std::net::IpAddr::V4(b)) => {
-            words(&a.octets()) + words(&b.octets())
-        }
-        (std::net::IpAddr::V6(a), std::net::IpAddr::V6(b)) => {
-            words(&a.octets()) + words(&b.octets())
-        }
+        (IpAddr::V4(a), IpAddr::V4(b)) => words(&a.octets()) + words(&b.octets()),
+        (IpAddr::V6(a), IpAddr::V6(b)) => words(&a.octets()) + words(&b.octets()),
         _ => 0,
     };
     let pseudo = fold(addresses + u32::from(it.protocol) + length);
@@ -98,12 +95,6 @@ fn set_transport(it: &Packet, bytes: &mut [u8], before: u32, ends: bool, sum: us
 fn words(bytes: &[u8]) -> u32 {
     let words = bytes.as_chunks::<2>().0.iter();
     words.map(|it| u32::from(u16::from_be_bytes(*it))).sum()
-}
-
-/// Adds the carries (RFC 1071).
-fn fold(sum: u32) -> u16 {
-    let once = (sum & 0xffff) + (sum >> 16);
-    ((once & 0xffff) + (once >> 16)) as u16
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Decides which packets go to which peer, and which of a peer's packets the host gets. Does no IO.
 
-use crate::limits::{MAX_PEERS, MAX_PREFIXES, SEGMENT_MARGIN};
+use crate::limits::{LENGTH, MAX_PEERS, MAX_PREFIXES, PACKET_HEADERS, SEGMENT_MARGIN};
 use crate::packet::{self, Packet};
 use crate::path::{Path, PathSeen};
-use crate::queue::{LENGTH, Queue, QueueDrops};
+use crate::queue::{Queue, QueueDrops};
 use crate::routes::{Prefix, Routes};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -102,7 +102,7 @@ impl Engine {
         let (datagram, packets) = it.queue.next(now, it.path.longest())?;
         it.path.on_datagram();
         it.counters.sent += packets;
-        let headers = packets as usize * (LENGTH + packet::VNET_HEADER_LEN);
+        let headers = packets as usize * PACKET_HEADERS;
         it.counters.sent_bytes += (datagram.len() - headers) as u64;
         Some(datagram)
     }

@@ -15,11 +15,14 @@ pub const MAX_CONFIG: u64 = 1 << 20;
 /// Longest datagram, bytes: as the transport's.
 pub const LONGEST_DATAGRAM: usize = 60 << 10;
 
+/// Bytes of a packet's length, in front of it in a datagram.
+pub const LENGTH: usize = 2;
+
 /// Bytes in front of each packet in a datagram: its length, and the header of virtio.
-pub const MAX_HEADERS: usize = 2 + VNET_HEADER_LEN;
+pub const PACKET_HEADERS: usize = LENGTH + VNET_HEADER_LEN;
 
 /// Longest packet that the host leaves uncut, bytes: with its headers, it fits one datagram.
-pub const MAX_PACKET: usize = LONGEST_DATAGRAM - MAX_HEADERS;
+pub const MAX_PACKET: usize = LONGEST_DATAGRAM - PACKET_HEADERS;
 
 /// Bytes of a datagram that one packet outside carries, about: with IPv6 on Ethernet. No datagram need be shorter.
 pub const OUTER_PACKET: usize = 1384;
@@ -50,19 +53,19 @@ pub const CODEL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Bytes handed to a connection that have not left: what it can send before it is asked again.
 pub const MAX_UNSENT: u64 = 128 << 10;
-/// As time, where the path has a pace: they wait behind CoDel's eyes.
+/// The same as a time, where the path has a pace: CoDel does not see these bytes wait.
 pub const UNSENT: Duration = Duration::from_millis(2);
 
 /// How often the path is looked at.
 pub const LOOK_AT_PATH: Duration = Duration::from_millis(100);
 /// A look at fewer bytes tells nothing of the path.
 pub const FEWEST_BYTES: u64 = 20 << 10;
-/// Part of the estimated loss that a look leaves.
+/// Weight of the earlier estimate of loss after a look.
 pub const LOSSES_KEPT: f64 = 0.9;
 /// Longest time for which a datagram occupies a path with a pace: a short packet waits behind it.
 pub const SLOWEST: Duration = Duration::from_millis(1);
-/// Datagrams into which what is in flight is divided at least, where packets are lost: TCP sees a loss by what comes
-/// after it.
+/// Fewest datagrams among which the bytes in flight are divided where packets are lost: TCP detects a loss by what
+/// arrives after it.
 pub const PARTS_IN_FLIGHT: f64 = 16.0;
 /// Shortest round trip for that: on nearer paths, TCP has more in flight than a round trip takes.
 pub const SHORTEST_ROUND: Duration = Duration::from_millis(10);

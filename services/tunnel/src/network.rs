@@ -124,7 +124,7 @@ impl Network {
         route.header.scope = RouteScope::Link;
         route.header.kind = RouteType::Unicast;
         route.attributes = vec![
-            RouteAttribute::Destination(masked(it).into()),
+            RouteAttribute::Destination(it.first().into()),
             RouteAttribute::Oif(self.index),
             RouteAttribute::Table(table),
         ];
@@ -199,19 +199,5 @@ pub(crate) fn family(address: IpAddr) -> AddressFamily {
     match address {
         IpAddr::V4(_) => AddressFamily::Inet,
         IpAddr::V6(_) => AddressFamily::Inet6,
-    }
-}
-
-/// The first address of a network.
-fn masked(it: Prefix) -> IpAddr {
-    match it.address {
-        IpAddr::V4(address) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(it.len)).unwrap_or(0);
-            std::net::Ipv4Addr::from_bits(address.to_bits() & mask).into()
-        }
-        IpAddr::V6(address) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(it.len)).unwrap_or(0);
-            std::net::Ipv6Addr::from_bits(address.to_bits() & mask).into()
-        }
     }
 }

@@ -197,7 +197,7 @@ pub fn clamp_segments(frame: &mut [u8], packet: &Packet, mtu: u32) {
     }
 }
 
-/// Tells the ends of an ECN-capable packet of a queue that stands (CE, RFC 3168). False: it is not capable.
+/// Marks an ECN-capable packet as one that met congestion (CE, RFC 3168). False: it is not capable.
 pub(crate) fn mark(frame: &mut [u8]) -> bool {
     let Some(packet) = frame.get_mut(VNET_HEADER_LEN..).filter(|it| it.len() >= 20) else {
         return false;
@@ -220,11 +220,14 @@ pub(crate) fn mark(frame: &mut [u8]) -> bool {
 fn adjust(sum: &mut [u8], before: u16, after: u16, aligned: bool) {
     let turn = |it: u16| if aligned { it } else { it.swap_bytes() };
     let old = u16::from_be_bytes([sum[0], sum[1]]);
-    let mut new = u32::from(!old) + u32::from(!turn(before)) + u32::from(turn(after));
-    while new > 0xffff {
-        new = (new & 0xffff) + (new >> 16);
-    }
-    sum.copy_from_slice(&(!(new as u16)).to_be_bytes());
+    let new = fold(u32::from(!old) + u32::from(!turn(before)) + u32::from(turn(after)));
+    sum.copy_from_slice(&(!new).to_be_bytes());
+}
+
+/// Adds the carries of a sum of 16-bit words (RFC 1071).
+pub(crate) fn fold(sum: u32) -> u16 {
+    let once = (sum & 0xffff) + (sum >> 16);
+    ((once & 0xffff) + (once >> 16)) as u16
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Decides how long the datagrams to a peer may be, by what its path does.
 //!
-//! Long ones cost little, and a packet lost from one is lost with all others in it. So they are shorter where the path
-//! takes long over them, where many would not arrive whole, and where one is much of what TCP inside has in flight: it
-//! then has no acknowledgement by which to see the loss, and waits for its timeout.
+//! Long datagrams cost less CPU time, but one lost packet loses a whole datagram. So they are shorter on a slow path, where
+//! many would not arrive whole, and where one holds much of what TCP inside has in flight: TCP then sees no
+//! acknowledgements that tell it of the loss, and waits for its timeout.
 
 use crate::limits::{
     FEWEST_BYTES, LONGEST_DATAGRAM, LOSSES_KEPT, MAX_UNSENT, MOST_BROKEN, OUTER_PACKET,
@@ -112,7 +112,7 @@ mod tests {
     #![allow(non_snake_case)]
     use super::*;
 
-    /// The path after a second with `rate` bytes a second, in datagrams of `length`, a part `loss` of which is lost.
+    /// The path after five seconds with `rate` bytes a second, in datagrams of `length`, a part `loss` of which is lost.
     fn after(rate: u64, rtt_ms: u64, loss: f64, length: u64, pace: Option<u64>) -> Path {
         let mut path = Path::default();
         for look in 1..=50 {

@@ -1,13 +1,12 @@
 //! Queues the packets of one peer: short ones first, and none for long (CoDel, RFC 8289). Each has its length in front.
 
 use crate::cut::cut;
-use crate::limits::{CODEL_INTERVAL, CODEL_TARGET, MAX_QUEUED, MAX_QUEUED_BYTES, SHORT_PACKET};
+use crate::limits::{
+    CODEL_INTERVAL, CODEL_TARGET, LENGTH, MAX_QUEUED, MAX_QUEUED_BYTES, SHORT_PACKET,
+};
 use crate::packet::mark;
 use std::collections::VecDeque;
 use std::time::Duration;
-
-/// Bytes of a packet's length.
-pub(crate) const LENGTH: usize = 2;
 
 /// Packets dropped here, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

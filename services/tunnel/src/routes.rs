@@ -1,7 +1,7 @@
 //! Finds the peer with the longest prefix of an address, for both directions.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// An address and the length of its network's prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -10,6 +10,22 @@ pub struct Prefix {
     pub address: IpAddr,
     /// Bits of the prefix.
     pub len: u8,
+}
+
+impl Prefix {
+    /// The network of this address alone.
+    pub fn of_host(address: IpAddr) -> Prefix {
+        let len = if address.is_ipv4() { 32 } else { 128 };
+        Prefix { address, len }
+    }
+
+    /// The first address of the network.
+    pub fn first(self) -> IpAddr {
+        match self.address {
+            IpAddr::V4(it) => Ipv4Addr::from_bits(masked_v4(it.to_bits(), self.len)).into(),
+            IpAddr::V6(it) => Ipv6Addr::from_bits(masked_v6(it.to_bits(), self.len)).into(),
+        }
+    }
 }
 
 /// Networks and the peers behind them. By length, longest first: a lookup costs one probe for each length in use.

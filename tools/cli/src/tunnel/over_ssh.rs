@@ -39,9 +39,8 @@ pub(super) fn network(text: &str) -> Result<Prefix, String> {
     let address: IpAddr = address.parse().map_err(|_| wrong())?;
     let most = if address.is_ipv4() { 30 } else { 126 };
     let len: u8 = len.parse().map_err(|_| wrong())?;
-    let it = Prefix { address, len };
     (len > 0 && len <= most)
-        .then(|| first_of(it))
+        .then_some(Prefix { address, len })
         .ok_or_else(wrong)
 }
 
@@ -54,18 +53,9 @@ pub(super) fn interface(text: &str) -> Result<String, String> {
     is_name.then(|| text.to_owned()).ok_or_else(wrong)
 }
 
-/// The network without the part of the host in its address.
-fn first_of(Prefix { address, len }: Prefix) -> Prefix {
-    let address = match address {
-        IpAddr::V4(it) => Ipv4Addr::from_bits(it.to_bits() & (u32::MAX << (32 - len))).into(),
-        IpAddr::V6(it) => Ipv6Addr::from_bits(it.to_bits() & (u128::MAX << (128 - len))).into(),
-    };
-    Prefix { address, len }
-}
-
 /// The address of an end in `network`.
 fn address(network: Prefix, side: Side) -> Prefix {
-    let address = match network.address {
+    let address = match network.first() {
         IpAddr::V4(it) => Ipv4Addr::from_bits(it.to_bits() + side as u32).into(),
         IpAddr::V6(it) => Ipv6Addr::from_bits(it.to_bits() + side as u128).into(),
     };
@@ -80,7 +70,7 @@ fn random_networks(random: &[u8; 32]) -> Vec<Prefix> {
     let v6 = Ipv6Addr::new(pair(0xfd, d), pair(e, f), pair(g, h), 0, 0, 0, 0, 0);
     let networks = [(IpAddr::from(v4), 30), (v6.into(), 64)];
     networks
-        .map(|(address, len)| first_of(Prefix { address, len }))
+        .map(|(address, len)| Prefix { address, len })
         .to_vec()
 }
 
