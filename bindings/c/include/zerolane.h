@@ -2166,7 +2166,7 @@ zl_status zl_stream_purpose(const struct zl_stream *stream,
 zl_status zl_stream_accepted(const struct zl_stream *stream, int64_t timeout_ms);
 
 /**
- * Waits `timeout_ms` milliseconds (negative: no limit) for bytes, and reads what is there, up to
+ * Waits `timeout_ms` milliseconds (negative: no limit) for bytes, and reads those available, up to
  * `capacity` bytes; their number goes to `length`. 0 bytes are the end of the peer's direction.
  * ZL_TIMEOUT if nothing came, and nothing is lost. ZL_ERROR_RESET if an end has reset the stream.
  * ZL_ERROR_CLOSED if the peer disconnected without ending the stream, or this end closed it.

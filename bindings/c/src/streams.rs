@@ -239,7 +239,7 @@ pub unsafe extern "C" fn zl_stream_accepted(
     })
 }
 
-/// Waits `timeout_ms` milliseconds (negative: no limit) for bytes, and reads what is there, up to
+/// Waits `timeout_ms` milliseconds (negative: no limit) for bytes, and reads those available, up to
 /// `capacity` bytes; their number goes to `length`. 0 bytes are the end of the peer's direction.
 /// ZL_TIMEOUT if nothing came, and nothing is lost. ZL_ERROR_RESET if an end has reset the stream.
 /// ZL_ERROR_CLOSED if the peer disconnected without ending the stream, or this end closed it.

@@ -262,7 +262,7 @@ impl Stream {
         self.within(py, |cx| self.inner.poll_accepted(cx))
     }
 
-    /// Waits for bytes, and returns what is there, up to `size`; b"" at the end of the peer's direction. If `size` is
+    /// Waits for bytes, and returns those available, up to `size`; b"" at the end of the peer's direction. If `size` is
     /// negative, returns everything until that end.
     #[pyo3(signature = (size=-1))]
     fn read<'py>(&self, py: Python<'py>, size: i64) -> PyResult<Bound<'py, PyBytes>> {
@@ -276,7 +276,7 @@ impl Stream {
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// Waits for bytes, and writes what is there to `buffer`; returns how many. 0 are the end of the peer's direction.
+    /// Waits for bytes, and writes those available to `buffer`. Returns their number; 0 at the end of the peer's direction.
     fn readinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
         let buffer = Buffer::get(buffer)?;
         if buffer.is_read_only() {

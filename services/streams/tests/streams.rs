@@ -257,7 +257,7 @@ fn Stream__is_read_and_written_by_tasks() {
     answers.join().unwrap();
 }
 
-/// Reads what is there; `None`: nothing.
+/// Reads the bytes available; `None` if there are none.
 fn read_now(stream: &Stream) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = wait(Some(Duration::ZERO), |cx| {

@@ -147,8 +147,8 @@ pub(super) fn receiver(results: &Results) -> Section {
     section
 }
 
-/// Copies of each byte, with the range that the estimate has. What comes from another CPU is copied slower than out of the
-/// cache, and faster than out of memory: nobody knows how much, so the estimate is in the middle of the range by ratio.
+/// Copies of each byte, with the range that the estimate has. A copy of another CPU's bytes is slower than from the
+/// cache and faster than from memory. The estimate is the geometric mean of both.
 pub(super) fn copies(explained: &Value) -> Option<Spread> {
     let single = explained["copies_per_byte"].as_f64()?;
     let range = &explained["copies_per_byte_range"];

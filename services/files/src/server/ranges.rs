@@ -24,7 +24,7 @@ use zerolane::{Connection, Region};
 /// How often a wait checks whether it must stop.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The entry that a request names, opened if part of it is to be read.
+/// The entry of a request; its file is open if the request reads bytes.
 struct Opened {
     file: Option<OwnedFd>,
     status: Status,

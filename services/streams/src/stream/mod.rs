@@ -314,7 +314,7 @@ impl Streams {
         block_on(|cx| self.poll_accept(cx))
     }
 
-    /// Like [`Streams::accept`], for a task.
+    /// Polls for what [`Streams::accept`] waits for.
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Stream>>> {
         let mut state = self.shared.lock()?;
         if let Some(id) = state.next_opened() {
@@ -355,7 +355,7 @@ impl Streams {
         block_on(|cx| self.poll_close(cx))
     }
 
-    /// Like [`Streams::close`], for a task.
+    /// Polls for what [`Streams::close`] waits for.
     pub fn poll_close(&self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let mut state = self.shared.lock()?;
         match &state.end {
@@ -421,7 +421,7 @@ impl Stream {
         block_on(|cx| self.poll_accepted(cx))
     }
 
-    /// Like [`Stream::accepted`], for a task.
+    /// Polls for what [`Stream::accepted`] waits for.
     pub fn poll_accepted(&self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let mut state = self.shared.lock()?;
         if state.held(self.id)?.accepted {
