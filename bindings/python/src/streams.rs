@@ -276,7 +276,7 @@ impl Stream {
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// Waits for bytes, and writes those available to `buffer`. Returns their number; 0 at the end of the peer's direction.
+    /// Waits for bytes, and writes those available to `buffer`. Returns how many; 0 at the end of that direction.
     fn readinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
         let buffer = Buffer::get(buffer)?;
         if buffer.is_read_only() {
