@@ -60,7 +60,7 @@ pub use lane::{Lane, RemoteAccess, Turn};
 pub use listener::{Accept, Listener, ListenerCounters, Untrusted};
 pub use memory::{
     Access, ExportedRegion, Exporting, FileRegion, Memory, MemoryWake, Owner, ReceivePool, Region,
-    Registry, SharedRegion, Writable,
+    Registry, SharedRegion, Writable, prefetch,
 };
 pub use options::{
     DatagramOptions, FlowOptions, LaneOptions, ListenOptions, Options, PathOptions, PathThreads,
