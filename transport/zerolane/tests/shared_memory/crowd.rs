@@ -35,8 +35,13 @@ fn alone(name: &str, test: fn()) {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut process = Command::new(std::env::current_exe().expect("this program"));
     process.args(["--exact", "--include-ignored", "--nocapture"]);
-    let status = process.arg(name).env(ALONE, "").status();
-    assert!(status.expect("started").success(), "{name}");
+    let output = process.arg(name).env(ALONE, "").output().expect("started");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{name}: {said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 /// The message of the client with this number, and its answer with `seed`: without a grant, and with one.
