@@ -42,9 +42,9 @@ fn try_out(serve: fn() -> Result<()>, clients: &[fn() -> Result<()>]) {
         return;
     }
     let hosts = netlab::netns::Topology::pair("tut", 1500).expect("permitted");
-    let mut add = hosts.a().command("ip");
-    add.args(["address", "add", "192.0.2.1/32", "dev", "lo"]);
-    assert!(add.status().expect("ip runs").success());
+    let links = hosts.a().rtnetlink().expect("permitted");
+    let named = [192, 0, 2, 1].into();
+    links.assign_address("lo", named, 32).expect("free");
     let enter = || hosts.a().enter().expect("permitted");
     thread::scope(|scope| {
         // It may never end, so the scope must not wait for it.
