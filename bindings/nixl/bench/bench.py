@@ -2,11 +2,12 @@
 
     python bench.py [--backends UCX,ZEROLANE] [--one-host] [--turns 5] [--seconds 0.5] [--json FILE]
 
-Needs root for the namespaces, iproute2, and a Python with a wheel of NIXL, numpy and zerolane_nixl. In the namespaces
+Needs root and pyroute2 for the namespaces, and a Python with a wheel of NIXL, numpy and zerolane_nixl. In the namespaces
 UCX uses TCP, as between hosts, and TCP uses cubic: bbr would hold it back.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pickle
@@ -116,7 +117,13 @@ class Node:
         return statistics.median(times)
 
 
-def serve():
+def serve(namespace):
+    if namespace:
+        from pyroute2 import netns
+
+        netns.setns(namespace)
+        # Of this namespace alone.
+        Path("/proc/sys/net/ipv4/tcp_congestion_control").write_text("cubic")
     node = Node()
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -131,8 +138,7 @@ class Process:
     """A node in a process of its own."""
 
     def __init__(self, namespace):
-        inside = ["ip", "netns", "exec", namespace] if namespace else []
-        command = [*inside, sys.executable, str(Path(__file__).resolve()), "--serve"]
+        command = [sys.executable, str(Path(__file__).resolve()), "--serve", namespace or ""]
         # Processes of one kernel would find each other's memory in spite of the namespaces.
         environment = {**os.environ, **({"UCX_TLS": "tcp,self"} if namespace else {})}
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
@@ -158,32 +164,25 @@ class Process:
         self.process.wait(20)
 
 
-class Namespaces:
-    """Two, joined by a veth."""
+@contextlib.contextmanager
+def two_namespaces():
+    """The names of two, joined by a veth."""
+    from pyroute2 import NetNS, netns
 
-    def __init__(self):
-        self.names = [f"nixlbench{os.getpid()}{it}" for it in "ab"]
-
-    @staticmethod
-    def ip(*arguments):
-        subprocess.run(["ip", *arguments], check=True)
-
-    def __enter__(self):
-        a, b = self.names
-        for name in self.names:
-            self.ip("netns", "add", name)
-        self.ip("-n", a, "link", "add", "veth", "type", "veth", "peer", "veth", "netns", b)
-        for number, name in enumerate(self.names, 1):
-            self.ip("-n", name, "addr", "add", f"198.18.0.{number}/24", "dev", "veth")
+    names = [f"nixlbench{os.getpid()}{it}" for it in "ab"]
+    with contextlib.ExitStack() as stack:
+        opened = []
+        for name in names:
+            netns.create(name)
+            stack.callback(netns.remove, name)
+            opened.append(stack.enter_context(NetNS(name)))
+        opened[0].link("add", ifname="veth", kind="veth", peer={"ifname": "veth", "net_ns_fd": names[1]})
+        for number, space in enumerate(opened, 1):
+            index = space.link_lookup(ifname="veth")[0]
+            space.addr("add", index=index, address=f"198.18.0.{number}", prefixlen=24)
             for device in ("lo", "veth"):
-                self.ip("-n", name, "link", "set", device, "up")
-            route = ["route", "change", "198.18.0.0/24", "dev", "veth", "proto", "kernel", "src", f"198.18.0.{number}"]
-            self.ip("-n", name, *route, "congctl", "cubic")
-        return self.names
-
-    def __exit__(self, *_):
-        for name in self.names:
-            subprocess.run(["ip", "netns", "delete", name], check=False)
+                space.link("set", index=space.link_lookup(ifname=device)[0], state="up")
+        yield names
 
 
 def turn(backend, namespaces, seconds):
@@ -228,15 +227,15 @@ def table(results):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--serve", metavar="NAMESPACE", help=argparse.SUPPRESS)
     parser.add_argument("--backends", default="UCX,ZEROLANE")
     parser.add_argument("--one-host", action="store_true", help="without network namespaces")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.5, help="for each figure")
     parser.add_argument("--json", help="also write all figures to this file, in seconds")
     options = parser.parse_args()
-    if options.serve:
-        return serve()
+    if options.serve is not None:
+        return serve(options.serve)
     backends = options.backends.split(",")
     results = {it: [] for it in backends}
 
@@ -249,7 +248,7 @@ def main():
     if options.one_host:
         run([None, None])
     else:
-        with Namespaces() as namespaces:
+        with two_namespaces() as namespaces:
             run(namespaces)
     if options.json:
         Path(options.json).write_text(json.dumps(results, indent=1))
