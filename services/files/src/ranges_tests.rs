@@ -71,6 +71,17 @@ fn read__every_kind_of_range() {
 }
 
 #[test]
+fn wait__without_a_limit() {
+    let lab = Lab::new(true);
+    fs::write(lab.share("file"), content(300)).unwrap();
+    let mut ranges = lab.client().ranges().unwrap();
+    let memory = Region::anonymous(300).unwrap();
+    ranges.ask(b"file", 0, None, memory).unwrap();
+    let range = ranges.wait(Duration::MAX).unwrap().unwrap();
+    assert!(range.memory[..range.len as usize] == content(300));
+}
+
+#[test]
 fn status__of_files_directories_and_links() {
     let lab = Lab::new(true);
     fs::create_dir(lab.share("directory")).unwrap();

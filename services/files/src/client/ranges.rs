@@ -163,10 +163,11 @@ impl Ranges {
     /// As for [`Ranges::read`].
     pub fn wait(&mut self, timeout: Duration) -> Result<Option<Range>, Error> {
         let asked = self.asked.as_mut().ok_or(Error::Internal)?;
-        let until = Instant::now() + timeout;
+        // A time that overflows the clock counts as no limit.
+        let until = Instant::now().checked_add(timeout);
         while asked.missing > 0 {
-            let left = until.saturating_duration_since(Instant::now());
-            let Some(completion) = self.connection.wait(Some(left))?.got() else {
+            let left = until.map(|it| it.saturating_duration_since(Instant::now()));
+            let Some(completion) = self.connection.wait(left)?.got() else {
                 let stalled = self.used.elapsed() > Duration::from_secs(STALL_SECONDS);
                 return match stalled {
                     true => Err(Error::Stalled),
