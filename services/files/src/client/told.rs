@@ -108,11 +108,31 @@ mod tests {
     #[derive(Default)]
     struct Seen(Mutex<Vec<Vec<u8>>>);
 
-    impl Observer for Seen {}
+    impl Observer for Seen {
+        fn not_kept(&self, failure: &Failure, _there: bool) {
+            self.0.lock().unwrap().push(failure.path.clone());
+        }
+    }
 
     impl SyncObserver for Seen {
         fn change(&self, change: &Change<'_>) {
             self.0.lock().unwrap().push(change.path.to_vec());
+        }
+    }
+
+    #[test]
+    fn not_kept__is_told_of_times_beyond_the_window() {
+        for (window, off, is_told) in [
+            (0, 1, true),
+            (1, 1, false),
+            (1, 2, true),
+            (2, 4_967_614_465, true),
+        ] {
+            let seen = Seen::default();
+            let failure = Failure::new(b"a", Cause::TimeNotKept(off));
+            Told::new(&seen, window).not_kept(&failure, true);
+            let told = seen.0.lock().unwrap().len();
+            assert_eq!(told, usize::from(is_told), "{off} s, {window} allowed");
         }
     }
 
