@@ -24,7 +24,7 @@ unsafe impl Sync for Buffer {}
 
 impl Buffer {
     /// # Errors
-    /// TypeError if `object` has no buffer, or one of Python objects; BufferError if it is not contiguous.
+    /// TypeError if `object` has no buffer, or one of Python objects or pointers; BufferError if it is not contiguous.
     pub(crate) fn get(object: &Bound<'_, PyAny>) -> PyResult<Buffer> {
         let place = Box::into_raw(Box::<MaybeUninit<ffi::Py_buffer>>::new(
             MaybeUninit::uninit(),
@@ -44,9 +44,9 @@ impl Buffer {
         if unsafe { ffi::PyBuffer_IsContiguous(view.as_ptr(), ANY_ORDER) } == 0 {
             return Err(PyBufferError::new_err("the buffer is not contiguous"));
         }
-        if buffer.has_objects() {
+        if buffer.has_references() {
             return Err(PyTypeError::new_err(
-                "the buffer holds Python objects: their bytes are pointers of this process",
+                "the buffer holds Python objects or pointers, which mean nothing to another process",
             ));
         }
         Ok(buffer)
@@ -58,10 +58,10 @@ impl Buffer {
     }
 
     /// Whether some of its bytes are object references: numpy's arrays of `object`, also as a field of others.
-    fn has_objects(&self) -> bool {
+    fn has_references(&self) -> bool {
         let format = self.view().format;
         // SAFETY: the exporter's text, which lives as long as the view.
-        !format.is_null() && has_objects(unsafe { CStr::from_ptr(format) })
+        !format.is_null() && has_references(unsafe { CStr::from_ptr(format) })
     }
 
     pub(crate) fn start(&self) -> NonNull<u8> {
@@ -115,11 +115,17 @@ impl Drop for Buffer {
     }
 }
 
-/// Whether a PEP 3118 format has object references. Field names stand between colons.
-fn has_objects(format: &CStr) -> bool {
+/// Whether a PEP 3118 format has object references, or pointers that ctypes follows: to characters (`z`, `Z`), values (`&`)
+/// and functions (`X`). `Z` before a letter of a floating-point type is a complex number. Field names stand between colons.
+fn has_references(format: &CStr) -> bool {
+    let format = format.to_bytes();
     let mut in_name = false;
-    format.to_bytes().iter().any(|&byte| {
+    format.iter().enumerate().any(|(index, &byte)| {
         in_name ^= byte == b':';
-        byte == b'O' && !in_name
+        let refers = match byte {
+            b'Z' => !matches!(format.get(index + 1), Some(b'f' | b'd' | b'g')),
+            _ => b"Oz&X".contains(&byte),
+        };
+        refers && !in_name
     })
 }

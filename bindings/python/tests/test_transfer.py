@@ -478,12 +478,17 @@ def test_buffers__of_python_objects_are_refused(pair: Pair) -> None:
     key = peers.export(zerolane.ExportedRegion(bytearray(64)), zerolane.Rights.ALL)
     named = np.zeros(8, dtype=[("O", "i8"), ("TO{", "f8")])
     ours.post_send(named)
+    ours.post_send(np.zeros(4, dtype=[("a", "c8"), ("b", "c16")]))
     arrays: list[Any] = [
         np.array([None, "a"], dtype=object),
         np.zeros(4, dtype=[("a", "i8"), ("b", object)]),
         np.zeros(4, dtype=[("a", [("b", "f4"), ("c", object)])]),
         np.array(None, dtype=object),
         (ctypes.py_object * 2)(),
+        (ctypes.c_char_p * 2)(),
+        (ctypes.c_wchar_p * 2)(),
+        (ctypes.POINTER(ctypes.c_int) * 2)(),
+        (ctypes.CFUNCTYPE(None) * 2)(),
     ]
     calls: list[Callable[[Any], object]] = [
         ours.send,
