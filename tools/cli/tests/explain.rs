@@ -231,3 +231,21 @@ fn explain__the_whole_machine_for_a_time() {
     assert_eq!(unwritable.status.code(), Some(1));
     assert!(text(&unwritable.stderr).contains("cannot write /no/such/directory/file"));
 }
+
+/// Others may write to the directory too, and know the process's number.
+#[test]
+fn html__does_not_follow_a_link_beside_it() {
+    let base = tempfile::tempdir().unwrap();
+    let victim = base.path().join("victim");
+    fs::write(&victim, "precious").unwrap();
+    let script = r#"for n in page page.html; do ln -s victim "$n.$$.part"; done
+        exec "$0" explain --html page.html -- true"#;
+    let mut command = Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_zerolane")]);
+    let output = command.current_dir(base.path()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+    let page = base.path().join("page.html");
+    assert!(fs::symlink_metadata(&page).unwrap().is_file());
+    assert!(fs::read_to_string(&page).unwrap().contains("<html"));
+}

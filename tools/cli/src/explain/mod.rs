@@ -6,12 +6,13 @@ mod report;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::io::stderr;
+use std::fs::Permissions;
+use std::io::{Write as _, stderr};
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use std::{fs, process};
 
 use anyhow::{Context, Result, anyhow};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -193,11 +194,17 @@ fn lines_of(stacks: &HashMap<String, u64>) -> String {
 
 /// Writes the whole file or nothing.
 fn write_whole(path: &Path, text: &str) -> Result<()> {
-    let mut part = path.as_os_str().to_owned();
-    part.push(format!(".{}.part", process::id()));
-    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&part);
-    }
+    let directory = match path.parent() {
+        Some(directory) if !directory.as_os_str().is_empty() => directory,
+        _ => Path::new("."),
+    };
+    let mut builder = tempfile::Builder::new();
+    // As for other files: the umask takes its part.
+    builder.permissions(Permissions::from_mode(0o666));
+    let written = builder.tempfile_in(directory).and_then(|mut part| {
+        part.write_all(text.as_bytes())?;
+        part.persist(path)?;
+        Ok(())
+    });
     written.with_context(|| format!("cannot write {}", path.display()))
 }
