@@ -8,7 +8,7 @@ use zerolane::lanes::{is_ethernet, resolve_host};
 use zerolane::options::{EthernetAddress, LaneChoice};
 
 /// Parses `ADDR` or `ADDR:PORT`; an IPv6 address with a port is in brackets.
-pub(crate) fn parse_listen(text: &str, default_port: u16) -> Result<SocketAddr, String> {
+fn parse_listen(text: &str, default_port: u16) -> Result<SocketAddr, String> {
     let bare = text.trim_start_matches('[').trim_end_matches(']');
     text.parse()
         .or_else(|_| {

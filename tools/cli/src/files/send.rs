@@ -1,6 +1,5 @@
 //! Implements `zerolane send`.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,7 +19,7 @@ use super::filters::Filters;
 use super::limit::LimitArgs;
 use super::progress::{Progress, Talk};
 use super::{stop_on_signals, with_exit_code};
-use crate::address;
+use crate::address::Listen;
 use crate::console;
 use crate::exit::Exit;
 
@@ -39,7 +38,7 @@ pub struct Args {
     sources: Vec<PathBuf>,
     /// Address to listen on, with or without a port (port 0: any free one)
     #[arg(long, value_name = "ADDR", value_parser = parse_listen, default_value = "0.0.0.0:0")]
-    listen: SocketAddr,
+    listen: Listen,
     /// Be found on the network of this interface only; may be repeated
     #[arg(long = "interface", value_name = "NAME")]
     interfaces: Vec<String>,
@@ -56,8 +55,8 @@ pub struct Args {
     limit: LimitArgs,
 }
 
-fn parse_listen(text: &str) -> Result<SocketAddr, String> {
-    address::parse_listen(text, 0)
+fn parse_listen(text: &str) -> Result<Listen, String> {
+    Listen::parse(text, 0)
 }
 
 /// Sends. The exit code says whether everything, something or nothing was received.
@@ -71,7 +70,9 @@ pub(crate) fn run(args: Args) -> Result<()> {
     // Without Landlock, this process can do no more than other programs of the user.
     Invitation::confine(&args.sources).context("confining this process to what it sends")?;
     let sources = (args.sources, args.filters.0);
-    let invitation = Invitation::new(sources, args.listen, &args.interfaces, transport);
+    // An address that is written with its interface resolves to one.
+    let listen = args.listen.resolve(LaneChoice::Udp)?[0];
+    let invitation = Invitation::new(sources, listen, &args.interfaces, transport);
     let invitation = invitation.map_err(with_exit_code)?;
     let (files, bytes) = (invitation.offer().files, invitation.offer().bytes);
     let (code, at) = (invitation.code(), invitation.local_addr());
