@@ -317,3 +317,27 @@ fn partial__is_its_owner_s_alone_until_the_file_is_complete() {
     host.summary();
     assert_eq!(format!("{mode:o}"), "600");
 }
+
+/// A source that never waits for input ends by a signal too.
+#[test]
+fn endless_source__ends_by_a_signal_while_it_is_read() {
+    let place = Place::new();
+    // What it stores meanwhile is bounded, should it not end.
+    let bounded = r#"ulimit -f 4000000; exec "$0" "$@""#;
+    let cast = place.command();
+    let mut command = Command::new("sh");
+    command.args(["-c", bounded]).arg(cast.get_program());
+    command.args(cast.get_args());
+    for (name, value) in cast.get_envs() {
+        command.env(name, value.unwrap());
+    }
+    let nobody = ["127.0.0.1:9".to_owned()];
+    let casting = Casting::start(command, &[], Path::new("/dev/zero"), &nobody);
+    let io = format!("/proc/{}/io", casting.0.id());
+    place.wait_until("it is read", || {
+        let counts = fs::read_to_string(&io).unwrap_or_default();
+        let written = counts.lines().find_map(|it| it.strip_prefix("wchar: "));
+        written.is_some_and(|it| it.parse::<u64>().unwrap() > 1 << 20)
+    });
+    assert_eq!(end_by(casting, Signal::SIGTERM, LONG), Some(130));
+}

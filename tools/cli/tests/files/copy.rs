@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -491,4 +492,56 @@ fn cp__events_that_cannot_be_written_are_a_failure() {
     );
     // The other sources are copied nevertheless.
     assert_eq!(fs::read(lab.share("a")).unwrap(), b"a");
+}
+
+/// Runs `command` while the first byte of `file` changes all the time.
+fn run_while_it_changes(file: &Path, command: Command) -> (i32, String, String) {
+    let file = File::options().write(true).open(file).unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for byte in (0..=u8::MAX).cycle() {
+                if over.load(Ordering::Relaxed) {
+                    return;
+                }
+                file.write_all_at(&[byte], 0).unwrap();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let done = run(command);
+        over.store(true, Ordering::Relaxed);
+        done
+    })
+}
+
+#[test]
+fn allow_changing__copies_and_syncs_a_file_that_changes_meanwhile() {
+    let lab = Lab::new(&[]);
+    fs::create_dir(lab.local("tree")).unwrap();
+    let file = lab.local("tree/file");
+    let bytes = content(4, 8 * MIB);
+    fs::write(&file, &bytes).unwrap();
+    let sync = |options: &[&str]| {
+        let mut command = zerolane();
+        let command = command.arg("sync").args(options).arg(lab.local("tree"));
+        command.arg(lab.there("tree"));
+        std::mem::replace(command, zerolane())
+    };
+    let slow = ["--limit", "20MB/s"];
+    let allowed = [&slow[..], &["--allow-changing"]].concat();
+    for command in [lab.put(&slow, "tree/file", "copy"), sync(&slow)] {
+        let (code, _, err) = run_while_it_changes(&file, command);
+        assert!(code != 0 && err.contains("changed while"), "{code}: {err}");
+    }
+    for (command, at) in [
+        (lab.put(&allowed, "tree/file", "copy"), "copy"),
+        (sync(&allowed), "tree/file"),
+    ] {
+        let (code, out, err) = run_while_it_changes(&file, command);
+        assert_eq!(code, 0, "{out}{err}");
+        assert!(
+            fs::read(lab.share(at)).unwrap()[1..] == bytes[1..],
+            "{at}: all but the byte that changes"
+        );
+    }
 }

@@ -491,3 +491,20 @@ fn send__what_cannot_be_sent_is_said_first() {
         fail(command, 1, words);
     }
 }
+
+#[test]
+fn send__leaves_out_what_is_excluded_and_special_files() {
+    let base = places();
+    let tree = base.path().join("from/tree");
+    fs::create_dir(&tree).unwrap();
+    fs::write(tree.join("file"), content(3, 100_000)).unwrap();
+    fs::write(tree.join("scratch.tmp"), b"excluded").unwrap();
+    nix::unistd::mkfifo(&tree.join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let mut sender = Sender::new(base, &["--exclude", "*.tmp"], &["tree"]);
+    let (code, _, err) = received(|| sender.receive(&[]));
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(names(&sender.to("tree")), ["file"]);
+    assert!(fs::read(sender.to("tree/file")).unwrap() == content(3, 100_000));
+    let (status, words) = sender.ends();
+    assert!(status.success(), "{words}");
+}
