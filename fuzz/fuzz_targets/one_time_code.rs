@@ -1,4 +1,4 @@
-//! Fuzzes with the target of the same name.
+//! Runs the fuzz target `one_time_code` of `lab/fuzz-targets` on each input of libFuzzer.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| zerolane_fuzz_targets::one_time_code(input));

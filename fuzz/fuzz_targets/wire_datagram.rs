@@ -1,4 +1,4 @@
-//! Fuzzes with the target of the same name.
+//! Runs the fuzz target `wire_datagram` of `lab/fuzz-targets` on each input of libFuzzer.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| zerolane_fuzz_targets::wire_datagram(input));

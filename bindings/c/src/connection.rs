@@ -1,4 +1,4 @@
-//! Opens, queries and closes connections, and posts to them, by each of their drivers.
+//! Opens, queries and closes connections, and posts to them, whichever driver they have.
 
 use crate::address;
 use crate::options::{self, zl_lane, zl_options};

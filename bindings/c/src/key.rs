@@ -1,4 +1,4 @@
-//! Names exported memory: keys, and numbers of the program's own.
+//! Makes keys of exported memory, also of numbers that the program chooses.
 
 use crate::pointer::{Output, handle};
 use crate::status::{Failure, guard, zl_status};

@@ -1,4 +1,4 @@
-//! Tells which of any set of pending requests are over, by one descriptor.
+//! Reports which pending requests of a set have ended, by one descriptor.
 
 use crate::connection::{Driver, zl_connection};
 use crate::pointer::{Output, Outputs, free, give, handle, timeout};

@@ -1,4 +1,4 @@
-//! What a worker shares with the handles of its endpoints and connections.
+//! Holds what a worker shares with the handles of its endpoints and connections.
 
 use crate::owned::Owned;
 use crate::requests::ByThread;

@@ -1,4 +1,4 @@
-//! What the provider offers: its capabilities and limits, and whether they meet what a program asks for.
+//! Describes what the provider offers, and checks what a program asks for against it.
 
 use crate::libfabric::*;
 use std::ffi::CStr;

@@ -1,4 +1,4 @@
-//! What two endpoints tell each other in the private data of a connection.
+//! Encodes and decodes what two endpoints tell each other in the private data of a connection.
 //!
 //! A request says the version of this layout and the address of its end: in shared memory, and with several addresses
 //! of a host, the address of the packets is not the one that the program knows. An answer says whether the

@@ -1,4 +1,4 @@
-//! Counters of completed operations.
+//! Implements counters of completed operations (`fi_cntr(3)`).
 
 use crate::domain::Domain;
 use crate::errno::{self, Errno, Outcome};

@@ -1,4 +1,4 @@
-//! Completion queues.
+//! Implements completion queues (`fi_cq(3)`).
 
 use crate::completions::{self, Completed, Entry, Format};
 use crate::domain::Domain;

@@ -1,4 +1,4 @@
-//! Domains: what endpoints, queues and memory belong to.
+//! Defines domains: what endpoints, queues and memory belong to.
 
 use crate::engine::Engine;
 use crate::fabric::Fabric;

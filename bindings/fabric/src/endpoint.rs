@@ -1,4 +1,4 @@
-//! Active endpoints: connections.
+//! Connects active endpoints, binds queues to them, and posts their operations.
 
 use crate::cm::{Answer, Ask};
 use crate::completions::{Completed, Entry};

@@ -1,4 +1,4 @@
-//! Event queues: requests for connections, their results and their ends.
+//! Implements event queues (`fi_eq(3)`): requests for connections, their results and their ends.
 
 use crate::errno::{self, Cause, Errno, Outcome};
 use crate::fabric::Fabric;

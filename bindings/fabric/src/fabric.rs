@@ -1,4 +1,4 @@
-//! Fabrics: one worker, and the thread that drives it.
+//! Defines fabrics: one worker, and the thread that drives it.
 
 use crate::engine::Engine;
 use crate::errno::Outcome;

@@ -1,4 +1,4 @@
-//! A libfabric provider: connected endpoints (`FI_EP_MSG`) over Zerolane.
+//! Implements a libfabric provider: connected endpoints (`FI_EP_MSG`) over Zerolane.
 //!
 //! libfabric finds `libzerolane-fi.so` by `FI_PROVIDER_PATH`, and layers its utility provider `ofi_rxm` on it for
 //! programs that want datagram endpoints with tags: MPI. The library needs no symbol of libfabric.

@@ -1,4 +1,4 @@
-//! Registered memory: regions that peers access by a key of 8 bytes.
+//! Registers memory: peers access a region by a key of 8 bytes.
 //!
 //! A region is exported to all present and later connections of the fabric under a number. The key is the number and the
 //! offset of the program's memory in the region: the library exports memory from a multiple of 8 on, so a region begins

@@ -1,4 +1,4 @@
-//! Objects that C holds by a pointer to their first field, a `fid`.
+//! Represents objects that C holds by a pointer to their first field, a `fid`.
 
 use crate::errno::{Errno, Outcome};
 use crate::libfabric::*;

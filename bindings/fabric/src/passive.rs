@@ -1,4 +1,4 @@
-//! Passive endpoints, and the requests for connections that they pass to the program.
+//! Implements passive endpoints, and passes requests for connections to the program.
 
 use crate::address;
 use crate::attributes::Offer;

@@ -1,4 +1,4 @@
-//! Requests for connections, until the program decides.
+//! Keeps a request for a connection until the program decides.
 
 use crate::libfabric::*;
 use crate::object::{self, Head, Object, absent, fid_of, fid_ops};

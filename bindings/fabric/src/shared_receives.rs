@@ -1,4 +1,4 @@
-//! Receives that several endpoints share.
+//! Shares posted receives among several endpoints.
 
 use crate::domain::Domain;
 use crate::errno::{Errno, Outcome};

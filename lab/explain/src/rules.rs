@@ -1,4 +1,4 @@
-//! Classes functions and stacks by [`Cause`], with the table `causes.txt`.
+//! Classifies functions and stacks by [`Cause`], with the table `causes.txt`.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;

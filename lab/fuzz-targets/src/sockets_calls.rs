@@ -1,4 +1,4 @@
-//! Fuzzes what other processes and hosts say to a pump of sockets: no panic; what is accepted, written again, is the same.
+//! Fuzzes what other processes and hosts say to a pump of sockets: no panic, and what is accepted encodes to the same.
 
 use zerolane_streams::sockets::call::{Answer, Call, Runner};
 use zerolane_streams::sockets::question::{Question, Yes};

@@ -29,10 +29,10 @@ pub const MAX_DATA_BUFFERS: usize = 56;
 /// Units of one request for a range, after which a client can stop.
 pub const RANGE_UNITS: usize = 64;
 
-/// Bytes of one request for a range.
+/// Most bytes of a file that one request for a range asks for.
 pub const RANGE_BYTES: usize = RANGE_UNITS * UNIT_BYTES;
 
-/// Bytes of one request for a range: a path with its offset, length and version.
+/// Longest encoded request for a range, in bytes: a path with its offset, length and version.
 pub const RANGE_REQUEST_BYTES: usize = PATH_BYTES + 128;
 
 /// Seconds after which a client no longer uses a connection for ranges that it left alone: less than the server waits

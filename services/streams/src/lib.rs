@@ -1,5 +1,4 @@
-//! Byte streams over one connection: thousands, each with its own flow control, and nothing that one holds up for
-//! another.
+//! Carries byte streams over one connection: thousands, each with its own flow control, so that none delays another.
 //!
 //! An [`Engine`](engine::Engine) multiplexes without IO; a [`Session`](session::Session) drives one over a connection
 //! of a [`Worker`](zerolane::worker::Worker).

@@ -1,3 +1,4 @@
+//! Tests that frames and messages are read as written, and that malformed ones are refused.
 #![allow(non_snake_case)]
 
 use super::*;

@@ -1,4 +1,4 @@
-//! A network interface whose packets travel over Zerolane connections: `zerolane up`.
+//! Makes a network interface whose packets travel over Zerolane connections: `zerolane up`.
 //!
 //! A [`Tunnel`](driver::Tunnel) owns a TUN interface and a worker with a connection for each peer. An
 //! [`Engine`](engine::Engine) decides about packets without IO.

@@ -1,4 +1,4 @@
-//! Parses and emits the 40-byte header of Figure 9: ten big-endian words, total accessors after one length check.
+//! Parses and emits the 40-byte header (thesis, Figure 9): big-endian words, total accessors after one length check.
 
 use core::fmt;
 

@@ -1,3 +1,4 @@
+//! Tests what a completion of each kind returns, and that values of other kinds are none.
 #![allow(non_snake_case)]
 use super::*;
 use zerolane_lane::{RemotePlace, RemoteRegion};

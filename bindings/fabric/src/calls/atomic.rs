@@ -1,4 +1,4 @@
-//! Atomic operations on peers' memory (`fi_atomic(3)`): words of 32 and 64 bits.
+//! Posts atomic operations on peers' memory (`fi_atomic(3)`): words of 32 and 64 bits.
 //!
 //! Each word is one request of the library; an operation of several words is not atomic as a whole, as libfabric says.
 

@@ -1,4 +1,4 @@
-//! The calls of domains.
+//! Implements the functions of domains (`fi_domain(3)`).
 
 use super::{atomic, endpoint, shared_receives};
 use crate::domain::Domain;

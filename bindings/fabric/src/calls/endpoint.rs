@@ -1,4 +1,4 @@
-//! The calls of active endpoints.
+//! Implements the functions of active endpoints (`fi_endpoint(3)`).
 
 use super::{atomic, messages, rma, tagged};
 use crate::address;

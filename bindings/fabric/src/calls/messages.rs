@@ -1,4 +1,4 @@
-//! Sends and receives of messages (`fi_msg(3)`).
+//! Posts sends and receives of messages (`fi_msg(3)`).
 //!
 //! The payload of a message of the library is the program's; its control has the data of the peer's completion.
 

@@ -1,4 +1,4 @@
-//! The functions that C calls, in libfabric's tables, except those of queues, counters, memory and passive endpoints.
+//! Exports to C, in libfabric's tables, all functions but those of queues, counters, memory and passive endpoints.
 
 mod atomic;
 mod domain;

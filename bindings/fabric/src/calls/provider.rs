@@ -1,4 +1,4 @@
-//! The entry point of libfabric, and the calls of fabrics.
+//! Implements the entry point of libfabric, and the functions of fabrics (`fi_fabric(3)`).
 
 use super::domain;
 use crate::attributes;

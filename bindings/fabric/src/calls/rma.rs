@@ -1,4 +1,4 @@
-//! Reads and writes of peers' memory (`fi_rma(3)`).
+//! Posts reads and writes of peers' memory (`fi_rma(3)`).
 
 use crate::attributes::INJECT;
 use crate::endpoint::Endpoint;

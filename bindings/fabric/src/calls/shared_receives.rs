@@ -1,4 +1,4 @@
-//! The calls of shared receive contexts (`fi_srx_context`).
+//! Implements the functions of shared receive contexts (`fi_srx_context`).
 
 use super::messages;
 use crate::domain::Domain;

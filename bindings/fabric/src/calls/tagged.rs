@@ -1,4 +1,4 @@
-//! Tagged messages, which endpoints of this kind do not have: `ofi_rxm` has them.
+//! Refuses tagged messages: `ofi_rxm` implements them above endpoints of this kind.
 
 use crate::libfabric::*;
 use crate::object::absent;

@@ -1,3 +1,4 @@
+//! Tests the negotiation of SOCKS5: addresses, refusals, and bytes that follow the request.
 #![allow(non_snake_case)]
 
 use super::*;

@@ -1,4 +1,4 @@
-//! Delays confirmations so that they leave behind this end's answer, or with the grant of the next receive.
+//! Delays confirmations until this end's answer has left, or sends them with the grant of the next receive.
 //!
 //! A confirmation that leaves first delays the answer of a program that answers each message, and its peer receives the
 //! confirmation first. A program that does not answer must not delay the confirmation. So a confirmation waits for a

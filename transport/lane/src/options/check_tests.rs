@@ -1,3 +1,4 @@
+//! Tests that settings out of range are refused by name, and that the ends of each range are accepted.
 #![allow(non_snake_case)]
 use super::*;
 use crate::address::PathAddresses;

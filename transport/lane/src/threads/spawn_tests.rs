@@ -1,3 +1,4 @@
+//! Tests that a thread of the library blocks all signals but those of its own faults.
 #![allow(non_snake_case)]
 use super::*;
 

@@ -1,3 +1,4 @@
+//! Tests the flags of requests, and which poster a number belongs to.
 #![allow(non_snake_case)]
 use super::*;
 use crate::id::Poster;

@@ -1,4 +1,4 @@
-//! Holds the thesis's measurements over such links, of 2001, to print beside ours. They show the shape and are no target.
+//! Holds the figures of the thesis of 2001, printed beside ours. They show the shape and are no target.
 //!
 //! They are of Scheduled Transfer on Linux over Gigabit Ethernet, with a network emulator in between that halved the
 //! bandwidth (5.3.6, 5.3.7; Tables 4 and 5 of its raw data).
