@@ -23,7 +23,10 @@ fn call_lists() -> Vec<Vec<Call<'static>>> {
     let blocks = |text: &'static str| text.split("```").skip(1).step_by(2);
     blocks(section)
         .chain(blocks(PATHS))
-        .map(|block| block.lines().skip(1).map(call).collect())
+        .map(|block| {
+            let lines = block.lines().skip(1);
+            lines.filter(|it| !it.is_empty()).map(call).collect()
+        })
         .collect()
 }
 
