@@ -39,6 +39,11 @@ impl Sources {
         }
     }
 
+    /// The text of each file.
+    pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(_, text)| text.as_str())
+    }
+
     /// The value of an expression of numbers and constants. Durations are in seconds.
     pub(super) fn value(&self, expression: &str) -> Result<f64, Trouble> {
         self.evaluate(expression, None)

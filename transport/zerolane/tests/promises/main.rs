@@ -1,13 +1,15 @@
 //! Tests that the documents agree with the code.
 //!
-//! Tests that they name exist, each promise has one, numbers equal the constants, dependencies match the manifests and
-//! the wings, links lead somewhere, and the rows of papers are complete.
+//! Tests that they name exist, each promise has one, numbers equal the constants, options and environment variables are
+//! complete, dependencies match the manifests and the wings, links lead somewhere, and the rows of papers are complete.
 #![allow(non_snake_case)]
 
 mod constants;
 mod dependencies;
+mod environment;
 mod links;
 mod numbers;
+mod options;
 mod papers;
 mod wings;
 
