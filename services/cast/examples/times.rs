@@ -1,4 +1,4 @@
-//! Writes the table of completion times, `services/cast/tests/cast-times.md`, and its plot, `docs/measurements/cast.svg`.
+//! Writes the table of completion times, `services/cast/tests/cast-times.md`, and its plot, `cast-times.svg` beside it.
 //!
 //! It prints each row on standard error, with the processor time of its simulation.
 //!
@@ -24,7 +24,7 @@ fn head(seed: u64) -> String {
     format!(
         "# Completion times of casts, in virtual time\n\n\
          100 GB over ports of 10 Gb/s, seed {seed}; [casts](../../../docs/measurements/cast.md#many-nodes-in-virtual-time) has the faults.\n\
-         `cargo run --release -p zerolane-cast --example times -- services/cast/tests/cast-times.md docs/measurements/cast.svg`\n\
+         `cargo run --release -p zerolane-cast --example times -- services/cast/tests/cast-times.md services/cast/tests/cast-times.svg`\n\
          makes this table. Its columns:\n\n\
          - chunk: 1,500 chunks for few nodes, 400 for very many; casts over sockets use at most 16 MiB, so their trees fill faster.\n\
          - model: the model's time for the same chunks.\n\

@@ -1,4 +1,4 @@
-//! Renders the table of completion times, `tests/cast-times.md`, and its plot, `docs/measurements/cast.svg`.
+//! Renders the table of completion times, `tests/cast-times.md`, and its plot, `tests/cast-times.svg`.
 //!
 //! Both show the model beside the simulation.
 
