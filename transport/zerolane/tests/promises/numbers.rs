@@ -53,22 +53,10 @@ const DECISIONS: &str = concat!(
     include_str!("../../../../docs/decisions/29-emulated-networks.md"),
     include_str!("../../../../docs/decisions/30-measuring.md"),
     include_str!("../../../../docs/decisions/31-bindings.md"),
+    include_str!("../../../../docs/decisions/32-unchanged-programs.md"),
 );
 
 const DOCUMENTS: &[Document] = &[
-    Document {
-        name: "docs/guide/install.md",
-        text: include_str!("../../../../docs/guide/install.md"),
-        facts: &[
-            Fact("{4096} may be posted in each direction", &["MAX_POSTED"]),
-            Fact(
-                "takes {32} connections at once, {24} of them from one address",
-                &["SERVER_CONNECTIONS", "SERVER_CONNECTIONS_OF_ORIGIN"],
-            ),
-        ],
-        checked: Some(("## Limits", "")),
-        without: &["up to 2^64 - 1 bytes"],
-    },
     Document {
         name: "docs/guide/keys.md",
         text: include_str!("../../../../docs/guide/keys.md"),
@@ -85,6 +73,104 @@ const DOCUMENTS: &[Document] = &[
                 &["config::idle_timeout"],
             ),
             Fact("keeps up to {64} connections", &["DEFAULT_BACKLOG"]),
+            Fact("up to {4096} in each direction", &["MAX_POSTED"]),
+            Fact(
+                "Each end may open up to {4096}.",
+                &["streams::limits::MAX_STREAMS"],
+            ),
+        ],
+        checked: None,
+        without: &[],
+    },
+    Document {
+        name: "docs/reference/options.md",
+        text: include_str!("../../../../docs/reference/options.md"),
+        facts: &[
+            Fact(
+                "| `connect_timeout` | {5 s} |",
+                &["config::connect_timeout"],
+            ),
+            Fact("| `idle_timeout` | {15 s} |", &["config::idle_timeout"]),
+            Fact("| `spin` | {50 us} |", &["lane::options::spin"]),
+            Fact(
+                "| `times.datagram` | {100 ms} |",
+                &["lane::options::datagram"],
+            ),
+            Fact(
+                "| `receive_buffer` | {8 MiB} |",
+                &["lane::options::receive_buffer"],
+            ),
+            Fact("| `max_in_flight` | {128 MiB} |", &["config::max_window"]),
+            Fact(
+                "| `SLOTS` | | {64} | 1 to {1024};",
+                &["DEFAULT_SLOTS", "core::limits::MAX_SLOTS"],
+            ),
+            Fact(
+                "| `flow.eager_limit` | {16 KiB} | 0 to {64 KiB};",
+                &["DEFAULT_EAGER", "wire::connection::MAX_EAGER"],
+            ),
+            Fact("| `flow.block` | {1 MiB} |", &["config::block"]),
+            Fact(
+                "| `flow.classic_block` | {64 KiB} |",
+                &["1 << config::classic_block_log2"],
+            ),
+            Fact("| `datagrams.stu` | {65,467} |", &["core::config::max_stu"]),
+            Fact("| `backlog` | {64} |", &["DEFAULT_BACKLOG"]),
+            Fact(
+                "`listen.max_connections_of_origin` | {4096}, {1024} |",
+                &[
+                    "handshake::limits::MAX_CONNECTIONS",
+                    "MAX_CONNECTIONS_OF_ORIGIN",
+                ],
+            ),
+            Fact(
+                "| `paths` | 1 | 1 to {8} |",
+                &["wire::connection::MAX_PATHS"],
+            ),
+            Fact("| up to {64} bytes for the peer |", &["MAX_PRIVATE_DATA"]),
+        ],
+        checked: None,
+        without: &[],
+    },
+    Document {
+        name: "docs/guide/tunnel.md",
+        text: include_str!("../../../../docs/guide/tunnel.md"),
+        facts: &[
+            Fact(
+                "seals up to {60 KiB} of TCP",
+                &["tunnel::limits::LONGEST_DATAGRAM"],
+            ),
+            Fact(
+                "of the inside, {1280} to {61428} [{1420}]",
+                &[
+                    "tunnel::limits::MIN_MTU",
+                    "tunnel::limits::LONGEST_DATAGRAM - tunnel::limits::LENGTH - tun::VNET_HEADER_LEN",
+                    "tunnel::limits::DEFAULT_MTU",
+                ],
+            ),
+        ],
+        checked: None,
+        without: &[],
+    },
+    Document {
+        name: "docs/guide/forward.md",
+        text: include_str!("../../../../docs/guide/forward.md"),
+        facts: &[Fact(
+            "`--priority` is 0 to {7} (default {3})",
+            &["streams::limits::PRIORITIES - 1", "DEFAULT_PRIORITY"],
+        )],
+        checked: None,
+        without: &[],
+    },
+    Document {
+        name: "docs/guide/run.md",
+        text: include_str!("../../../../docs/guide/run.md"),
+        facts: &[
+            Fact(
+                "two round trips, at least {20 ms},",
+                &["sockets::ANSWER_WITHIN"],
+            ),
+            Fact("do not agree within {three} seconds", &["AGREE_WITHIN"]),
         ],
         checked: None,
         without: &[],
@@ -578,7 +664,6 @@ const DOCUMENTS: &[Document] = &[
             "connection with weight 1 (",
             "at 1 Gb/s that is 43 packets",
             "- *stretch*: 1, unless",
-            "up to 80 senders through one port with a queue of 64 packets",
         ],
     },
     Document {
@@ -647,7 +732,7 @@ const DOCUMENTS: &[Document] = &[
         facts: &[
             Fact("up to {300 s} without progress", &["PATIENCE_SECONDS"]),
             Fact("repeat the option up to {20} times.", &["LINK_DIRECTORIES"]),
-            Fact("(`cp`, 1 to {16})", &["files::limits::MAX_CONNECTIONS"]),
+            Fact("(`cp`, 1 to {16};", &["files::limits::MAX_CONNECTIONS"]),
         ],
         checked: None,
         without: &[],
@@ -675,7 +760,7 @@ const DOCUMENTS: &[Document] = &[
                 &["SERVER_CONNECTIONS", "SERVER_CONNECTIONS_OF_ORIGIN"],
             ),
             Fact(
-                "asks nothing after {10 s}, and one that takes nothing for {120 s}",
+                "sends no request for {10 s}, or that takes no data for {120 s}",
                 &["REQUEST_SECONDS", "STALL_SECONDS"],
             ),
         ],
@@ -788,22 +873,6 @@ const DOCUMENTS: &[Document] = &[
         facts: &[
             Fact("with {1024} bytes or more behind", &["limits::LARGE_BYTES"]),
             Fact(
-                "the three frames of a page of {4096} bytes",
-                &["limits::PAGE_BYTES"],
-            ),
-            Fact(
-                "{64} or {65,507} bytes at most, no more than {64} packets",
-                &[
-                    "limits::GRO_SEGMENTS",
-                    "limits::GRO_BYTES",
-                    "limits::POLL_PACKETS",
-                ],
-            ),
-            Fact(
-                "are more than {four} or hold {16 KiB}",
-                &["limits::MIN_TRAIN", "limits::LARGE_TRAIN"],
-            ),
-            Fact(
                 "at a time ({16384}); flows that",
                 &["trace::limits::MAX_FLOWS"],
             ),
@@ -811,14 +880,6 @@ const DOCUMENTS: &[Document] = &[
             Fact(
                 "that fewer than {three} had passed",
                 &["limits::REORDERING_PACKETS"],
-            ),
-            Fact(
-                "{1024} fragmented datagrams, a buffer of {128 KiB} that grows to {16 MiB}",
-                &[
-                    "limits::MAX_FRAGMENTED",
-                    "limits::READ_BUFFER_BYTES",
-                    "limits::MAX_BLOCK_BYTES",
-                ],
             ),
         ],
         checked: None,
