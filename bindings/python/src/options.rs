@@ -14,8 +14,13 @@ use zerolane::keys::identity;
 use zerolane::options::{LaneChoice, PrivateData, RendezvousName};
 use zerolane::security::PublicKey;
 
-/// Settings of connections; the defaults suit a local network. Times are in seconds, sizes in bytes: `receive_buffer`
-/// and `max_in_flight` are 4 KiB to 1 GiB.
+/// Settings of connections; the defaults suit a local network. Times are in seconds, sizes in bytes.
+///
+/// `connect_timeout` (5) bounds connecting, and a peer that leaves requests unanswered for `idle_timeout` (15) counts as
+/// dead; neither may be 0. `spin` (0.00005) is how long a wait polls before it sleeps. `receive_buffer` (8 MiB) is the
+/// socket buffer to ask for, and `max_in_flight` (128 MiB) what the peer may be granted ahead: each 4 KiB to 1 GiB.
+/// `gso` and `gro` (True) use the kernel's UDP offloads, `checksum` (False) checks payload besides UDP's checksum, and
+/// `strict` (False) ends a connection rather than copy payload in user space.
 ///
 /// Connections are encrypted. `identity` is the file of the key by which peers know this end, in the format of
 /// `zerolane keygen`; it is created if missing. Without it, each connection or endpoint makes a fresh key. `trust` has

@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Where an unauthenticated peer is.
 pub(super) enum Caller {
-    /// Where its packets come from.
+    /// Where its datagrams of UDP come from.
     Packet(PacketAddresses),
     /// Where its frames come from.
     Frame(Station),

@@ -17,7 +17,7 @@ pub fn plain() -> Options {
     Options::default().with(|it| it.security = Security::plain())
 }
 
-/// A path from one end to the other.
+/// A network between the two ends of a case.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Path {
     /// 127.0.0.1 by UDP, MTU 65536.
