@@ -1,0 +1,12 @@
+//! Tests `zerolane up`, `down` and `show` between two hosts in namespaces: with sockets of the kernel inside.
+
+#![allow(non_snake_case)]
+
+#[path = "../content/mod.rs"]
+mod content;
+mod hosts;
+mod lab;
+mod login;
+mod programs;
+mod rights;
+mod routes;
