@@ -32,6 +32,8 @@ pub fn run(input: &[u8]) {
         assert!(first < 0x80, "of the other peer");
         assert!(frame.len() > VNET_HEADER_LEN);
     });
+    // Only packets of one DSCP leave together.
+    engine.copy_dscp();
     // A lossy path has long packets cut.
     for look in 1..4 {
         let seen = PathSeen {
@@ -45,8 +47,9 @@ pub fn run(input: &[u8]) {
     }
     if let Some(peer) = engine.from_host(Duration::ZERO, &mut input.to_vec()) {
         let mut count = 0;
-        while let Some(mut datagram) = engine.next(Duration::ZERO, peer) {
+        while let Some((mut datagram, dscp)) = engine.next(Duration::ZERO, peer) {
             let mut receiver = Engine::new(&[networks.concat()], 1420);
+            assert!(dscp < 64);
             receiver.from_peer(0, &mut datagram, |_| count += 1);
             assert_eq!(receiver.counters(0).dropped_malformed, 0);
         }

@@ -157,11 +157,15 @@ impl Tunnel {
             })
             .collect();
         let of_key = (0..).zip(&peers).map(|(index, it)| (it.config.key, index));
+        let mut engine = Engine::new(&networks, interface.mtu);
+        if interface.copies_dscp {
+            engine.copy_dscp();
+        }
         let mut tunnel = Tunnel {
             rules: None,
             device,
             worker: Worker::new()?,
-            engine: Engine::new(&networks, interface.mtu),
+            engine,
             of_key: of_key.collect(),
             peers,
             of_connection: HashMap::new(),
@@ -326,10 +330,14 @@ impl Tunnel {
                 continue;
             };
             while connection.datagram_bytes() < self.engine.unsent(index)
-                && let Some(datagram) = self.engine.next(now, index)
+                && let Some((datagram, dscp)) = self.engine.next(now, index)
             {
+                let sent = connection.set_dscp(dscp);
                 // The end of a connection is an event.
-                if connection.send_datagram(datagram).is_err() {
+                if sent
+                    .and_then(|()| connection.send_datagram(datagram))
+                    .is_err()
+                {
                     break;
                 }
             }

@@ -3,7 +3,7 @@
 use crate::limits::{LENGTH, MAX_PEERS, MAX_PREFIXES, PACKET_HEADERS, SEGMENT_MARGIN};
 use crate::packet::{self, Packet};
 use crate::path::{Path, PathSeen};
-use crate::queue::{Queue, QueueDrops};
+use crate::queue::{Queue, QueueDrops, Together};
 use crate::routes::{Prefix, Routes};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -80,6 +80,13 @@ impl Engine {
         }
     }
 
+    /// Has datagrams leave with the DSCP of the packets in them, which are then of one DSCP.
+    pub fn copy_dscp(&mut self) {
+        for it in &mut self.peers {
+            it.queue.copies_dscp = true;
+        }
+    }
+
     /// Queues a packet of the host for its peer. Returns the peer.
     pub fn from_host(&mut self, now: Duration, frame: &mut [u8]) -> Option<usize> {
         let Ok(packet) = Packet::parse(frame) else {
@@ -96,15 +103,19 @@ impl Engine {
         Some(index)
     }
 
-    /// The next datagram for `peer`: packets that wait, as many as its path takes at once.
-    pub fn next(&mut self, now: Duration, peer: usize) -> Option<Vec<u8>> {
+    /// The next datagram for `peer`, and its DSCP: packets that wait, as many as its path takes at once.
+    pub fn next(&mut self, now: Duration, peer: usize) -> Option<(Vec<u8>, u8)> {
         let it = self.peers.get_mut(peer)?;
-        let (datagram, packets) = it.queue.next(now, it.path.longest())?;
+        let Together {
+            bytes,
+            packets,
+            dscp,
+        } = it.queue.next(now, it.path.longest())?;
         it.path.on_datagram();
         it.counters.sent += packets;
         let headers = packets as usize * PACKET_HEADERS;
-        it.counters.sent_bytes += (datagram.len() - headers) as u64;
-        Some(datagram)
+        it.counters.sent_bytes += (bytes.len() - headers) as u64;
+        Some((bytes, dscp))
     }
 
     /// Bytes handed to the connection of `peer` that may wait in it.
@@ -229,7 +240,7 @@ mod tests {
         for (destination, peer) in [([10, 0, 0, 2], 0), ([192, 168, 5, 5], 0), ([8, 8, 8, 8], 1)] {
             let mut it = frame(ME, destination, 30);
             assert_eq!(engine.from_host(NOW, &mut it), Some(peer));
-            assert_eq!(engine.next(NOW, peer), Some(datagram(&[&it])));
+            assert_eq!(engine.next(NOW, peer), Some((datagram(&[&it]), 0)));
         }
         assert!(!engine.has_next(0) && !engine.has_next(1));
     }

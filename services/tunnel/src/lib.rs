@@ -11,6 +11,11 @@
 //! bits, little-endian. Datagrams are not sent again: TCP inside repairs its own losses. So a [`path`] that loses
 //! packets, or takes long over them, gets shorter datagrams, for which long packets are cut here.
 //!
+//! Inside, packets keep DSCP and ECN field. Outside, the DSCP is 0, or that of the packets in the datagram, which are then
+//! of one class (RFC 2983, pipe model: the receiver ignores it). The ECN field outside is that of the connection, whose
+//! congestion control reacts to marks; the queue in front of it marks the packets inside. So no mark is copied, as
+//! tunnels without congestion control must do (RFC 6040).
+//!
 //! A packet goes to the peer with the longest prefix of its destination (AllowedIPs), and one of a peer is taken only
 //! if the longest prefix of its *source* is that peer's. In front of each connection is a queue that stands for 2 ms at
 //! most (CoDel, RFC 8289), with short packets first.

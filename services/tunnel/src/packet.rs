@@ -216,6 +216,18 @@ pub(crate) fn mark(frame: &mut [u8]) -> bool {
     true
 }
 
+/// The DSCP of a packet (RFC 2474).
+pub(crate) fn dscp(frame: &[u8]) -> u8 {
+    let Some(&[first, second, ..]) = frame.get(VNET_HEADER_LEN..) else {
+        return 0;
+    };
+    let class = match first >> 4 {
+        4 => second,
+        _ => first << 4 | second >> 4,
+    };
+    class >> 2
+}
+
 /// Updates a checksum after a word changed (RFC 1624), which lies at an even place or not.
 fn adjust(sum: &mut [u8], before: u16, after: u16, aligned: bool) {
     let turn = |it: u16| if aligned { it } else { it.swap_bytes() };

@@ -85,6 +85,18 @@ fn parse__offload_that_does_not_fit() {
     assert_eq!(fragment, Err(Bad::Offload));
 }
 
+#[test]
+fn dscp__of_both_families() {
+    let mut v4 = tcp(0, &[]);
+    v4[VNET_HEADER_LEN + 1] = 46 << 2 | 3;
+    assert_eq!(dscp(&v4), 46);
+    let mut v6 = vec![0; VNET_HEADER_LEN + 40];
+    // Traffic class 46 << 2 | 3.
+    v6[VNET_HEADER_LEN..VNET_HEADER_LEN + 2].copy_from_slice(&[0x6b, 0xb7]);
+    assert_eq!(dscp(&v6), 46);
+    assert_eq!(dscp(&v6[..VNET_HEADER_LEN + 1]), 0);
+}
+
 fn sum(bytes: &[u8]) -> u16 {
     let words = bytes
         .chunks(2)

@@ -93,6 +93,16 @@ impl Lab {
         fs::write(at("tb.conf"), of_b).unwrap();
     }
 
+    /// Adds a line to the interfaces of both configurations.
+    pub(crate) fn configure_interfaces(&self, line: &str) {
+        for name in ["ta.conf", "tb.conf"] {
+            let file = self.base.path().join(name);
+            let text = fs::read_to_string(&file).unwrap();
+            let text = text.replace("[Interface]\n", &format!("[Interface]\n{line}\n"));
+            fs::write(&file, text).unwrap();
+        }
+    }
+
     pub(crate) fn command(&self, host: &Namespace, words: &[&str]) -> Command {
         let mut command = host.command(PROGRAM);
         command

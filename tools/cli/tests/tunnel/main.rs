@@ -4,6 +4,7 @@
 
 #[path = "../content/mod.rs"]
 mod content;
+mod dscp;
 mod hosts;
 mod lab;
 mod login;
