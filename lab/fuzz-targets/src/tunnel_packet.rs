@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 use std::time::Duration;
+use zerolane::tun::TunOffload;
 use zerolane_tunnel::config::{Config, Prefix};
 use zerolane_tunnel::engine::Engine;
 use zerolane_tunnel::packet::{Packet, VNET_HEADER_LEN};
@@ -22,16 +23,18 @@ pub fn run(input: &[u8]) {
         vec![all("128.0.0.0"), all("8000::")],
     ];
     let mut engine = Engine::new(&networks, 1420);
-    let mut bytes = input.to_vec();
-    engine.from_peer(0, &mut bytes, |frame| {
-        let packet = Packet::parse(frame).expect("still right");
-        let first = match packet.source {
-            IpAddr::V4(it) => it.octets()[0],
-            IpAddr::V6(it) => it.octets()[0],
-        };
-        assert!(first < 0x80, "of the other peer");
-        assert!(frame.len() > VNET_HEADER_LEN);
-    });
+    for offload in [TunOffload::TcpAndUdp, TunOffload::Tcp, TunOffload::None] {
+        engine.set_offload(offload);
+        engine.from_peer(0, &mut input.to_vec(), |frame| {
+            let packet = Packet::parse(frame).expect("still right");
+            let first = match packet.source {
+                IpAddr::V4(it) => it.octets()[0],
+                IpAddr::V6(it) => it.octets()[0],
+            };
+            assert!(first < 0x80, "of the other peer");
+            assert!(frame.len() > VNET_HEADER_LEN);
+        });
+    }
     // Only packets of one DSCP leave together.
     engine.copy_dscp();
     // A lossy path has long packets cut.

@@ -158,6 +158,7 @@ impl Tunnel {
             .collect();
         let of_key = (0..).zip(&peers).map(|(index, it)| (it.config.key, index));
         let mut engine = Engine::new(&networks, interface.mtu);
+        engine.set_offload(device.offload());
         if interface.copies_dscp {
             engine.copy_dscp();
         }

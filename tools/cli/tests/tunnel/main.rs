@@ -11,3 +11,4 @@ mod login;
 mod programs;
 mod rights;
 mod routes;
+mod segments;
