@@ -9,6 +9,7 @@ mod hosts;
 mod lab;
 mod login;
 mod programs;
+mod quic;
 mod rights;
 mod routes;
 mod segments;
