@@ -5,6 +5,7 @@
 #[path = "../content/mod.rs"]
 mod content;
 mod dscp;
+mod flood;
 mod hosts;
 mod lab;
 mod login;
