@@ -166,6 +166,8 @@ fn up__a_flow_beside_50_000_handshakes_of_strangers() {
     stream(a, b, inside(2)[0]);
     let grown = peak(&ends[0]).saturating_sub(before);
     assert!(grown < MOST_MEMORY, "{grown} bytes");
+    let done = streams.load(Ordering::Relaxed);
+    eprintln!("{done} streams meanwhile, {grown} bytes more of memory");
     let counter = |name| lab.counter(a, name);
     // Most of them must first prove that their address is theirs.
     assert!(counter("cookies") > HANDSHAKES / 2);
@@ -177,6 +179,7 @@ fn up__a_flow_beside_50_000_handshakes_of_strangers() {
     let shown = String::from_utf8(show.output().unwrap().stdout).unwrap();
     let line = shown.lines().find(|it| it.contains("handshakes:"));
     let line = line.expect("who called");
+    eprintln!("{line}");
     assert!(
         line.contains(&format!("{refused} datagrams refused")),
         "{line}"

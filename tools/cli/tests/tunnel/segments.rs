@@ -6,13 +6,13 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use netlab::netns::Namespace;
+use netlab::netns::{Namespace, TokenBucket};
 use nix::cmsg_space;
 use nix::sys::socket::sockopt::{UdpGroSegment, UdpGsoSegment};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt};
 
 use crate::content::content;
-use crate::lab::{Lab, Outside, inside, until};
+use crate::lab::{Lab, Outside, inside, stream, until};
 
 /// Payload of a datagram, bytes; the last of a send is shorter.
 const SEGMENT: usize = 1200;
@@ -75,7 +75,7 @@ fn send_all(from: &Namespace, to: &Namespace, addresses: [SocketAddr; 2]) -> (u6
             loop {
                 let came = take(&receiver);
                 whole += u64::from(came.len() > 1);
-                came.iter().for_each(|it| drop(missing.remove(it)));
+                missing.retain(|it| !came.contains(it));
                 if came.is_empty() || missing.is_empty() {
                     return missing.is_empty();
                 }
@@ -132,4 +132,41 @@ fn up__udp_crosses_uncut_and_is_cut_for_an_end_without_offload() {
         }
         drop(ends);
     }
+}
+
+/// A slow path gets shorter datagrams, for which the sender's end cuts what its kernel left uncut. The pieces are uncut
+/// again where they have several segments.
+#[test]
+fn up__udp_is_cut_for_a_slow_path() {
+    let Some(lab) = Lab::new() else { return };
+    let (a, b) = (lab.hosts.a(), lab.hosts.b());
+    lab.configure(Outside::V4, "10.9.0.2, fd99::2");
+    let ends = lab.both(&[]);
+    if !lab.shown(b).contains("\"offload\":\"tcp_and_udp\"") {
+        eprintln!("skipped: this kernel cuts UDP (before Linux 6.2)");
+        return;
+    }
+    let slow = TokenBucket {
+        rate_bytes_per_s: 12_500_000,
+        burst_bytes: 64 << 10,
+        limit_bytes: 256 << 10,
+    };
+    let links = b.rtnetlink().unwrap();
+    links.set_token_bucket(b.device(), slow).unwrap();
+    for family in [0, 1] {
+        let addresses = [inside(1)[family], inside(2)[family]].map(|it| SocketAddr::new(it, 0));
+        // Until the connection knows how fast the path is.
+        until("cut", || {
+            stream(b, a, addresses[0].ip());
+            let before = lab.counter(b, "sent");
+            let (whole, sends) = send_all(b, a, addresses);
+            let sent = lab.counter(b, "sent") - before;
+            whole > 0 && sent > 3 * sends
+        });
+    }
+    for host in [a, b] {
+        assert_eq!(lab.counter(host, "dropped_malformed"), 0);
+        assert_eq!(lab.counter(host, "dropped_by_host"), 0);
+    }
+    drop(ends);
 }
