@@ -124,27 +124,7 @@ fn up__two_peers_with_networks_of_their_own() {
     let Some(lab) = Lab::new() else { return };
     let (a, b) = (lab.hosts.a(), lab.hosts.b());
     lab.configure(Outside::V4, "10.9.0.0/24");
-    let at = |name: &str| lab.base.path().join(name).display().to_string();
-    let made = Command::new(PROGRAM)
-        .arg("keygen")
-        .arg(at("c"))
-        .output()
-        .unwrap();
-    let c = String::from_utf8(made.stdout).unwrap();
-    let endpoint = SocketAddr::new(a.ipv4().into(), 9186);
-    let of_c = format!(
-        "[Interface]\nIdentity = {}\nAddress = 10.9.0.3/24\nTable = off\n\
-         [Peer]\nPublicKey = {}\nEndpoint = {endpoint}\nAllowedIPs = 10.9.0.1\n",
-        at("c"),
-        lab.keys[0]
-    );
-    fs::write(at("tc.conf"), of_c).unwrap();
-    let of_a = fs::read_to_string(at("ta.conf")).unwrap();
-    let of_a = format!(
-        "{of_a}[Peer]\nPublicKey = {}\nAllowedIPs = 10.9.0.3\n",
-        c.trim()
-    );
-    fs::write(at("ta.conf"), of_a).unwrap();
+    lab.configure_third("10.9.0.3/24");
     let ends = [
         lab.up(a, &["./ta.conf"]),
         lab.up(b, &["./tb.conf"]),

@@ -93,6 +93,28 @@ impl Lab {
         fs::write(at("tb.conf"), of_b).unwrap();
     }
 
+    /// Writes the configuration of a third end, which is at the host of B, has this address and calls A; A knows it.
+    pub(crate) fn configure_third(&self, address: &str) {
+        let at = |name: &str| self.base.path().join(name).display().to_string();
+        let mut keygen = Command::new(PROGRAM);
+        let made = keygen.arg("keygen").arg(at("c")).output().unwrap();
+        let key = String::from_utf8(made.stdout).unwrap();
+        let endpoint = SocketAddr::new(self.hosts.a().ipv4().into(), 9186);
+        let of_c = format!(
+            "[Interface]\nIdentity = {}\nAddress = {address}\nTable = off\n\
+             [Peer]\nPublicKey = {}\nEndpoint = {endpoint}\nAllowedIPs = 10.9.0.1\n",
+            at("c"),
+            self.keys[0]
+        );
+        fs::write(at("tc.conf"), of_c).unwrap();
+        let of_a = fs::read_to_string(at("ta.conf")).unwrap();
+        let peer = format!(
+            "[Peer]\nPublicKey = {}\nAllowedIPs = 10.9.0.3\n",
+            key.trim()
+        );
+        fs::write(at("ta.conf"), of_a + &peer).unwrap();
+    }
+
     /// Adds a line to the interfaces of both configurations.
     pub(crate) fn configure_interfaces(&self, line: &str) {
         for name in ["ta.conf", "tb.conf"] {
@@ -143,6 +165,13 @@ impl Lab {
                 shown.contains("\"connected_s\":") && !shown.contains("\"connected_s\":null")
             });
         }
+    }
+
+    /// Peers of a host that are connected.
+    pub(crate) fn connected(&self, host: &Namespace) -> usize {
+        let shown = self.shown(host);
+        let count = |text| shown.matches(text).count();
+        count("\"connected_s\":") - count("\"connected_s\":null")
     }
 
     /// A number in what `show` tells of the only peer.
