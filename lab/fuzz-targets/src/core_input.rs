@@ -391,6 +391,7 @@ impl Pair {
             3 => WorkRequest::Read,
             _ => WorkRequest::Datagram {
                 lifetime: Duration::from_millis(len % 50),
+                dscp: (len % 64) as u8,
             },
         };
         let id = self.ends[side].post(now, request, span);

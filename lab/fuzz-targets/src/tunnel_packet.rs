@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 use std::time::Duration;
+use zerolane::tun::TunOffload;
 use zerolane_tunnel::config::{Config, Prefix};
 use zerolane_tunnel::engine::Engine;
 use zerolane_tunnel::packet::{Packet, VNET_HEADER_LEN};
@@ -22,16 +23,20 @@ pub fn run(input: &[u8]) {
         vec![all("128.0.0.0"), all("8000::")],
     ];
     let mut engine = Engine::new(&networks, 1420);
-    let mut bytes = input.to_vec();
-    engine.from_peer(0, &mut bytes, |frame| {
-        let packet = Packet::parse(frame).expect("still right");
-        let first = match packet.source {
-            IpAddr::V4(it) => it.octets()[0],
-            IpAddr::V6(it) => it.octets()[0],
-        };
-        assert!(first < 0x80, "of the other peer");
-        assert!(frame.len() > VNET_HEADER_LEN);
-    });
+    for offload in [TunOffload::TcpAndUdp, TunOffload::Tcp, TunOffload::None] {
+        engine.set_offload(offload);
+        engine.from_peer(0, &mut input.to_vec(), |frame| {
+            let packet = Packet::parse(frame).expect("still right");
+            let first = match packet.source {
+                IpAddr::V4(it) => it.octets()[0],
+                IpAddr::V6(it) => it.octets()[0],
+            };
+            assert!(first < 0x80, "of the other peer");
+            assert!(frame.len() > VNET_HEADER_LEN);
+        });
+    }
+    // Only packets of one DSCP leave together.
+    engine.copy_dscp();
     // A lossy path has long packets cut.
     for look in 1..4 {
         let seen = PathSeen {
@@ -45,8 +50,9 @@ pub fn run(input: &[u8]) {
     }
     if let Some(peer) = engine.from_host(Duration::ZERO, &mut input.to_vec()) {
         let mut count = 0;
-        while let Some(mut datagram) = engine.next(Duration::ZERO, peer) {
+        while let Some((mut datagram, dscp)) = engine.next(Duration::ZERO, peer) {
             let mut receiver = Engine::new(&[networks.concat()], 1420);
+            assert!(dscp < 64);
             receiver.from_peer(0, &mut datagram, |_| count += 1);
             assert_eq!(receiver.counters(0).dropped_malformed, 0);
         }

@@ -47,6 +47,8 @@ pub struct Interface {
     pub mtu: u32,
     /// Where routes are made.
     pub table: Table,
+    /// The packets outside have the DSCP of those inside, and not 0.
+    pub copies_dscp: bool,
     /// Name servers and search domains, for `resolvconf`.
     pub dns: Vec<String>,
     /// Commands of the shell to run before and after the interface is there; `%i` is its name.
@@ -105,6 +107,7 @@ impl Interface {
             listen: vec![],
             mtu: DEFAULT_MTU,
             table: Table::default(),
+            copies_dscp: false,
             dns: vec![],
             pre_up: vec![],
             post_up: vec![],
@@ -232,6 +235,13 @@ impl Interface {
                     _ => Table::Number(number(value, 1, u32::MAX)?),
                 }
             }
+            "dscp" => {
+                self.copies_dscp = match value.to_ascii_lowercase().as_str() {
+                    "copy" => true,
+                    "0" => false,
+                    _ => return Err(format!("\"{value}\" is neither copy nor 0")),
+                }
+            }
             "dns" => self.dns.extend(list(value, |it| Ok(it.to_owned()))?),
             "preup" => self.pre_up.push(value.to_owned()),
             "postup" => self.post_up.push(value.to_owned()),
@@ -310,7 +320,7 @@ mod tests {
     fn parse__the_words_of_wg_quick() {
         let text = format!(
             "# a comment\n[Interface]\nAddress = 10.0.0.1/24, fd00::1/64\nListenPort = 7001\nMTU=9000\n\
-             PostUp = echo %i\nTable = off\nDNS = 10.0.0.9\n\n[Peer]\npublickey = {}\nEndpoint = host:7002 # there\n\
+             PostUp = echo %i\nTable = off\nDSCP = copy\nDNS = 10.0.0.9\n\n[Peer]\npublickey = {}\nEndpoint = host:7002 # there\n\
              AllowedIPs = 10.0.0.2/32,192.168.0.0/16\nAllowedIPs = ::/0\nPersistentKeepalive = 25\n[Peer]\nPublicKey={}\n",
             key(1),
             key(2)
@@ -320,6 +330,7 @@ mod tests {
         let port = it.interface.listen[0].port();
         assert_eq!((port, it.interface.mtu), (7001, 9000));
         assert_eq!(it.interface.table, Table::Off);
+        assert!(it.interface.copies_dscp && !Interface::new().copies_dscp);
         assert_eq!(it.interface.post_up, ["echo %i"]);
         assert_eq!(it.peers[0].allowed.len(), 3);
         assert_eq!(it.peers[0].endpoints, ["host:7002"]);
@@ -336,6 +347,7 @@ mod tests {
             ("[Interface]\nAddress = 10.0.0.300/24", 2, "10.0.0.300/24"),
             ("[Interface]\nAddress = 10.0.0.3/33", 2, "10.0.0.3/33"),
             ("[Interface]\nMTU = 100\n", 2, "from 1280"),
+            ("[Interface]\nDSCP = 46\n", 2, "neither copy nor 0"),
             ("[Interface]\nListenPort = 0\n", 2, "from 1 to"),
             ("[Interface]\nnonsense\n", 2, "nonsense"),
             ("[Interfaces]\n", 1, "a section is"),

@@ -1,9 +1,8 @@
 //! Cuts a packet that the kernel left uncut when the path is slow or loses packets.
 
-use crate::packet::{GSO_NONE, Packet, TCP, VNET_HEADER_LEN, fold};
+use crate::packet::{GSO_NONE, Packet, TCP, VNET_HEADER_LEN, checksum_at, fold};
 use std::net::IpAddr;
 
-const UDP_HEADER_LEN: usize = 8;
 const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
@@ -17,17 +16,9 @@ pub(crate) fn cut(frame: &[u8], longest: usize) -> Option<Vec<Vec<u8>>> {
         return None;
     }
     let it = Packet::parse(frame).ok()?;
-    let transport = VNET_HEADER_LEN + it.transport;
-    let (header, sum) = match it.protocol {
-        TCP => (usize::from(frame[transport + 12] >> 4) * 4, 16),
-        _ => (UDP_HEADER_LEN, 6),
-    };
-    let header = transport + header;
+    let header = VNET_HEADER_LEN + it.payload(&frame[VNET_HEADER_LEN..])?;
+    let sum = checksum_at(it.protocol);
     let segment = usize::from(u16::from_le_bytes([frame[4], frame[5]]));
-    let sums_at = [frame[6], frame[7], frame[8], frame[9]];
-    if sums_at != [it.transport as u8, 0, sum as u8, 0] || segment == 0 {
-        return None;
-    }
     let (headers, payload) = frame.split_at_checked(header)?;
     let segments = (longest.saturating_sub(header) / segment).max(1);
     let step = segments * segment;

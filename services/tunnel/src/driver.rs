@@ -10,7 +10,7 @@ use crate::network::{Network, NetworkError};
 use crate::packet::VNET_HEADER_LEN;
 use crate::path::PathSeen;
 use crate::rules::{self, Rules};
-use crate::status::{PeerStatus, Status};
+use crate::status::{CallerCounters, PeerStatus, Status};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -22,7 +22,7 @@ use zerolane::Options;
 use zerolane::options::{LaneChoice, PrivateData};
 use zerolane::security::{Identity, PublicKey};
 use zerolane::tun::{TunDevice, TunOffload};
-use zerolane::worker::{ConnectionId, Event, Worker};
+use zerolane::worker::{ConnectionId, EndpointId, Event, Worker};
 
 /// What both ends tell each other when they connect: another version, or another program, is not taken for a peer.
 const HELLO: &[u8] = b"zerolane-tunnel 2";
@@ -104,7 +104,7 @@ pub struct Tunnel {
     of_key: HashMap<PublicKey, usize>,
     identity: Arc<Identity>,
     /// Where it listens.
-    address: Option<SocketAddr>,
+    endpoint: Option<EndpointId>,
     started: Instant,
     /// When the paths are looked at again.
     look_at: Duration,
@@ -157,16 +157,21 @@ impl Tunnel {
             })
             .collect();
         let of_key = (0..).zip(&peers).map(|(index, it)| (it.config.key, index));
+        let mut engine = Engine::new(&networks, interface.mtu);
+        engine.set_offload(device.offload());
+        if interface.copies_dscp {
+            engine.copy_dscp();
+        }
         let mut tunnel = Tunnel {
             rules: None,
             device,
             worker: Worker::new()?,
-            engine: Engine::new(&networks, interface.mtu),
+            engine,
             of_key: of_key.collect(),
             peers,
             of_connection: HashMap::new(),
             identity,
-            address: None,
+            endpoint: None,
             started: now,
             look_at: Duration::ZERO,
             dropped_by_host: 0,
@@ -178,7 +183,7 @@ impl Tunnel {
             let every = waiting.filter_map(|it| it.keepalive).min();
             let options = tunnel.options(Arc::new(trusted), every);
             let endpoint = tunnel.worker.listen(&interface.listen[..], options)?;
-            tunnel.address = tunnel.worker.endpoint(endpoint).map(|it| it.local_addr());
+            tunnel.endpoint = Some(endpoint);
         }
         Ok(tunnel)
     }
@@ -212,12 +217,13 @@ impl Tunnel {
             }
             return Ok(());
         }
+        let port = self.address().map(|it| it.port());
         let rules = self
             .rules
             .insert(Rules::new(Network::of(self.device.name())?)?);
         for &&prefix in routes {
             network.add_route(prefix, Table::Number(rules.table()))?;
-            rules.add_default(prefix.address, self.address.map(|it| it.port()))?;
+            rules.add_default(prefix.address, port)?;
         }
         Ok(())
     }
@@ -242,7 +248,21 @@ impl Tunnel {
 
     /// Where it is called; `None`: it only calls.
     pub fn address(&self) -> Option<SocketAddr> {
-        self.address
+        let listener = self.worker.endpoint(self.endpoint?);
+        listener.map(|it| it.local_addr())
+    }
+
+    /// Counts who called.
+    fn callers(&self) -> Option<CallerCounters> {
+        let listener = self.worker.endpoint(self.endpoint?)?;
+        let (all, gate) = (listener.counters(), listener.gate_counters()?);
+        Some(CallerCounters {
+            begun: gate.hellos,
+            cookies: gate.retried,
+            completed: gate.admitted,
+            refused: all.refused + gate.refused,
+            unread: all.unread,
+        })
     }
 
     /// The time since it was made: the clock of the engine.
@@ -326,10 +346,14 @@ impl Tunnel {
                 continue;
             };
             while connection.datagram_bytes() < self.engine.unsent(index)
-                && let Some(datagram) = self.engine.next(now, index)
+                && let Some((datagram, dscp)) = self.engine.next(now, index)
             {
+                let sent = connection.set_dscp(dscp);
                 // The end of a connection is an event.
-                if connection.send_datagram(datagram).is_err() {
+                if sent
+                    .and_then(|()| connection.send_datagram(datagram))
+                    .is_err()
+                {
                     break;
                 }
             }
@@ -502,7 +526,8 @@ impl Tunnel {
         Status {
             interface: self.device.name().to_owned(),
             public_key: self.identity.public().to_string(),
-            port: self.address.map(|it| it.port()),
+            port: self.address().map(|it| it.port()),
+            callers: self.callers(),
             offload: match self.device.offload() {
                 TunOffload::None => "none",
                 TunOffload::Tcp => "tcp",

@@ -1,12 +1,14 @@
 //! Decides which packets go to which peer, and which of a peer's packets the host gets. Does no IO.
 
+use crate::cut::cut;
 use crate::limits::{LENGTH, MAX_PEERS, MAX_PREFIXES, PACKET_HEADERS, SEGMENT_MARGIN};
 use crate::packet::{self, Packet};
 use crate::path::{Path, PathSeen};
-use crate::queue::{Queue, QueueDrops};
+use crate::queue::{Queue, QueueDrops, Together};
 use crate::routes::{Prefix, Routes};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use zerolane::tun::TunOffload;
 
 /// Packets of one peer, and bytes of them, by what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,6 +57,8 @@ pub struct Engine {
     host: HostCounters,
     /// Longest packet with a segment of TCP.
     longest_segment: u32,
+    /// What the host takes uncut.
+    offload: TunOffload,
 }
 
 impl Engine {
@@ -77,6 +81,19 @@ impl Engine {
             routes,
             host: HostCounters::default(),
             longest_segment: mtu.saturating_sub(SEGMENT_MARGIN),
+            offload: TunOffload::TcpAndUdp,
+        }
+    }
+
+    /// Cuts packets of the peers that the host does not take whole. It takes all unless told.
+    pub fn set_offload(&mut self, offload: TunOffload) {
+        self.offload = offload;
+    }
+
+    /// Has datagrams leave with the DSCP of the packets in them, which are then of one DSCP.
+    pub fn copy_dscp(&mut self) {
+        for it in &mut self.peers {
+            it.queue.copies_dscp = true;
         }
     }
 
@@ -96,15 +113,19 @@ impl Engine {
         Some(index)
     }
 
-    /// The next datagram for `peer`: packets that wait, as many as its path takes at once.
-    pub fn next(&mut self, now: Duration, peer: usize) -> Option<Vec<u8>> {
+    /// The next datagram for `peer`, and its DSCP: packets that wait, as many as its path takes at once.
+    pub fn next(&mut self, now: Duration, peer: usize) -> Option<(Vec<u8>, u8)> {
         let it = self.peers.get_mut(peer)?;
-        let (datagram, packets) = it.queue.next(now, it.path.longest())?;
+        let Together {
+            bytes,
+            packets,
+            dscp,
+        } = it.queue.next(now, it.path.longest())?;
         it.path.on_datagram();
         it.counters.sent += packets;
         let headers = packets as usize * PACKET_HEADERS;
-        it.counters.sent_bytes += (datagram.len() - headers) as u64;
-        Some(datagram)
+        it.counters.sent_bytes += (bytes.len() - headers) as u64;
+        Some((bytes, dscp))
     }
 
     /// Bytes handed to the connection of `peer` that may wait in it.
@@ -157,7 +178,14 @@ impl Engine {
             packet::clamp_segments(frame, &packet, self.longest_segment);
             it.counters.received += 1;
             it.counters.received_bytes += (frame.len() - packet::VNET_HEADER_LEN) as u64;
-            write(frame);
+            let pieces = match packet::is_taken(frame, self.offload) {
+                true => None,
+                false => cut(frame, 0),
+            };
+            match pieces {
+                Some(pieces) => pieces.iter().for_each(|it| write(it)),
+                None => write(frame),
+            }
         }
     }
 
@@ -229,7 +257,7 @@ mod tests {
         for (destination, peer) in [([10, 0, 0, 2], 0), ([192, 168, 5, 5], 0), ([8, 8, 8, 8], 1)] {
             let mut it = frame(ME, destination, 30);
             assert_eq!(engine.from_host(NOW, &mut it), Some(peer));
-            assert_eq!(engine.next(NOW, peer), Some(datagram(&[&it])));
+            assert_eq!(engine.next(NOW, peer), Some((datagram(&[&it]), 0)));
         }
         assert!(!engine.has_next(0) && !engine.has_next(1));
     }
@@ -271,6 +299,31 @@ mod tests {
             short.truncate(short.len() - cut);
             assert_eq!(taken(&mut engine, 0, short), std::slice::from_ref(&own));
             assert_eq!(engine.counters(0).dropped_malformed, cut as u64);
+        }
+    }
+
+    /// UDP in three datagrams of 1,000 bytes, uncut.
+    fn uncut(source: [u8; 4]) -> Vec<u8> {
+        let mut it = frame(source, ME, 8 + 3000);
+        it[..packet::VNET_HEADER_LEN].copy_from_slice(&[1, 5, 28, 0, 0xe8, 3, 20, 0, 6, 0]);
+        it[packet::VNET_HEADER_LEN + 9] = 17;
+        it
+    }
+
+    #[test]
+    fn from_peer__cut_where_the_host_does_not_take_it_whole() {
+        let whole = uncut([10, 0, 0, 2]);
+        for (offload, count) in [
+            (TunOffload::TcpAndUdp, 1),
+            (TunOffload::Tcp, 3),
+            (TunOffload::None, 3),
+        ] {
+            let mut engine = engine();
+            engine.set_offload(offload);
+            let got = taken(&mut engine, 0, datagram(&[&whole]));
+            assert_eq!(got.len(), count, "{offload:?}");
+            assert!(got.iter().all(|it| packet::is_taken(it, offload)));
+            assert_eq!(engine.counters(0).received, 1);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Checks packets and their virtio headers: those of the peer before they are written into the host's kernel.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use zerolane::tun::TunDevice;
+use zerolane::tun::{TunDevice, TunOffload};
 
 /// Bytes of the header in front of each packet.
 pub const VNET_HEADER_LEN: usize = TunDevice::VNET_HEADER_LEN;
@@ -12,12 +12,15 @@ const DATA_VALID: u8 = 2;
 pub(crate) const GSO_NONE: u8 = 0;
 const GSO_TCP4: u8 = 1;
 const GSO_TCP6: u8 = 4;
+/// `VIRTIO_NET_HDR_GSO_UDP_L4`, of Linux 6.2: datagrams of one length, of which the last may be shorter.
 const GSO_UDP: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
 /// The number of TCP among the protocols of IP.
 pub(crate) const TCP: u8 = 6;
 const UDP: u8 = 17;
+const TCP_HEADER_LEN: usize = 20;
+const UDP_HEADER_LEN: usize = 8;
 /// Fewest payload bytes of a cut packet: fewer would make thousands of one.
 const MIN_SEGMENT: u16 = 48;
 
@@ -140,17 +143,40 @@ impl Packet {
             GSO_UDP => self.protocol == UDP && kind == GSO_UDP,
             _ => false,
         };
-        let least = self.transport + if self.protocol == TCP { 20 } else { 8 };
+        // The kernel refuses another checksum than the transport's.
         let whole = fits
             && sums
             && !self.later_fragment
             && segment >= MIN_SEGMENT
-            && (self.transport..=packet.len()).contains(&header_len.max(least));
-        if whole && header_len <= packet.len() {
-            Ok(())
-        } else {
-            Err(Bad::Offload)
-        }
+            && (start, offset) == (self.transport, checksum_at(self.protocol))
+            && self
+                .payload(packet)
+                .is_some_and(|at| at.max(header_len) <= packet.len());
+        if whole { Ok(()) } else { Err(Bad::Offload) }
+    }
+
+    /// Where the payload of the transport begins in `packet`, if the transport's header is possible.
+    pub(crate) fn payload(&self, packet: &[u8]) -> Option<usize> {
+        let header = match self.protocol {
+            TCP => usize::from(packet.get(self.transport + 12)? >> 4) * 4,
+            _ => UDP_HEADER_LEN,
+        };
+        let possible = self.protocol != TCP || header >= TCP_HEADER_LEN;
+        possible.then_some(self.transport + header)
+    }
+}
+
+/// Where TCP or UDP have their checksum, from their beginning.
+pub(crate) fn checksum_at(protocol: u8) -> usize {
+    if protocol == TCP { 16 } else { 6 }
+}
+
+/// Whether a host takes `frame` as it is: what is uncut needs an offload of its kernel, or one that its user permits.
+pub(crate) fn is_taken(frame: &[u8], offload: TunOffload) -> bool {
+    match (frame.get(1).map(|kind| kind & !GSO_ECN), offload) {
+        (None | Some(GSO_NONE), _) | (_, TunOffload::TcpAndUdp) => true,
+        (Some(kind), TunOffload::Tcp) => kind != GSO_UDP,
+        (Some(_), TunOffload::None) => false,
     }
 }
 
@@ -214,6 +240,18 @@ pub(crate) fn mark(frame: &mut [u8]) -> bool {
         adjust(&mut packet[10..12], before, after, true);
     }
     true
+}
+
+/// The DSCP of a packet (RFC 2474).
+pub(crate) fn dscp(frame: &[u8]) -> u8 {
+    let Some(&[first, second, ..]) = frame.get(VNET_HEADER_LEN..) else {
+        return 0;
+    };
+    let class = match first >> 4 {
+        4 => second,
+        _ => first << 4 | second >> 4,
+    };
+    class >> 2
 }
 
 /// Updates a checksum after a word changed (RFC 1624), which lies at an even place or not.

@@ -85,6 +85,79 @@ fn parse__offload_that_does_not_fit() {
     assert_eq!(fragment, Err(Bad::Offload));
 }
 
+/// An uncut UDP packet of 5,000 bytes of payload.
+fn uncut_udp(change: impl FnOnce(&mut [u8])) -> Result<Packet, Bad> {
+    offloaded(|it| {
+        it[..VNET_HEADER_LEN].copy_from_slice(&[1, GSO_UDP, 28, 0, 0xb4, 5, 20, 0, 6, 0]);
+        it[VNET_HEADER_LEN + 9] = UDP;
+        change(it);
+    })
+}
+
+#[test]
+fn parse__udp_offload_that_does_not_fit() {
+    assert!(uncut_udp(|_| {}).is_ok());
+    let wrong: [(usize, u8); 10] = [
+        (0, 0),        // no checksum to make
+        (1, GSO_TCP4), // of another protocol
+        (1, 3),        // UFO, which no kernel takes any more
+        (1, GSO_UDP | GSO_ECN),
+        (3, 0xff), // headers longer than the packet
+        (6, 24),   // the checksum of something else
+        (8, 16),
+        (9, 1),
+        (VNET_HEADER_LEN + 9, 1), // ICMP
+        (VNET_HEADER_LEN + 7, 9), // a later fragment
+    ];
+    for (at, byte) in wrong {
+        let refused = uncut_udp(|it| it[at] = byte);
+        assert_eq!(refused, Err(Bad::Offload), "{at} {byte}");
+    }
+    for segment in [0, MIN_SEGMENT - 1] {
+        let tiny = uncut_udp(|it| it[4..6].copy_from_slice(&segment.to_le_bytes()));
+        assert_eq!(tiny, Err(Bad::Offload), "{segment}");
+    }
+}
+
+#[test]
+fn parse__an_uncut_segment_whose_header_is_not_true() {
+    // Shorter than TCP's, and longer than the packet.
+    for words in [0, 4] {
+        let refused = offloaded(|it| it[VNET_HEADER_LEN + 20 + 12] = words << 4);
+        assert_eq!(refused, Err(Bad::Offload), "{words}");
+    }
+    let mut short = tcp(10, &[]);
+    short[..VNET_HEADER_LEN].copy_from_slice(&[1, GSO_TCP4, 40, 0, 0xb4, 5, 20, 0, 16, 0]);
+    short[VNET_HEADER_LEN + 20 + 12] = 15 << 4;
+    assert_eq!(Packet::parse(&short), Err(Bad::Offload));
+}
+
+#[test]
+fn is_taken__by_what_the_kernel_has() {
+    for (kind, taken) in [
+        (GSO_NONE, [true, true, true]),
+        (GSO_TCP4, [false, true, true]),
+        (GSO_TCP6 | GSO_ECN, [false, true, true]),
+        (GSO_UDP, [false, false, true]),
+    ] {
+        let frame = [1, kind, 0, 0];
+        let all = [TunOffload::None, TunOffload::Tcp, TunOffload::TcpAndUdp];
+        assert_eq!(all.map(|it| is_taken(&frame, it)), taken, "{kind}");
+    }
+}
+
+#[test]
+fn dscp__of_both_families() {
+    let mut v4 = tcp(0, &[]);
+    v4[VNET_HEADER_LEN + 1] = 46 << 2 | 3;
+    assert_eq!(dscp(&v4), 46);
+    let mut v6 = vec![0; VNET_HEADER_LEN + 40];
+    // Traffic class 46 << 2 | 3.
+    v6[VNET_HEADER_LEN..VNET_HEADER_LEN + 2].copy_from_slice(&[0x6b, 0xb7]);
+    assert_eq!(dscp(&v6), 46);
+    assert_eq!(dscp(&v6[..VNET_HEADER_LEN + 1]), 0);
+}
+
 fn sum(bytes: &[u8]) -> u16 {
     let words = bytes
         .chunks(2)

@@ -4,7 +4,7 @@ use crate::cut::cut;
 use crate::limits::{
     CODEL_INTERVAL, CODEL_TARGET, LENGTH, MAX_QUEUED, MAX_QUEUED_BYTES, SHORT_PACKET,
 };
-use crate::packet::mark;
+use crate::packet::{dscp, mark};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -19,12 +19,24 @@ pub(crate) struct QueueDrops {
     pub(crate) marked: u64,
 }
 
+/// Packets that leave as one datagram.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Together {
+    pub(crate) bytes: Vec<u8>,
+    /// Number of packets.
+    pub(crate) packets: u64,
+    /// DSCP of each of them; 0 where this does not matter.
+    pub(crate) dscp: u8,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     short: VecDeque<Vec<u8>>,
     long: VecDeque<(Duration, Vec<u8>)>,
     bytes: usize,
     codel: Codel,
+    /// Packets of different DSCPs do not leave together.
+    pub(crate) copies_dscp: bool,
     pub(crate) drops: QueueDrops,
 }
 
@@ -101,30 +113,43 @@ impl Queue {
         }
     }
 
-    /// The packets that leave next, and their number: as many as fit `longest` bytes, or one that does not fit and
-    /// cannot be cut.
-    pub(crate) fn next(&mut self, now: Duration, longest: usize) -> Option<(Vec<u8>, u64)> {
-        let mut all = self.pop(now, longest)?;
-        let mut count = 1;
-        while let Some(next) = self.front_len()
-            && all.len() + next <= longest
+    /// The packets that leave next: as many of one DSCP as fit `longest` bytes, or one that does not fit and cannot be
+    /// cut.
+    pub(crate) fn next(&mut self, now: Duration, longest: usize) -> Option<Together> {
+        let mut bytes = self.pop(now, longest)?;
+        let dscp = self.dscp(&bytes);
+        let mut packets = 1;
+        while let Some(next) = self.front()
+            && bytes.len() + next.len() <= longest
+            && self.dscp(next) == dscp
             && let Some(packet) = self.pop(now, longest)
         {
-            // One that CoDel drops may stand before one that is longer.
-            if all.len() + packet.len() > longest {
+            // One that CoDel drops may stand before one that is longer, or of another DSCP.
+            if bytes.len() + packet.len() > longest || self.dscp(&packet) != dscp {
                 self.bytes += packet.len();
                 self.long.push_front((now, packet));
                 break;
             }
-            all.extend_from_slice(&packet);
-            count += 1;
+            bytes.extend_from_slice(&packet);
+            packets += 1;
         }
-        Some((all, count))
+        Some(Together {
+            bytes,
+            packets,
+            dscp,
+        })
     }
 
-    fn front_len(&self) -> Option<usize> {
-        let long = || self.long.front().map(|it| it.1.len());
-        self.short.front().map(Vec::len).or_else(long)
+    fn dscp(&self, packet: &[u8]) -> u8 {
+        match self.copies_dscp {
+            true => dscp(&packet[LENGTH..]),
+            false => 0,
+        }
+    }
+
+    fn front(&self) -> Option<&Vec<u8>> {
+        let long = || self.long.front().map(|it| &it.1);
+        self.short.front().or_else(long)
     }
 
     fn pop(&mut self, now: Duration, longest: usize) -> Option<Vec<u8>> {
@@ -173,6 +198,7 @@ impl Queue {
 mod tests {
     #![allow(non_snake_case)]
     use super::*;
+    use crate::packet::VNET_HEADER_LEN;
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -207,8 +233,8 @@ mod tests {
     #[test]
     fn codel__marks_those_that_are_capable() {
         let mut frame = [0; 1400];
-        frame[crate::packet::VNET_HEADER_LEN] = 0x45;
-        frame[crate::packet::VNET_HEADER_LEN + 1] = 2;
+        frame[VNET_HEADER_LEN] = 0x45;
+        frame[VNET_HEADER_LEN + 1] = 2;
         let mut queue = Queue::default();
         for _ in 0..1000 {
             queue.push(MS, &frame);
@@ -265,12 +291,67 @@ mod tests {
             queue.push(MS, &[n; 1000]);
         }
         queue.push(MS, &[9; 100]);
-        let (all, count) = queue.next(MS, 3200).unwrap();
-        assert_eq!((all.len(), count), (102 + 3 * 1002, 4));
-        assert_eq!(&all[..3], [100, 0, 9]);
-        assert_eq!(&all[102..105], [0xe8, 3, 0]);
-        assert_eq!(queue.next(MS, 500).unwrap().1, 1, "one that cannot be cut");
-        assert_eq!(queue.next(MS, 9000).unwrap().1, 1);
+        let all = queue.next(MS, 3200).unwrap();
+        assert_eq!((all.bytes.len(), all.packets), (102 + 3 * 1002, 4));
+        assert_eq!(&all.bytes[..3], [100, 0, 9]);
+        assert_eq!(&all.bytes[102..105], [0xe8, 3, 0]);
+        let alone = queue.next(MS, 500).unwrap();
+        assert_eq!(alone.packets, 1, "one that cannot be cut");
+        assert_eq!(queue.next(MS, 9000).unwrap().packets, 1);
         assert!(queue.is_empty() && queue.bytes == 0);
+    }
+
+    /// Packets with these DSCPs, of 1000 bytes or short.
+    fn queued(all: &[(u8, usize)]) -> Queue {
+        let mut queue = Queue::default();
+        for &(dscp, len) in all {
+            let mut frame = vec![0; len];
+            frame[VNET_HEADER_LEN..VNET_HEADER_LEN + 2].copy_from_slice(&[0x45, dscp << 2 | 1]);
+            queue.push(MS, &frame);
+        }
+        queue
+    }
+
+    #[test]
+    fn next__packets_of_one_dscp() {
+        let all = [
+            (46, 1000),
+            (46, 1000),
+            (0, 1000),
+            (46, 1000),
+            (8, 100),
+            (8, 100),
+        ];
+        let together = |mut queue: Queue| -> Vec<(u8, u64)> {
+            let next = std::iter::from_fn(|| queue.next(MS, 9000));
+            next.map(|it| (it.dscp, it.packets)).collect()
+        };
+        assert_eq!(together(queued(&all)), [(0, 6)], "not asked for");
+        let mut apart = queued(&all);
+        apart.copies_dscp = true;
+        assert_eq!(together(apart), [(8, 2), (46, 2), (0, 1), (46, 1)]);
+    }
+
+    #[test]
+    fn next__one_of_another_dscp_behind_one_that_is_dropped() {
+        let mut queue = queued(&[(46, 1000); 200]);
+        queue.copies_dscp = true;
+        // Stands since long, so that the next is dropped.
+        for at in 0..100 {
+            assert!(queue.pop(10 * MS + at * 2 * MS, 9000).is_some());
+        }
+        let dropped = queue.drops.codel;
+        for n in 0..100 {
+            let frame = &mut queue.long[n].1[LENGTH + VNET_HEADER_LEN + 1];
+            *frame = (n as u8 % 2) << 2;
+        }
+        let mut count = 0;
+        while let Some(it) = queue.next(220 * MS + count * MS, 9000) {
+            assert_eq!(it.packets, 1, "neighbours differ");
+            count += 1;
+        }
+        let dropped = queue.drops.codel - dropped;
+        assert!(dropped > 0 && u64::from(count) + dropped <= 100);
+        assert_eq!(queue.bytes, 0);
     }
 }

@@ -208,6 +208,8 @@ pub enum WorkRequest<'a> {
     Datagram {
         /// How long it may wait to leave.
         lifetime: Duration,
+        /// The DSCP of its packets (RFC 2474), 0 to 63.
+        dscp: u8,
     },
     /// Asks for a region of the peer by name. Takes no local memory. [`Event::Region`](crate::Event::Region) follows.
     OpenRegion {

@@ -319,6 +319,8 @@ pub struct DataBurst {
     pub segments: u32,
     /// Set for a train: payload, padding, and [`DataBurst::train_header`], cut every `stu` bytes.
     pub train: Option<Train>,
+    /// The DSCP of its packets; only datagrams of the program have one.
+    pub dscp: u8,
     /// The Transfer that the train announces.
     pub(crate) announces: Option<TransferId>,
     pub(crate) first: Header,

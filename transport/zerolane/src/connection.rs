@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::id::{PathId, Poster, RequestId};
 use crate::queue::CompletionQueue;
 use crate::vectored::Vectored;
+use std::io;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -21,6 +22,9 @@ use zerolane_wire::PrivateData;
 
 /// How long [`Connection::close`] waits without progress of posted sends, in idle timeouts.
 const LINGER_IDLE_TIMEOUTS: u32 = 1;
+
+/// The field has 6 bits.
+const MAX_DSCP: u8 = 63;
 
 /// A connection to a peer. Its caller drives it: it makes progress only inside its methods, in the calling thread. A
 /// peer that makes no call for the idle timeout while this end waits for it counts as dead.
@@ -51,6 +55,7 @@ pub struct Connection {
     pub(crate) driver: Driver<AnyLane>,
     idle_timeout: Duration,
     datagram_lifetime: Duration,
+    datagram_dscp: u8,
     /// Marks the identifiers of its requests.
     pub(crate) poster: Poster,
     /// Requests of several pieces.
@@ -96,6 +101,7 @@ impl Connection {
             driver,
             idle_timeout: options.times.idle,
             datagram_lifetime: options.times.datagram,
+            datagram_dscp: 0,
             poster: Poster::next(),
             vectored: Vectored::default(),
             queue: None,
@@ -240,9 +246,23 @@ impl Connection {
     /// [`PostError::NoDatagrams`]: crate::failure::PostError::NoDatagrams
     /// [`PostError::Full`]: crate::failure::PostError::Full
     pub fn send_datagram(&mut self, datagram: impl Into<Vec<u8>>) -> Result<()> {
-        self.driver
-            .post_datagram(datagram.into(), self.datagram_lifetime)?;
+        let (lifetime, dscp) = (self.datagram_lifetime, self.datagram_dscp);
+        self.driver.post_datagram(datagram.into(), lifetime, dscp)?;
         self.driver.turn(Step::Send)?;
+        Ok(())
+    }
+
+    /// Gives the packets of datagrams sent from now on this DSCP, 0 to 63, by which routers choose a queue (RFC 2474). 0
+    /// unless set, as of everything else that is sent. No effect on Ethernet lanes, and in shared memory.
+    ///
+    /// # Errors
+    /// [`Error::Io`] (`InvalidInput`): it is larger.
+    pub fn set_dscp(&mut self, dscp: u8) -> Result<()> {
+        if dscp > MAX_DSCP {
+            let why = format!("a DSCP is at most {MAX_DSCP}, and not {dscp}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why).into());
+        }
+        self.datagram_dscp = dscp;
         Ok(())
     }
 

@@ -320,8 +320,11 @@ fn waits(tried: &mut Tried, pair: &mut Pair) {
 }
 
 fn datagrams(tried: &mut Tried, pair: &mut Pair) {
-    tried.on("Connection::{send_datagram, recv_datagram}");
+    tried.on("Connection::{send_datagram, set_dscp, recv_datagram}");
     let ours = &mut pair.ours;
+    for dscp in [64, u8::MAX] {
+        refused(ours.set_dscp(dscp), dscp);
+    }
     for len in [0, ours.max_datagram() + 1, 1 << 24] {
         refused(ours.send_datagram(vec![0; len]), len);
     }

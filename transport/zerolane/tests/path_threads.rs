@@ -185,23 +185,30 @@ fn drop__amid_ends_the_threads() {
 }
 
 /// The memory of a datagram is free as soon as that left the driver: no thread may read it later, and none is lost for
-/// it.
+/// it. Their DSCP is that of the socket, by which the threads send a Transfer meanwhile.
 #[test]
 fn datagrams__leave_by_paths_with_threads() {
     const SENT: u64 = 400;
+    const LEN: usize = 16 << 20;
     let _alone = COUNTED.lock().unwrap_or_else(|it| it.into_inner());
     let mut endpoint = Endpoint::bind("127.0.0.1:0", per_path()).expect("bind");
     let to = endpoint.local_addr();
     let receiver = std::thread::spawn(move || {
         let mut b = accept(&mut endpoint);
-        let mut came = 0;
+        let into = Region::anonymous(LEN).expect("memory");
+        b.post(Receive::new(into).context(1)).expect("posted");
+        let (mut came, mut transfer) = (0, None);
         while let Ok(waited) = b.recv_datagram(Some(PATIENCE)) {
             let datagram = waited.got();
             let datagram = datagram.unwrap_or_else(|| panic!("none came: {:?}", b.account()));
             let (seed, rest) = datagram.split_first().expect("a seed");
             assert!(rest.iter().all(|it| it == seed), "other bytes");
             came += 1;
+            transfer = transfer.or(b.poll().ok().flatten());
         }
+        let transfer = transfer.or_else(|| b.poll().ok().flatten());
+        let into = transfer.and_then(|it| it.into_region().ok());
+        assert!(into.expect("it came").iter().all(|&it| it == 3));
         came
     });
     let mut a = Connection::connect(to, &per_path()).expect("connected");
@@ -213,7 +220,10 @@ fn datagrams__leave_by_paths_with_threads() {
         assert!(Instant::now() < end, "{:?}, {refused:?}", a.paths());
         let _ = a.recv_datagram(Some(Duration::from_millis(1)));
     }
+    let all = Region::from_vec(vec![3; LEN]);
+    a.post(Transfer::new(all).context(1)).expect("posted");
     for n in 0..SENT {
+        a.set_dscp((n / 4 % 2) as u8 * 46).expect("set");
         let datagram = vec![n as u8; 1 + 100 * n as usize];
         while let Err(refused) = a.send_datagram(datagram.clone()) {
             let full = matches!(refused, Error::Post(PostError::Full));

@@ -52,6 +52,12 @@ fn text(it: &Status) -> String {
         format!("  listening port: {port}"),
         format!("  offload: {}", it.offload),
     ];
+    if let Some(callers) = &it.callers {
+        lines.push(format!(
+            "  handshakes: {} begun, {} sent a cookie, {} completed; {} datagrams refused, {} unread",
+            callers.begun, callers.cookies, callers.completed, callers.refused, callers.unread
+        ));
+    }
     for peer in &it.peers {
         lines.push(String::new());
         lines.extend(of_peer(peer));

@@ -43,7 +43,7 @@ pub struct UpArgs {
     /// to log in to, USER@HOST or USER@HOST:PORT of ssh
     #[arg(value_name = "FILE|NAME|USER@HOST")]
     config: PathBuf,
-    /// Have the kernel cut packets and make checksums: slower, for kernels that do it wrongly otherwise
+    /// Take and hand over only packets that are cut already: slower, for kernels that handle others wrongly
     #[arg(long)]
     no_offload: bool,
     /// Use the interface that this descriptor has, made by another program, and leave its addresses and routes alone

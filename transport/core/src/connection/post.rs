@@ -216,8 +216,8 @@ impl Connection {
                 let payload = Some(memory).filter(|span| span.len > 0);
                 return Ok(responder.post_receive(cx, receiving, control, payload));
             }
-            WorkRequest::Datagram { lifetime } => {
-                return sending.post_datagram(cx, memory, lifetime);
+            WorkRequest::Datagram { lifetime, dscp } => {
+                return sending.post_datagram(cx, memory, lifetime, dscp);
             }
             WorkRequest::OpenRegion { name, rights } => {
                 return Ok(initiator.request_region(cx, name, rights));

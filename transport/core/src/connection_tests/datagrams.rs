@@ -17,9 +17,11 @@ const LIFE: Duration = Duration::from_millis(100);
 fn post(sim: &mut Sim, seed: u64, len: u64) -> Result<TransferId, PostError> {
     let now = sim.now();
     let span = sim.a.filled(seed, len);
-    sim.a
-        .c()
-        .post(now, WorkRequest::Datagram { lifetime: LIFE }, span)
+    let request = WorkRequest::Datagram {
+        lifetime: LIFE,
+        dscp: 0,
+    };
+    sim.a.c().post(now, request, span)
 }
 
 /// Sends `count` datagrams, one every `pause`; every third is long. Returns the seeds of those that arrived.

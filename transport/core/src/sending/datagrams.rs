@@ -40,6 +40,7 @@ struct Queued {
     expires: Instant,
     /// Bytes that left.
     sent: u32,
+    dscp: u8,
 }
 
 impl Datagrams {
@@ -52,12 +53,13 @@ impl Datagrams {
 }
 
 impl Sending {
-    /// Queues a datagram, which expires after `lifetime` if it has not left by then.
+    /// Queues a datagram, whose packets have `dscp`; it expires after `lifetime` if it has not left by then.
     pub(crate) fn post_datagram(
         &mut self,
         cx: &mut Context,
         span: Span,
         lifetime: Duration,
+        dscp: u8,
     ) -> Result<TransferId, PostError> {
         let datagrams = &mut self.datagrams;
         if cx.max_datagram() == 0 {
@@ -82,6 +84,7 @@ impl Sending {
             span,
             expires: cx.now + lifetime,
             sent: 0,
+            dscp,
         });
         Ok(id)
     }
@@ -133,6 +136,7 @@ impl Sending {
             number,
             span,
             sent,
+            dscp,
             ..
         } = *front;
         let length = span.len as u32;
@@ -173,6 +177,7 @@ impl Sending {
             stu,
             segments,
             train,
+            dscp,
             announces: None,
             first,
             address: sent.into(),

@@ -8,7 +8,8 @@ use std::time::Duration;
 use zerolane_core::{PostError, WorkRequest};
 
 impl<L: Lane> Driver<L> {
-    /// Queues `datagram`. It may be lost, and is never sent again; if it has not left after `lifetime`, it is dropped.
+    /// Queues `datagram`, whose packets have `dscp`. It may be lost, and is never sent again; if it has not left after
+    /// `lifetime`, it is dropped.
     ///
     /// # Errors
     /// See [`PostError`].
@@ -16,8 +17,9 @@ impl<L: Lane> Driver<L> {
         &mut self,
         datagram: Vec<u8>,
         lifetime: Duration,
+        dscp: u8,
     ) -> Result<(), PostError> {
-        let request = WorkRequest::Datagram { lifetime };
+        let request = WorkRequest::Datagram { lifetime, dscp };
         let report = Report {
             signalled: false,
             ..Report::default()

@@ -18,9 +18,10 @@ pub(crate) use port::{MAX_KEPT, PortSlot, Received, SHOWN, SharedPort};
 #[cfg(test)]
 pub(crate) use udp::tells_arrival_times;
 pub(crate) use udp::{
-    Share, any_address, bind, enable_gro, enable_zerocopy, encapsulation, forbid_fragmentation,
-    has_gso, has_unsent, path_datagram, path_datagram_now, permit_fragmentation, prepare,
-    receive_buffer, renew_source, send_ect, set_segment, show_arrival_times, show_ecn, window,
+    Share, TrafficClass, any_address, bind, enable_gro, enable_zerocopy, encapsulation,
+    forbid_fragmentation, has_gso, has_unsent, path_datagram, path_datagram_now,
+    permit_fragmentation, prepare, receive_buffer, renew_source, send_class, set_segment,
+    show_arrival_times, show_ecn, window,
 };
 
 /// Messages of one recvmmsg when each datagram comes singly. A control operation among them shifts all that follow by

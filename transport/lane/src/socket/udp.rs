@@ -219,7 +219,16 @@ pub(crate) fn enable_zerocopy(socket: &Socket) -> bool {
 }
 
 /// ECN-capable: routers may mark the datagram instead of dropping it (ECT(0), RFC 3168).
-const ECT_0: i32 = 0b10;
+const ECT_0: u8 = 0b10;
+
+/// What routers do with a datagram: the IPv4 header's former type of service, and the traffic class of IPv6.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TrafficClass {
+    /// It is ECN-capable.
+    pub(crate) ect: bool,
+    /// RFC 2474, 0 to 63.
+    pub(crate) dscp: u8,
+}
 
 /// Makes the socket report each datagram's ECN field. GRO does not merge datagrams whose fields differ.
 pub(crate) fn show_ecn(socket: &Socket) {
@@ -229,13 +238,13 @@ pub(crate) fn show_ecn(socket: &Socket) {
     let _ = set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1);
 }
 
-/// Makes datagrams to `peer` ECN-capable or not. If the kernel refuses, no marks come back, and the core detects that.
-pub(crate) fn send_ect(socket: &Socket, peer: SocketAddr, ect: bool) {
+/// Gives datagrams to `peer` this class from now on. If the kernel refuses, no marks come back, and the core detects that.
+pub(crate) fn send_class(socket: &Socket, peer: SocketAddr, class: TrafficClass) {
     let fd = socket.as_raw_fd();
-    let field = if ect { ECT_0 } else { 0 };
+    let field = class.dscp << 2 | if class.ect { ECT_0 } else { 0 };
     let _ = match peer {
-        SocketAddr::V4(_) => set(fd, libc::IPPROTO_IP, libc::IP_TOS, field),
-        SocketAddr::V6(_) => set(fd, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, field),
+        SocketAddr::V4(_) => set(fd, libc::IPPROTO_IP, libc::IP_TOS, field.into()),
+        SocketAddr::V6(_) => set(fd, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, field.into()),
     };
 }
 

@@ -221,7 +221,10 @@ fn datagrams__beyond_the_queue_are_refused_and_expire() {
     });
     let pair = Path::LoopbackV4.connect(&slow);
     let mut pair = pair.expect("always permitted");
-    let refused = (0..200).find_map(|seed| pair.a.send_datagram(datagram(seed, 60 << 10)).err());
+    let all: Vec<_> = (0..200).map(|seed| datagram(seed, 60 << 10)).collect();
+    let refused = all
+        .into_iter()
+        .find_map(|it| pair.a.send_datagram(it).err());
     assert!(
         matches!(refused, Some(Error::Post(PostError::Full))),
         "{refused:?}"

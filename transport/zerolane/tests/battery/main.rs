@@ -14,7 +14,7 @@
 //!  inline.rs      puts and messages of copies
 //!  incast.rs  several senders, one receiver
 //!  link_local.rs  addresses of one link, with their interface
-//!  marks.rs   ECN: capable datagrams, and counts of marks
+//!  marks.rs   ECN: capable datagrams, and counts of marks; DSCP
 //!  pooled.rs  messages into memory of a pool
 //!  private.rs  data of the program in the request and its answer
 //!  rates.rs  measured rates, printed

@@ -179,6 +179,7 @@ impl GetResponses {
             segments,
             announces: None,
             train,
+            dscp: 0,
             first,
             address,
             buffer_log2,

@@ -295,6 +295,7 @@ fn cut(
         stu,
         segments,
         train,
+        dscp: 0,
         first,
         announces: None,
         address,

@@ -21,9 +21,9 @@ use crate::ethernet::{OutgoingFrames, Queues};
 use crate::lane::Turn;
 use crate::options::Options;
 use crate::seal::{Mode, Sealer};
-use crate::socket;
 use crate::socket::icmp;
 use crate::socket::icmp::IcmpReport;
+use crate::socket::{self, TrafficClass};
 use give::Giver;
 use hand_over::Outbox;
 use method::Chooser;
@@ -106,8 +106,8 @@ pub(crate) struct Sender {
     swap: bool,
     /// Lent by the thread for the length of a call: their content has left when the call ends.
     buffers: Box<Buffers>,
-    /// Datagrams leave ECN-capable.
-    ect: bool,
+    /// The class of datagrams that leave by the socket.
+    class: TrafficClass,
     /// The last transmission found a full socket buffer.
     full: bool,
     /// That transmission, unless the core took it back, and later ones of the core.
@@ -177,7 +177,7 @@ impl Sender {
             lendable: false,
             swap: options.datagrams.swap,
             buffers: Box::default(),
-            ect: false,
+            class: TrafficClass::default(),
             full: false,
             held: VecDeque::new(),
             burst: FIRST_BURST,
@@ -204,7 +204,7 @@ impl Sender {
         self.gso = frames.is_none() && options.datagrams.gso && socket::has_gso(socket);
         self.output = Output::of(frames);
         self.held.clear();
-        (self.full, self.ect) = (false, false);
+        (self.full, self.class) = (false, TrafficClass::default());
     }
 
     /// The cipher that seals datagrams, if there is one by now.
@@ -258,13 +258,6 @@ impl Sender {
         exchange: Option<&mut Exchange>,
         turn: &mut Turn<'_>,
     ) -> Result<bool, LaneError> {
-        if turn.core.wants_marks() != self.ect {
-            self.ect = !self.ect;
-            // Frames have no ECN field: no marks come back, and the core detects that.
-            if self.output.frames().is_none() {
-                socket::send_ect(socket, peer, self.ect);
-            }
-        }
         let Some(first) = self.next(turn) else {
             return Ok(false);
         };
@@ -307,7 +300,12 @@ impl Sender {
         let mut sent = false;
         let mut transmit = first;
         for burst in 1..=BURSTS_PER_TURN {
+            let classed = match queues {
+                Some(_) => Ok(()),
+                None => self.set_class(socket, peer, &transmit, turn),
+            };
             let outcome = match &transmit {
+                _ if classed.is_err() => classed,
                 it if let Some(queues) = queues.as_deref_mut() => {
                     self.framed(queues, it, exchange.as_deref_mut(), turn)?
                 }
@@ -359,6 +357,36 @@ impl Sender {
             }
         }
         Ok(sent)
+    }
+
+    /// Gives the datagrams that leave next their class.
+    ///
+    /// # Errors
+    /// The path's thread still sends datagrams of another class by this socket.
+    fn set_class(
+        &mut self,
+        socket: &Socket,
+        peer: SocketAddr,
+        transmit: &Transmit,
+        turn: &Turn<'_>,
+    ) -> io::Result<()> {
+        let class = TrafficClass {
+            ect: turn.core.wants_marks(),
+            dscp: match transmit {
+                Transmit::Data(it) => it.dscp,
+                Transmit::Handshake | Transmit::Control(_) | Transmit::Operations(_) => 0,
+            },
+        };
+        // Frames have no such field: no marks come back, and the core detects that.
+        if class == self.class || self.output.frames().is_some() {
+            return Ok(());
+        }
+        if class.dscp != self.class.dscp && self.waits_for_thread() {
+            return Err(io::Error::from_raw_os_error(libc::EAGAIN));
+        }
+        socket::send_class(socket, peer, class);
+        self.class = class;
+        Ok(())
     }
 
     /// Permits routers to fragment the next datagrams if they are longer than the path's MTU: they were numbered, or
