@@ -42,7 +42,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{AccessFlags, access};
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{self, File};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::process::Command;
@@ -487,6 +487,26 @@ impl Namespace {
         };
         thread::scope(|scope| scope.spawn(inside).join())
             .unwrap_or_else(|payload| panic::resume_unwind(payload))
+    }
+
+    /// Whether a TCP socket of the namespace listens on this port.
+    ///
+    /// # Errors
+    /// As [`enter_thread`](Self::enter_thread); or the kernel's table cannot be read.
+    pub fn is_listening(&self, port: u16) -> Result<bool> {
+        // The port behind the local address, then no peer, and the state TCP_LISTEN.
+        let own = format!(":{port:04X}");
+        let listens = |line: &str| {
+            let mut words = line.split_whitespace().skip(1);
+            words.next().is_some_and(|it| it.ends_with(&own)) && words.nth(1) == Some("0A")
+        };
+        let tables = self.enter_thread(|| {
+            // Without IPv6 there is no second table.
+            let v6 = fs::read_to_string("/proc/thread-self/net/tcp6").unwrap_or_default();
+            fs::read_to_string("/proc/thread-self/net/tcp").map(|v4| v4 + &v6)
+        })?;
+        let tables = tables.map_err(|error| Error::io("read the table of TCP sockets", error))?;
+        Ok(tables.lines().any(listens))
     }
 
     /// Moves the calling thread into the namespace for good: for threads of

@@ -6,7 +6,7 @@ use netlab::netns::{self, Error, Namespace, Offloads, Topology, sweep_stale};
 use netsim::Side;
 use nix::mount::{MsFlags, mount};
 use std::fs::File;
-use std::net::{IpAddr, UdpSocket};
+use std::net::{IpAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -372,6 +372,25 @@ fn rtnetlink__an_address_taken_away_is_no_more_the_host_s() {
     let error = kernel.remove_address(device, old, 24).expect_err("gone");
     let asked = format!("cannot remove the address {old}/24 of {device}");
     assert!(error.to_string().starts_with(&asked), "{error}");
+}
+
+#[test]
+fn is_listening__the_ports_of_this_host_alone() {
+    let Some(hosts) = pair_or_skip(1500) else {
+        return;
+    };
+    for ip in ["0.0.0.0", "::"] {
+        let listen = || TcpListener::bind((ip, 0));
+        let Ok(listener) = hosts.b().enter_thread(listen).expect("enter") else {
+            println!("skipped: no IPv6");
+            continue;
+        };
+        let port = listener.local_addr().expect("bound").port();
+        assert!(hosts.b().is_listening(port).expect("permitted"), "{ip}");
+        assert!(!hosts.a().is_listening(port).expect("permitted"), "{ip}");
+        drop(listener);
+        assert!(!hosts.b().is_listening(port).expect("permitted"), "{ip}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::Namespace;
 use super::error::{Error, Result};
 use super::netlink::Netlink;
-use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{
     InfoData, InfoKind, InfoMacVlan, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
@@ -13,6 +13,7 @@ use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourMessage, Neig
 use netlink_packet_route::route::{
     RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteType,
 };
+use netlink_packet_route::rule::{RuleAttribute, RuleMessage};
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
@@ -246,6 +247,24 @@ impl Rtnetlink {
             _ => None,
         });
         Ok(programs.next())
+    }
+
+    /// How many rules of routing, for IPv4 and IPv6, programs made that go by this number (`rtm_protocol`).
+    pub fn rules_of(&self, protocol: u8) -> Result<usize> {
+        let maker = RuleAttribute::Protocol(RouteProtocol::from(protocol));
+        let mut count = 0;
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            let mut all = RuleMessage::default();
+            all.header.family = family;
+            let message = RouteNetlinkMessage::GetRule(all);
+            let found = self.0.ask("list the rules", message, NLM_F_DUMP)?;
+            let is_theirs = |it: &&RouteNetlinkMessage| match it {
+                RouteNetlinkMessage::NewRule(rule) => rule.attributes.contains(&maker),
+                _ => false,
+            };
+            count += found.iter().filter(is_theirs).count();
+        }
+        Ok(count)
     }
 
     fn ask(&self, asked: &str, message: RouteNetlinkMessage, flags: u16) -> Result<()> {

@@ -74,18 +74,8 @@ impl Hosts {
     /// Waits until something listens on the second host's `port`.
     fn wait_for(&self, port: &str) {
         let until = std::time::Instant::now() + crate::lab::PATIENCE;
-        // The local port, a peer of none, and the state TCP_LISTEN.
-        let port_number: u16 = port.parse().unwrap();
-        let listening = format!(":{port_number:04X} ");
-        loop {
-            let sockets = self.hosts.b().enter_thread(|| {
-                ["tcp", "tcp6"]
-                    .map(|it| fs::read_to_string(format!("/proc/thread-self/net/{it}")).unwrap_or_default())
-                    .concat()
-            });
-            if sockets.unwrap().lines().any(|it| it.contains(&listening)) {
-                return;
-            }
+        let port: u16 = port.parse().unwrap();
+        while !self.hosts.b().is_listening(port).unwrap() {
             assert!(
                 std::time::Instant::now() < until,
                 "nothing listens on {port}"

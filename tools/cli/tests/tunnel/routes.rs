@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
-use std::process::Command;
 use std::time::Duration;
 
 use netlab::netns::Namespace;
@@ -25,26 +24,18 @@ fn source_at_far(lab: &Lab) -> Option<IpAddr> {
     came.ok().map(|(_, source)| source.ip())
 }
 
+/// The number by which tunnels make rules.
+const OF_TUNNELS: u8 = 157;
+
 /// Rules of tunnels that the kernel has at a host, IPv4 and IPv6.
 fn rules(host: &Namespace) -> usize {
-    ["-4", "-6"]
-        .map(|family| {
-            let listed = host.command("ip").args([family, "rule"]).output().unwrap();
-            let text = String::from_utf8(listed.stdout).unwrap();
-            text.lines().filter(|it| it.contains("proto 157")).count()
-        })
-        .iter()
-        .sum()
+    host.rtnetlink().unwrap().rules_of(OF_TUNNELS).unwrap()
 }
 
 /// The peer is itself behind B's default route, so the datagrams of the tunnel must not go into it.
 #[test]
 fn up__a_default_route_through_a_peer() {
     let Some(lab) = Lab::new() else { return };
-    if Command::new("ip").arg("-V").output().is_err() {
-        eprintln!("skipped: there is no program ip");
-        return;
-    }
     let (a, b) = (lab.hosts.a(), lab.hosts.b());
     let links = a.rtnetlink().unwrap();
     links.assign_address(a.device(), FAR.into(), 32).unwrap();
