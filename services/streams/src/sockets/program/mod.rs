@@ -12,7 +12,9 @@ pub use talk::Talk;
 
 use super::call::{Answer, Call, Runner};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{AddressFamily, SocketType, bind, getpeername, getsockname, ipproto, sockopt};
+use rustix::net::{
+    AddressFamily, Protocol, SocketType, bind, getpeername, getsockname, ipproto, sockopt,
+};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use zerolane::trap::socket_option;
@@ -112,7 +114,7 @@ pub fn accepted(runner: &Runner, socket: impl AsFd) -> Accepted {
 /// Tells the pump that `socket` listens.
 pub fn listens(runner: &Runner, socket: impl AsFd) {
     let socket = socket.as_fd();
-    if is_tcp(socket)
+    if takes_tcp(socket)
         && let Some(on) = local(socket)
         && let Some(talk) = Talk::begin(runner)
     {
@@ -153,9 +155,19 @@ pub fn is_v6(socket: impl AsFd) -> bool {
 
 /// Whether it is a TCP socket.
 pub fn is_tcp(socket: impl AsFd) -> bool {
+    protocol(socket) == Some(ipproto::TCP)
+}
+
+/// Whether it takes TCP connections if it listens. A socket of Multipath TCP does, and what comes by plain TCP is a TCP
+/// socket then: so listen programs in Go.
+pub fn takes_tcp(socket: impl AsFd) -> bool {
+    matches!(protocol(socket), Some(ipproto::TCP | ipproto::MPTCP))
+}
+
+fn protocol(socket: impl AsFd) -> Option<Protocol> {
     let socket = socket.as_fd();
     let stream = sockopt::socket_type(socket) == Ok(SocketType::STREAM);
-    stream && sockopt::socket_protocol(socket) == Ok(Some(ipproto::TCP))
+    stream.then(|| sockopt::socket_protocol(socket).ok().flatten())?
 }
 
 /// The kernel's own address of a socket.

@@ -124,12 +124,14 @@ impl Supervisor {
 
     /// Whether there is more to do than the kernel does.
     fn concerns(&self, call: &TrappedCall, socket: &OwnedFd) -> bool {
-        let is_ours = || program::is_tcp(socket) && network(socket) == self.network;
+        let is_near = || network(socket) == self.network;
         match call.call() {
             SocketCall::Bind => sockopt::socket_type(socket) == Ok(SocketType::DGRAM),
-            SocketCall::Listen | SocketCall::Connect => is_ours(),
+            SocketCall::Connect => program::is_tcp(socket) && is_near(),
+            SocketCall::Listen => program::takes_tcp(socket) && is_near(),
             SocketCall::Accept | SocketCall::Accept4 => {
-                is_ours() && sockopt::socket_acceptconn(socket) == Ok(true)
+                let listens = sockopt::socket_acceptconn(socket) == Ok(true);
+                listens && program::takes_tcp(socket) && is_near()
             }
             SocketCall::LocalName | SocketCall::PeerName => {
                 program::is_stand_in(&self.runner, socket)
