@@ -36,6 +36,11 @@ pub(crate) fn hand_over(runner: &Runner, talk: &Talk, socket: c_int) -> bool {
         0 => 0,
         _ => libc::O_CLOEXEC,
     };
+    if let Where::In(set, mut event) = found {
+        // The runner keeps the connection open, so the set would keep it.
+        // SAFETY: the event outlives the call.
+        unsafe { real::epoll_ctl::call(set, libc::EPOLL_CTL_DEL, socket, &raw mut event) };
+    }
     // SAFETY: descriptors only. It cannot fail: both are open, and differ.
     unsafe { libc::dup3(own.as_raw_fd(), socket, close_on_exec) };
     if let Where::In(set, mut event) = found {
