@@ -142,14 +142,19 @@ fn start(command: &mut Command, trap: Option<Runner>) -> Result<Child> {
     let Some(runner) = trap else {
         return command.spawn().map_err(failed);
     };
+    trapped::check().context(
+        "the system does not let this process take descriptors of others: in a container, allow pidfd_getfd \
+         (for Docker: --cap-add SYS_PTRACE)",
+    )?;
     let (child, trap) = Trap::spawn(command).map_err(|why| match why {
         NotTrapped::Program(error) => failed(error),
         NotTrapped::Trap(_) => anyhow!(why).context(Exit::NotExecutable),
     })?;
     thread::Builder::new().name("trap".into()).spawn(move || {
-        if let Err(error) = trapped::serve(&trap, runner) {
-            console::note(format_args!(
-                "zerolane: the program's socket calls fail from now on: {error}"
+        let say = |words: &str| console::note(format_args!("zerolane: {words}"));
+        if let Err(error) = trapped::serve(&trap, runner, say) {
+            say(&format!(
+                "the program's socket calls fail from now on: {error}"
             ));
         }
     })?;

@@ -53,7 +53,12 @@ impl Supervisor {
         let number = number(&call);
         // A program that waits at its sets would use the socket too early, and they would keep it.
         let mut sets = process.registrations(&call, socket);
+        let found = sets.len();
         sets.retain(|it: &Registration| it.remove(number, socket));
+        if sets.len() < found {
+            sets.iter().for_each(|it| it.add(number, socket));
+            return self.leave(call);
+        }
         let started = Instant::now();
         let mut reached = reach(&call, process, socket, to);
         let mut given = None;

@@ -17,12 +17,14 @@ use super::call::Runner;
 use super::program::{self, address};
 use process::Process;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, listen, socket, sockopt};
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Instant;
@@ -42,14 +44,31 @@ const MAX_GATES: usize = 64;
 /// The option that names a socket's network namespace, of `asm-generic/socket.h`.
 const SO_NETNS_COOKIE: i32 = 71;
 
+/// Checks that the system lets this process take descriptors of others.
+///
+/// # Errors
+/// It does not, as in some containers.
+pub fn check() -> io::Result<()> {
+    let own = pidfd_open(getpid(), PidfdFlags::empty())?;
+    pidfd_getfd(&own, own.as_raw_fd(), PidfdGetfdFlags::empty())?;
+    Ok(())
+}
+
 /// Answers until all programs with the trap have ended. Dropped, the trap makes the calls of those that live fail.
+/// `tell` hears once if there is a program that this process may not look into.
 ///
 /// # Errors
 /// The system refused something without which nothing works.
-pub fn serve(trap: &Trap, runner: Runner) -> io::Result<()> {
+pub fn serve(
+    trap: &Trap,
+    runner: Runner,
+    tell: impl Fn(&str) + Send + Sync + 'static,
+) -> io::Result<()> {
     let own = socket(AddressFamily::INET, SocketType::STREAM, None)?;
     let supervisor = Arc::new(Supervisor {
         runner,
+        tell: Box::new(tell),
+        has_told: AtomicBool::new(false),
         network: network(&own),
         calls: AtomicUsize::new(0),
         gates: Mutex::new(HashMap::new()),
@@ -62,6 +81,8 @@ pub fn serve(trap: &Trap, runner: Runner) -> io::Result<()> {
 
 struct Supervisor {
     runner: Runner,
+    tell: Box<dyn Fn(&str) + Send + Sync>,
+    has_told: AtomicBool,
     /// The pump's network namespace: it can ask no hosts of another one.
     network: Option<u64>,
     calls: AtomicUsize,
@@ -88,8 +109,16 @@ impl Supervisor {
         let socket = match process.descriptor(number(&call)) {
             Ok(it) => it,
             // The kernel says so, too.
-            Err(rustix::io::Errno::BADF) => return call.execute(),
-            Err(_) => return self.leave(call),
+            Err(Errno::BADF) => return call.execute(),
+            Err(error) => {
+                if error == Errno::PERM && !self.has_told.swap(true, Ordering::Relaxed) {
+                    let thread = call.thread();
+                    (self.tell)(&format!(
+                        "process {thread} may not be looked into, and stays TCP"
+                    ));
+                }
+                return self.leave(call);
+            }
         };
         if !self.concerns(&call, &socket) {
             return call.execute();
@@ -111,7 +140,7 @@ impl Supervisor {
         }
     }
 
-    /// Leaves a call to the kernel that cannot be looked at.
+    /// Leaves a call to the kernel that cannot be served.
     fn leave(&self, call: TrappedCall) {
         match call.call() {
             SocketCall::Connect if self.runner.strict => call.finish(Err(libc::ECONNREFUSED)),
