@@ -80,7 +80,7 @@ impl fmt::Display for NotTrapped {
         };
         f.write_str(match error.raw_os_error() {
             Some(libc::EINVAL) => "the kernel cannot trap calls of programs: that needs Linux 5.19",
-            Some(libc::EBUSY) => "another program traps the calls of this process already: start it outside of that one",
+            Some(libc::EBUSY) => "another program traps the calls of this process already: start it outside of that",
             Some(libc::EPERM | libc::EACCES | libc::ENOSYS) => {
                 "the system does not allow programs to trap calls: in a container, allow the system call seccomp"
             }

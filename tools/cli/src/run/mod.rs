@@ -54,8 +54,8 @@ pub struct Args {
     /// may need more
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = units::duration)]
     answer_within: Duration,
-    /// Let the kernel stop the program at its socket calls, rather than load a library into it: also for static programs
-    /// and those in Go. Needs Linux 5.19. Programs that change the user, such as sudo, then get no new rights
+    /// Let the kernel stop the program at its socket calls, rather than load a library into it: also for static
+    /// programs and those in Go. Needs Linux 5.19. Programs that change the user, such as sudo, then get no new rights
     #[arg(long)]
     trap: bool,
     /// Say on standard error what carries each connection, and why not Zerolane

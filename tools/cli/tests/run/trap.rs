@@ -158,6 +158,46 @@ fn trap__signals_interrupt_as_without() {
 }
 
 #[test]
+fn trap__a_stop_reaches_all_threads() {
+    if !is_permitted() || !programs::are_there(&["python3"]) {
+        return;
+    }
+    let port = free_port();
+    let code = format!(
+        "import os, socket, threading, time\n\
+         l = socket.create_server(('127.0.0.1', {port}))\n\
+         def serve():\n    \
+             while True: l.accept()[0].sendall(b'x')\n\
+         for _ in range(3): threading.Thread(target=serve).start()\n\
+         print('pid', os.getpid(), 'end', flush=True)"
+    );
+    let mut server = Lab::new().start(trapped(&[], &["python3", "-c", &code]));
+    server.says("end");
+    let said = server.said();
+    let mut words = said.split_whitespace().skip_while(|it| *it != "pid");
+    let process: i32 = words.nth(1).unwrap().parse().unwrap();
+    let all_are = |stopped: bool| {
+        let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+        let mut states = threads.map(|it| {
+            let status = fs::read_to_string(it.unwrap().path().join("status"));
+            status.unwrap().contains("State:\tT")
+        });
+        states.all(|it| it == stopped)
+    };
+    for (signal, stopped) in [(Signal::SIGSTOP, true), (Signal::SIGCONT, false)] {
+        kill(Pid::from_raw(process), signal).unwrap();
+        let until = std::time::Instant::now() + crate::lab::PATIENCE;
+        while !all_are(stopped) {
+            assert!(std::time::Instant::now() < until, "{signal}");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+    let mut client = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    client.set_read_timeout(Some(crate::lab::PATIENCE)).unwrap();
+    std::io::Read::read_exact(&mut client, &mut [0]).unwrap();
+}
+
+#[test]
 fn trap__calls_fail_if_the_runner_is_killed() {
     let lab = Lab::new();
     let Some(program) = static_program(&lab) else {

@@ -18,7 +18,8 @@
 
 enum { LENGTH = 3 << 20, PATIENCE = 100 };
 
-#define CHECK(what) do { if (!(what)) { printf("line %d: %s: %s\n", __LINE__, #what, strerror(errno)); exit(1); } } while (0)
+#define CHECK(what) \
+    do { if (!(what)) { printf("line %d: %s: %s\n", __LINE__, #what, strerror(errno)); exit(1); } } while (0)
 
 static unsigned char content(size_t at) { return (unsigned char)(at * 7 + (at >> 8) * 13 + (at >> 16)); }
 

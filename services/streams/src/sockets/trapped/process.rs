@@ -14,6 +14,9 @@ use zerolane::trap::{TrappedCall, change_epoll};
 /// Makes a `pidfd` that stands for one thread (Linux 6.9): PIDFD_THREAD.
 const THREAD: PidfdFlags = PidfdFlags::from_bits_retain(0o200);
 
+/// Threads that are asked whether their process was stopped.
+const MAX_OTHERS: usize = 16;
+
 /// The thread that waits.
 #[derive(Debug)]
 pub(super) struct Process {
@@ -111,10 +114,22 @@ impl Process {
         found
     }
 
-    /// Whether a signal waits for the thread that it neither blocks nor ignores.
+    /// Whether a signal waits for the thread that it neither blocks nor ignores, or has stopped others of its process.
     pub(super) fn is_signalled(&self) -> bool {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.thread));
-        is_signalled(&status.unwrap_or_default())
+        let status = |thread: &str| {
+            let status = fs::read_to_string(format!("/proc/{thread}/status"));
+            status.unwrap_or_default()
+        };
+        let own = self.thread.to_string();
+        if is_signalled(&status(&own)) {
+            return true;
+        }
+        let others = fs::read_dir(format!("/proc/{own}/task"));
+        let mut others = others.into_iter().flatten().flatten().take(MAX_OTHERS);
+        others.any(|it| {
+            let status = status(&it.file_name().to_string_lossy());
+            status.contains("\nState:\tT")
+        })
     }
 
     fn info(&self, descriptor: i32) -> Option<String> {
