@@ -171,7 +171,8 @@ fn trap__a_stop_reaches_all_threads() {
          for _ in range(3): threading.Thread(target=serve).start()\n\
          print('pid', os.getpid(), 'end', flush=True)"
     );
-    let mut server = Lab::new().start(trapped(&[], &["python3", "-c", &code]));
+    let lab = Lab::new();
+    let mut server = lab.start(trapped(&[], &["python3", "-c", &code]));
     server.says("end");
     let said = server.said();
     let mut words = said.split_whitespace().skip_while(|it| *it != "pid");
