@@ -1,19 +1,16 @@
 //! Stands in front of the C library's functions of the same names. Each does what that one does, and keeps `errno`.
 
-use crate::address::{Raw, read};
-use crate::handed::{self, hand_over, is_tcp};
+use crate::handed::{borrowed, hand_over};
 use crate::real;
 use crate::registered;
-use crate::talk::{Talk, errno, runner, set_errno};
+use crate::runner::{errno, runner, set_errno};
 use libc::{EINPROGRESS, c_int, epoll_event, sockaddr, socklen_t};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Instant;
 use zerolane_streams::sockets::call::{Answer, Call};
-
-/// How long a program that does not block may be held up until TCP is connected: the round trip of a very long path.
-const CONNECT_MILLIS: c_int = 300;
-/// The state of a TCP socket that is not connected, in the first byte of TCP_INFO.
-const TCP_CLOSE: u8 = 7;
+use zerolane_streams::sockets::program::{
+    self, Accepted, Asked, Talk, address::ADDRESS_BYTES, is_connected_soon,
+};
 
 /// As `connect`.
 ///
@@ -26,7 +23,10 @@ pub unsafe extern "C" fn connect(socket: c_int, address: *const sockaddr, len: s
     let before = errno();
     // SAFETY: the caller vouches for the address.
     let to = unsafe { read(address, len) };
-    let asked = to.filter(is_a_host).and_then(|to| ask(socket, to));
+    let asked = to.zip(runner()).and_then(|(to, runner)| {
+        // SAFETY: the program passes an open descriptor, or the kernel refuses each call with it.
+        program::ask(runner, unsafe { borrowed(socket)? }, to)
+    });
     set_errno(before);
     match asked {
         None => real(),
@@ -35,66 +35,17 @@ pub unsafe extern "C" fn connect(socket: c_int, address: *const sockaddr, len: s
     }
 }
 
-enum Asked {
-    Goes(Talk),
-    Refused,
-}
-
-/// Tells the runner that `socket` will connect. `None`: it need not know.
-fn ask(socket: c_int, to: SocketAddr) -> Option<Asked> {
-    let runner = runner()?;
-    if !is_tcp(socket) || !is_unconnected(socket) {
+/// Reads an address.
+///
+/// # Safety
+/// `address` is null, or points to `len` readable bytes.
+unsafe fn read(address: *const sockaddr, len: socklen_t) -> Option<SocketAddr> {
+    if address.is_null() {
         return None;
     }
-    let asked = || {
-        let talk = Talk::begin(runner)?;
-        match talk.ask(Call::Connect(to))? {
-            Answer::Go => {}
-            Answer::Refused => return Some(Asked::Refused),
-            _ => return None,
-        }
-        let port = bound_port(socket)?;
-        match talk.ask(Call::From(port))? {
-            Answer::Go => Some(Asked::Goes(talk)),
-            Answer::Refused => Some(Asked::Refused),
-            _ => None,
-        }
-    };
-    match asked() {
-        None if runner.strict && crate::talk::Talk::begin(runner).is_none() => Some(Asked::Refused),
-        asked => asked,
-    }
-}
-
-/// The port that a socket will connect from: the server must know it before.
-fn bound_port(socket: c_int) -> Option<u16> {
-    let local = handed::local(socket)?;
-    if local.port() != 0 {
-        return Some(local.port());
-    }
-    let (raw, len) = Raw::of(SocketAddr::new(local.ip(), 0), local.is_ipv6());
-    // SAFETY: the address outlives the call.
-    if unsafe { real::bind::call(socket, raw.pointer(), len) } != 0 {
-        return None;
-    }
-    let port = handed::local(socket)?.port();
-    (port != 0).then_some(port)
-}
-
-fn is_unconnected(socket: c_int) -> bool {
-    let mut state = [0_u8; 1];
-    let mut len = 1 as socklen_t;
-    // SAFETY: the buffer is writable for `len` bytes; the kernel writes as much as fits.
-    let done = unsafe {
-        libc::getsockopt(
-            socket,
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            state.as_mut_ptr().cast(),
-            &raw mut len,
-        )
-    };
-    done == 0 && state[0] == TCP_CLOSE
+    let len = (len as usize).min(ADDRESS_BYTES);
+    // SAFETY: the caller vouches for so many bytes.
+    program::address::read(unsafe { std::slice::from_raw_parts(address.cast(), len) })
 }
 
 /// Connects, and gives the connection to the runner if the other end has Zerolane.
@@ -104,7 +55,10 @@ fn connect_and_give(socket: c_int, talk: &Talk, real: impl Fn() -> c_int) -> c_i
     let error = errno();
     let goes_on = match connected {
         0 => true,
-        _ if error == EINPROGRESS => is_connected_soon(socket),
+        _ if error == EINPROGRESS => {
+            // SAFETY: the kernel has just taken it.
+            unsafe { borrowed(socket) }.is_some_and(is_connected_soon)
+        }
         _ => false,
     };
     let Some(runner) = runner().filter(|_| goes_on) else {
@@ -125,24 +79,6 @@ fn connect_and_give(socket: c_int, talk: &Talk, real: impl Fn() -> c_int) -> c_i
     }
     set_errno(error);
     connected
-}
-
-/// Waits for a connection that is being made.
-fn is_connected_soon(socket: c_int) -> bool {
-    let mut look = libc::pollfd {
-        fd: socket,
-        events: libc::POLLOUT,
-        revents: 0,
-    };
-    // SAFETY: one structure, which outlives the call.
-    let ready = unsafe { libc::poll(&raw mut look, 1, CONNECT_MILLIS) };
-    ready == 1 && look.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) == 0
-}
-
-fn is_a_host(address: &SocketAddr) -> bool {
-    let ip = address.ip().to_canonical();
-    let everybody = matches!(ip, IpAddr::V4(it) if it.is_broadcast());
-    address.port() != 0 && !ip.is_unspecified() && !ip.is_multicast() && !everybody
 }
 
 fn refuse(error: c_int) -> c_int {
@@ -182,29 +118,19 @@ pub unsafe extern "C" fn accept4(
 /// Asks the runner about a connection that was accepted.
 fn accepted(socket: c_int) -> c_int {
     let error = errno();
-    if socket >= 0
-        && let Some(runner) = runner()
-        && is_tcp(socket)
-        && let (Some(local), Some(peer)) = (handed::local(socket), handed::peer(socket))
-    {
-        let talk = Talk::begin(runner);
-        let answer = talk
-            .as_ref()
-            .and_then(|it| it.ask(Call::Accepted { local, peer }));
-        let refused = match (&talk, answer) {
-            (Some(talk), Some(Answer::Carried)) => {
-                // The number may have been in a set when another socket had it.
-                hand_over(runner, talk, socket);
-                false
+    // SAFETY: the kernel has just made it.
+    if let (Some(runner), Some(own)) = (runner(), unsafe { borrowed(socket) }) {
+        match program::accepted(runner, own) {
+            Accepted::Plain => {}
+            // The number may have been in a set when another socket had it.
+            Accepted::Carried(talk) => {
+                hand_over(runner, &talk, socket);
             }
-            (_, Some(Answer::Refused)) => true,
-            (None, _) | (_, None) => runner.strict,
-            _ => false,
-        };
-        if refused {
-            // SAFETY: the program does not know this descriptor.
-            unsafe { libc::close(socket) };
-            return refuse(libc::ECONNABORTED);
+            Accepted::Refused => {
+                // SAFETY: the program does not know this descriptor.
+                unsafe { libc::close(socket) };
+                return refuse(libc::ECONNABORTED);
+            }
         }
     }
     set_errno(error);
@@ -220,14 +146,9 @@ pub unsafe extern "C" fn listen(socket: c_int, backlog: c_int) -> c_int {
     // SAFETY: the caller's.
     let done = unsafe { real::listen::call(socket, backlog) };
     let error = errno();
-    if done == 0
-        && let Some(runner) = runner()
-        && is_tcp(socket)
-        && let Some(on) = handed::local(socket)
-        && let Some(talk) = Talk::begin(runner)
-    {
-        let only_v6 = handed::option(socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) == Some(1);
-        talk.ask(Call::Listen { on, only_v6 });
+    // SAFETY: the kernel has just taken it.
+    if let (0, Some(runner), Some(own)) = (done, runner(), unsafe { borrowed(socket) }) {
+        program::listens(runner, own);
     }
     set_errno(error);
     done
@@ -247,13 +168,12 @@ pub unsafe extern "C" fn bind(socket: c_int, address: *const sockaddr, len: sock
     }
     // SAFETY: the caller vouches for the address.
     let wanted = unsafe { read(address, len) };
-    let released = handed::option(socket, libc::SOL_SOCKET, libc::SO_TYPE)
-        == Some(libc::SOCK_DGRAM)
-        && wanted.is_some_and(|wanted| {
-            let talk = runner().and_then(Talk::begin);
-            talk.and_then(|it| it.ask(Call::Release(wanted.port())))
-                .is_some()
-        });
+    // SAFETY: the kernel has just seen it.
+    let own = unsafe { borrowed(socket) };
+    let released = match (wanted, runner(), own) {
+        (Some(wanted), Some(runner), Some(own)) => program::releases(runner, own, wanted.port()),
+        _ => false,
+    };
     if released {
         // SAFETY: the caller's.
         return unsafe { real::bind::call(socket, address, len) };
@@ -309,23 +229,9 @@ pub unsafe extern "C" fn getsockname(
 
 /// The addresses of a connection that the runner carries.
 fn names(socket: c_int) -> Option<(SocketAddr, SocketAddr)> {
-    let runner = runner()?;
     let error = errno();
-    let names = || {
-        let local = handed::local(socket)?;
-        let inner = handed::peer(socket)?;
-        if !inner.ip().to_canonical().is_loopback()
-            || inner.port() != runner.port
-            || !is_tcp(socket)
-        {
-            return None;
-        }
-        match Talk::begin(runner)?.ask(Call::Names(local.port()))? {
-            Answer::Names { local, peer } => Some((local, peer)),
-            _ => None,
-        }
-    };
-    let names = names();
+    // SAFETY: the kernel has just taken it.
+    let names = runner().and_then(|it| program::names(it, unsafe { borrowed(socket)? }));
     set_errno(error);
     names
 }
@@ -342,12 +248,13 @@ unsafe fn rename(
     room: Option<socklen_t>,
 ) {
     let Some(room) = room else { return };
-    let domain = handed::option(socket, libc::SOL_SOCKET, libc::SO_DOMAIN);
-    let (raw, own) = Raw::of(name, domain == Some(libc::AF_INET6));
-    // SAFETY: the caller's.
+    // SAFETY: the kernel has just taken it.
+    let is_v6 = unsafe { borrowed(socket) }.is_some_and(program::is_v6);
+    let (bytes, own) = program::address::write(name, is_v6);
+    // SAFETY: the caller's; as much as there is room for, and the whole length.
     unsafe {
-        *len = room;
-        raw.write(own, address, len);
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), address.cast(), own.min(room as usize));
+        *len = own as socklen_t;
     }
 }
 

@@ -8,11 +8,10 @@
 //! A program may call from a signal handler or after `vfork`: nothing here allocates or waits for a lock. Where
 //! anything fails, the program's connection stays the kernel's.
 
-mod address;
 mod calls;
 mod handed;
 mod real;
 mod registered;
-mod talk;
+mod runner;
 
 pub use calls::{accept, accept4, bind, connect, epoll_ctl, getpeername, getsockname, listen};

@@ -91,7 +91,7 @@ fn is_in(set: c_int, descriptor: c_int, mut event: epoll_event) -> Option<bool> 
     // SAFETY: the event outlives the call; the kernel checks both numbers.
     match unsafe { real::epoll_ctl::call(set, EPOLL_CTL_MOD, descriptor, &raw mut event) } {
         0 => Some(true),
-        _ if [ENOENT, EBADF].contains(&crate::talk::errno()) => Some(false),
+        _ if [ENOENT, EBADF].contains(&crate::runner::errno()) => Some(false),
         _ => None,
     }
 }

@@ -1,6 +1,7 @@
 //! Fuzzes what other processes and hosts say to a pump of sockets: no panic, and what is accepted encodes to the same.
 
 use zerolane_streams::sockets::call::{Answer, Call, Runner};
+use zerolane_streams::sockets::program::address;
 use zerolane_streams::sockets::question::{Question, Yes};
 use zerolane_streams::sockets::rules::Rule;
 
@@ -18,6 +19,10 @@ pub fn run(bytes: &[u8]) {
     }
     if let Some(yes) = Yes::read(bytes) {
         assert_eq!(Yes::read(&yes.write()), Some(yes));
+    }
+    if let Some(it) = address::read(bytes) {
+        let (written, len) = address::write(it, it.is_ipv6());
+        assert_eq!(address::read(&written[..len]), Some(it));
     }
     if let Some(runner) = Runner::parse(bytes) {
         assert_eq!(Runner::parse(runner.to_string().as_bytes()), Some(runner));

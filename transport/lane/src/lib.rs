@@ -36,6 +36,7 @@ mod shm;
 mod socket;
 mod sync;
 mod threads;
+mod trap;
 mod tun;
 mod unavailable;
 mod wait;
@@ -68,8 +69,9 @@ pub use options::{
 };
 pub use seal::{Mode, Security, random};
 pub use shm::{Reach, ShmLane, probe_shared_memory};
-pub use socket::{Ports, passed_sockets};
+pub use socket::{Ports, passed_sockets, set_socket_option, socket_option};
 pub use threads::{Process, Scheduler, Submissions, spawn_thread};
+pub use trap::{NotTrapped, SocketCall, Trap, TrappedCall, change_epoll};
 pub use tun::{TunDevice, TunOffload};
 pub use unavailable::{NoBypass, NoEthernet, NoIp118, NoPath, NoSharedMemory, NoXdp, RingFault};
 pub use wait::{Waited, Waker, spin};

@@ -109,6 +109,13 @@ pub mod tun {
     pub use zerolane_lane::{TunDevice, TunOffload};
 }
 
+/// The socket calls of programs that this process starts, and options of sockets by number.
+pub mod trap {
+    pub use zerolane_lane::{
+        NotTrapped, SocketCall, Trap, TrappedCall, change_epoll, set_socket_option, socket_option,
+    };
+}
+
 /// The available lanes to a host, and parsing of host names and addresses.
 pub mod lanes {
     pub use crate::addresses::ToAddresses;

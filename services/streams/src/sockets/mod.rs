@@ -1,7 +1,9 @@
 //! Carries the TCP connections of unchanged programs over streams.
 //!
 //! A small library, loaded into the program by the linker, asks a [`Pump`] in another process about each connection
-//! that the program makes or accepts ([`call`]). Connections are the kernel's TCP first. Where the other host has a pump,
+//! that the program makes or accepts ([`call`], [`program`]). For programs that load none, a trap does ([`trapped`]).
+//!
+//! Connections are the kernel's TCP first. Where the other host has a pump,
 //! too, the library gives its end of the TCP connection to the pump, and the program gets in its place a TCP socket
 //! that is connected to the pump over loopback. So readiness, options, half-close, resets, `dup`, `fork` and `exec` are
 //! the kernel's, and nothing of the program's data path is touched.
@@ -31,9 +33,11 @@ mod asking;
 pub mod call;
 mod copying;
 mod link;
+pub mod program;
 pub mod question;
 pub mod rules;
 mod shown;
+pub mod trapped;
 
 pub use shown::connections;
 

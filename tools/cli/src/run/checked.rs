@@ -19,11 +19,12 @@ const MAX_LINE: u64 = 256;
 /// Program headers that are read; programs have a dozen.
 const MAX_HEADERS: usize = 256;
 
-/// Checks that libraries can be loaded into the program `name`.
+/// Checks that libraries can be loaded into the program `name`, or that its calls can be trapped.
 ///
 /// # Errors
-/// There is no such program, it runs with other rights than this user's, or it loads no libraries.
-pub(super) fn check(name: &OsStr) -> Result<()> {
+/// There is no such program, it runs with other rights than this user's, it is made for another processor, or it loads
+/// no libraries and is not trapped.
+pub(super) fn check(name: &OsStr, trap: bool) -> Result<()> {
     let missing = || {
         let words = format!("{}: no such program", name.display());
         anyhow!(words).context(Exit::CommandNotFound)
@@ -31,7 +32,13 @@ pub(super) fn check(name: &OsStr) -> Result<()> {
     let mut path = program::find(name).ok_or_else(missing)?;
     for _ in 0..MAX_SCRIPTS {
         let refused = |why: &str| {
-            let words = format!("Zerolane cannot be loaded into {}: {why}", path.display());
+            let words = match trap {
+                true => format!(
+                    "Zerolane cannot trap the calls of {}: {why}",
+                    path.display()
+                ),
+                false => format!("Zerolane cannot be loaded into {}: {why}", path.display()),
+            };
             Err(anyhow!(words).context(Exit::NotExecutable))
         };
         // The kernel reports what cannot be read when it starts the program.
@@ -39,23 +46,29 @@ pub(super) fn check(name: &OsStr) -> Result<()> {
             return Ok(());
         };
         if metadata.permissions().mode() & 0o6000 != 0 {
-            return refused(
-                "it runs as another user or group (set-user-ID), so the system keeps libraries out",
-            );
+            return refused(match trap {
+                true => {
+                    "it runs as another user or group (set-user-ID), which a trapped program must not"
+                }
+                false => {
+                    "it runs as another user or group (set-user-ID), so the system keeps libraries out"
+                }
+            });
         }
         let mut capabilities = [0; 64];
         if rustix::fs::getxattr(&path, "security.capability", &mut capabilities[..]).is_ok() {
-            return refused("it has capabilities, so the system keeps libraries out");
+            return refused(match trap {
+                true => "it has capabilities, which a trapped program must not get",
+                false => "it has capabilities, so the system keeps libraries out",
+            });
         }
         match kind(&path) {
             Kind::Script(interpreter) => path = interpreter,
-            Kind::Static => {
-                return refused(
-                    "it is linked statically, as Go's are: use `zerolane forward` for it",
-                );
+            Kind::Static if !trap => {
+                return refused("it is linked statically, as Go's are: use --trap");
             }
             Kind::Foreign => return refused("it is made for another kind of processor"),
-            Kind::Dynamic | Kind::Unknown => return Ok(()),
+            Kind::Dynamic | Kind::Static | Kind::Unknown => return Ok(()),
         }
     }
     Ok(())

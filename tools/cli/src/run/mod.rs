@@ -4,9 +4,10 @@ mod checked;
 pub(crate) mod sockets;
 
 use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,9 +19,10 @@ use nix::unistd::Pid;
 use rustix::process::set_child_subreaper;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
-use zerolane_streams::sockets::call::VARIABLE;
+use zerolane::trap::{NotTrapped, Trap};
+use zerolane_streams::sockets::call::{Runner, VARIABLE};
 use zerolane_streams::sockets::rules::Rule;
-use zerolane_streams::sockets::{Notice, Pump, Settings};
+use zerolane_streams::sockets::{Notice, Pump, Settings, trapped};
 
 use crate::console;
 use crate::descriptors;
@@ -34,6 +36,7 @@ Examples:
   zerolane run -- redis-server --bind '*'            # on one host
   zerolane run -v -- redis-cli -h db set greeting hello    # on another
   zerolane run --only 10.0.0.0/8:80,*:443 -- curl -O http://10.1.2.3/large
+  zerolane run --trap -- caddy file-server           # a static program, or one in Go
 
 Where the other host runs its program without Zerolane, connections stay the program's own TCP. With Zerolane, the \
 connection is encrypted, and is bound to the other host's address as TCP is: its key is not checked.
@@ -51,6 +54,10 @@ pub struct Args {
     /// may need more
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = units::duration)]
     answer_within: Duration,
+    /// Let the kernel stop the program at its socket calls, rather than load a library into it: also for static
+    /// programs and those in Go. Needs Linux 5.19. Programs that change the user, such as sudo, then get no new rights
+    #[arg(long)]
+    trap: bool,
     /// Say on standard error what carries each connection, and why not Zerolane
     #[arg(short, long)]
     verbose: bool,
@@ -72,7 +79,7 @@ const BUILT_LIBRARY: &str = "libzerolane_sockets.so";
 /// Runs the program until it and its children have ended; returns its exit code.
 pub(crate) fn run(args: Args) -> Result<Exit> {
     let (name, words) = args.program.split_first().context("no program")?;
-    checked::check(name)?;
+    checked::check(name, args.trap)?;
     let settings = Settings {
         only: args.only,
         strict: args.strict,
@@ -85,23 +92,17 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
         }
     };
     let mut pump = Pump::new(settings, tell).context("cannot begin")?;
+    let runner = pump.runner();
     let mut command = Command::new(name);
-    command
-        .args(words)
-        .env(VARIABLE, pump.runner().to_string())
-        .env("LD_PRELOAD", preload(&library()?)?);
+    command.args(words).env(VARIABLE, runner.to_string());
+    if !args.trap {
+        command.env("LD_PRELOAD", preload(&library()?)?);
+    }
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM])?;
     // Children that their parents left, such as daemons, are this process's.
     set_child_subreaper(Some(rustix::process::getpid())).context("cannot wait for daemons")?;
-    let started = command.spawn().map_err(|error| {
-        let exit = match error.kind() {
-            std::io::ErrorKind::NotFound => Exit::CommandNotFound,
-            _ => Exit::NotExecutable,
-        };
-        anyhow!(error)
-            .context(format!("cannot run {}", name.display()))
-            .context(exit)
-    })?;
+    let started = start(&mut command, args.trap.then_some(runner))
+        .map_err(|it| it.context(format!("cannot run {}", name.display())))?;
     let child = Pid::from_raw(i32::try_from(started.id())?);
     descriptors::allow_all();
     let (tell, mut ends) = channel();
@@ -122,10 +123,42 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
     let running = Running {
         child,
         since: Instant::now(),
+        loads: !args.trap,
     };
     let status = running.pump(&mut pump, &mut ends)?;
     pump.close()?;
     Ok(Exit::of_command(status))
+}
+
+/// Starts the program: with a trap, whose calls are answered for `trap`.
+fn start(command: &mut Command, trap: Option<Runner>) -> Result<Child> {
+    let failed = |error: std::io::Error| {
+        let exit = match error.kind() {
+            ErrorKind::NotFound => Exit::CommandNotFound,
+            _ => Exit::NotExecutable,
+        };
+        anyhow!(error).context(exit)
+    };
+    let Some(runner) = trap else {
+        return command.spawn().map_err(failed);
+    };
+    trapped::check().context(
+        "the system does not let this process take descriptors of others: in a container, allow pidfd_getfd \
+         (for Docker: --cap-add SYS_PTRACE)",
+    )?;
+    let (child, trap) = Trap::spawn(command).map_err(|why| match why {
+        NotTrapped::Program(error) => failed(error),
+        NotTrapped::Trap(_) => anyhow!(why).context(Exit::NotExecutable),
+    })?;
+    thread::Builder::new().name("trap".into()).spawn(move || {
+        let say = |words: &str| console::note(format_args!("zerolane: {words}"));
+        if let Err(error) = trapped::serve(&trap, runner, say) {
+            say(&format!(
+                "the program's socket calls fail from now on: {error}"
+            ));
+        }
+    })?;
+    Ok(child)
 }
 
 /// What the thread that waits for processes reports.
@@ -141,6 +174,8 @@ enum End {
 struct Running {
     child: Pid,
     since: Instant,
+    /// The program must load the library.
+    loads: bool,
 }
 
 impl Running {
@@ -157,8 +192,9 @@ impl Running {
                 Ok(End::Stop) => stopped = true,
                 Err(TryRecvError::Empty) => {}
             }
-            unloaded =
-                pump.loaded() == 0 && (status.is_some() || self.since.elapsed() > LOADED_WITHIN);
+            unloaded = self.loads
+                && pump.loaded() == 0
+                && (status.is_some() || self.since.elapsed() > LOADED_WITHIN);
             let over = |since: Instant| pump.is_idle() || since.elapsed() > LINGER;
             unloaded || stopped || all_since.is_some_and(over)
         })?;

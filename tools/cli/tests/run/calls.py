@@ -107,6 +107,7 @@ def nonblocking(add_before=False, edge=False):
         if ev & select.EPOLLOUT and not ev & select.EPOLLHUP: break
         assert time.time() < until, ev
     assert c.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+    assert edge or len(e.poll(1)) == 1, "the set has two sockets"
     assert c.connect_ex(l.getsockname()) in (0, errno.EISCONN)
     assert c.getpeername() == l.getsockname()
     a, _ = l.accept(); a.settimeout(WAIT)

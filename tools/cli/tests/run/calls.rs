@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::lab::{Lab, has_library, run, text};
-use crate::programs;
+use crate::{programs, trap};
 
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/run/calls.py");
 
@@ -33,6 +33,17 @@ fn calls__do_the_same_by_zerolane() {
     }
     let output = Lab::new().output(run(&[], &["python3", CASES]));
     assert!(output.status.success(), "{}", text(&output));
+}
+
+#[test]
+fn calls__do_the_same_by_a_trap() {
+    if !programs::are_there(&["python3"]) || !trap::is_permitted() {
+        return;
+    }
+    let output = Lab::new().output(run(&["--trap"], &["python3", CASES]));
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains(": Zerolane over "), "{said}");
 }
 
 /// In strict mode a connection that TCP carries fails, so these are all carried.

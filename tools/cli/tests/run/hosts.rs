@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use netlab::netns::{self, Topology};
 
 use crate::content::content;
-use crate::lab::{Lab, PATIENCE, Running, has_library, text, under};
-use crate::programs;
+use crate::lab::{Lab, PATIENCE, Running, has_library, program, text, under};
+use crate::{programs, trap};
 
 const MIB: usize = 1 << 20;
 
@@ -185,6 +185,46 @@ fn run__python_serves_curl_with_zerolane_and_without() {
         }
         let said = hosts.running.last().unwrap().said();
         // The server's log has the client's address.
+        assert_eq!(said.matches(&format!("{near} - - ")).count(), 2, "{said}");
+    }
+}
+
+#[test]
+fn run__a_trap_at_either_end_or_both() {
+    let Some(mut hosts) = Hosts::new(&["python3", "curl", "ss"]) else {
+        return;
+    };
+    if !trap::is_permitted() {
+        return;
+    }
+    let trapped = |words: &[&'static str]| {
+        let zerolane = [
+            program(),
+            "run",
+            "-v",
+            "--answer-within",
+            "10s",
+            "--trap",
+            "--",
+        ];
+        [&zerolane, words].concat()
+    };
+    let near = hosts.near();
+    for (server, port) in [(true, "8002"), (false, "8003")] {
+        let words = ["python3", "-m", "http.server", port, "--bind", "0.0.0.0"];
+        match server {
+            true => hosts.serve(false, 8002, &trapped(&words)),
+            false => hosts.serve(true, 8003, &words),
+        }
+        let url = format!("http://{}:{port}/page", hosts.there());
+        let curl = trapped(&["curl", "-sS", "-o", "got"]);
+        let said = text(&hosts.client(false, &[&curl[..], &[&url]].concat()));
+        assert!(said.contains("Zerolane over UDP"), "{said}");
+        hosts.has("got");
+        hosts.carried(&["curl", "-sS", "-o", "got", &url]);
+        hosts.has("got");
+        let said = hosts.said();
+        assert_eq!(said.matches("Zerolane over UDP").count(), 2, "{said}");
         assert_eq!(said.matches(&format!("{near} - - ")).count(), 2, "{said}");
     }
 }

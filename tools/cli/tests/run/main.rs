@@ -12,3 +12,4 @@ mod lab;
 mod programs;
 mod refused;
 mod servers;
+mod trap;

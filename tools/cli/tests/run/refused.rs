@@ -51,6 +51,7 @@ fn run__refuses_in_words_what_loads_no_library() {
         let (exit, said) = code(&[], &[made.to_str().unwrap()]);
         assert_eq!(exit, Some(126), "{said}");
         assert!(said.contains("statically"), "{said}");
+        assert!(said.contains("--trap"), "{said}");
     }
 }
 

@@ -4,6 +4,7 @@ mod adopted;
 mod claim;
 pub(crate) mod filter;
 pub(crate) mod icmp;
+mod option;
 mod packet_info;
 mod passed;
 mod port;
@@ -11,6 +12,7 @@ pub(crate) mod system;
 mod udp;
 
 pub(crate) use claim::Claim;
+pub use option::{set_socket_option, socket_option};
 pub(crate) use packet_info::{PacketAddresses, answer, receive as receive_packet, show_called};
 pub use passed::passed_sockets;
 pub use port::Ports;
