@@ -58,26 +58,21 @@ impl Hosts {
     }
 
     fn serve_at(&mut self, host: Host, by_zerolane: bool, port: u16, words: &[&str]) {
-        let on = |program| match host {
-            Host::Near => self.hosts.a().command(program),
-            Host::There => self.hosts.b().command(program),
+        let at = match host {
+            Host::Near => self.hosts.a(),
+            Host::There => self.hosts.b(),
         };
         let command = match by_zerolane {
-            true => under(on("timeout"), &[], words),
+            true => under(at.command("timeout"), &[], words),
             false => {
-                let mut command = on(words[0]);
+                let mut command = at.command(words[0]);
                 command.args(&words[1..]);
                 command
             }
         };
         self.running.push(self.lab.start(command));
         let until = Instant::now() + PATIENCE;
-        loop {
-            let mut command = on("ss");
-            let said = command.args(["-ltn"]).output().unwrap();
-            if String::from_utf8_lossy(&said.stdout).contains(&format!(":{port} ")) {
-                return;
-            }
+        while !at.is_listening(port).unwrap() {
             let last = self.running.last().unwrap().said();
             assert!(Instant::now() < until, "nothing listens on {port}: {last}");
             std::thread::sleep(Duration::from_millis(50));
@@ -167,7 +162,7 @@ fn page() -> Vec<u8> {
 
 #[test]
 fn run__python_serves_curl_with_zerolane_and_without() {
-    let Some(mut hosts) = Hosts::new(&["python3", "curl", "ss"]) else {
+    let Some(mut hosts) = Hosts::new(&["python3", "curl"]) else {
         return;
     };
     let near = hosts.hosts.a().ipv4().to_string();
@@ -191,7 +186,7 @@ fn run__python_serves_curl_with_zerolane_and_without() {
 
 #[test]
 fn run__a_trap_at_either_end_or_both() {
-    let Some(mut hosts) = Hosts::new(&["python3", "curl", "ss"]) else {
+    let Some(mut hosts) = Hosts::new(&["python3", "curl"]) else {
         return;
     };
     if !trap::is_permitted() {
@@ -231,7 +226,7 @@ fn run__a_trap_at_either_end_or_both() {
 
 #[test]
 fn run__socat_and_nc() {
-    let Some(mut hosts) = Hosts::new(&["socat", "ss"]) else {
+    let Some(mut hosts) = Hosts::new(&["socat"]) else {
         return;
     };
     let listen = ["socat", "-u", "TCP-LISTEN:7001,reuseaddr", "CREATE:got"];
@@ -252,7 +247,7 @@ fn run__socat_and_nc() {
 
 #[test]
 fn run__rsync_to_and_from_a_daemon() {
-    let Some(mut hosts) = Hosts::new(&["rsync", "ss"]) else {
+    let Some(mut hosts) = Hosts::new(&["rsync"]) else {
         return;
     };
     let base = hosts.lab.path("");
@@ -276,8 +271,7 @@ fn run__rsync_to_and_from_a_daemon() {
 
 #[test]
 fn run__redis_and_its_benchmark() {
-    let Some(mut hosts) = Hosts::new(&["redis-server", "redis-cli", "redis-benchmark", "ss"])
-    else {
+    let Some(mut hosts) = Hosts::new(&["redis-server", "redis-cli", "redis-benchmark"]) else {
         return;
     };
     let words = [
@@ -316,7 +310,7 @@ fn run__redis_and_its_benchmark() {
 
 #[test]
 fn run__iperf3_in_both_directions() {
-    let Some(mut hosts) = Hosts::new(&["iperf3", "ss"]) else {
+    let Some(mut hosts) = Hosts::new(&["iperf3"]) else {
         return;
     };
     let there = hosts.there();
@@ -342,7 +336,7 @@ fn run__iperf3_in_both_directions() {
 
 #[test]
 fn run__nginx_and_ab() {
-    let Some(mut hosts) = Hosts::new(&["curl", "ss"]) else {
+    let Some(mut hosts) = Hosts::new(&["curl"]) else {
         return;
     };
     let found = ["/usr/sbin/nginx", "/usr/bin/ab"]
@@ -384,7 +378,7 @@ fn run__nginx_and_ab() {
 
 #[test]
 fn run__a_lost_link_ends_connections_as_a_network_failure_would() {
-    let Some(mut hosts) = Hosts::new(&["python3", "ss"]) else {
+    let Some(mut hosts) = Hosts::new(&["python3"]) else {
         return;
     };
     let serve = "import socket\n\

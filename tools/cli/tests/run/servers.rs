@@ -25,7 +25,7 @@ const NOBODY: [&str; 4] = [
 
 #[test]
 fn run__node_as_client_and_server() {
-    let Some(mut hosts) = Hosts::new(&["node", "curl", "ss"]) else {
+    let Some(mut hosts) = Hosts::new(&["node", "curl"]) else {
         return;
     };
     let serve = "const fs = require('fs');\n\
@@ -115,7 +115,7 @@ class Client {
 
 #[test]
 fn run__a_jvm_with_threads_and_with_a_selector() {
-    let Some(mut hosts) = Hosts::new(&["java", "javac", "ss"]) else {
+    let Some(mut hosts) = Hosts::new(&["java", "javac"]) else {
         return;
     };
     for (name, source) in [("Server", JAVA_SERVER), ("Client", JAVA_CLIENT)] {
@@ -137,7 +137,7 @@ fn run__a_jvm_with_threads_and_with_a_selector() {
 
 #[test]
 fn run__mariadb() {
-    let Some(mut hosts) = Hosts::new(&["mariadb", "mariadb-install-db", "python3", "ss"]) else {
+    let Some(mut hosts) = Hosts::new(&["mariadb", "mariadb-install-db", "python3"]) else {
         return;
     };
     if !is_there("/usr/sbin/mariadbd") {
@@ -184,7 +184,7 @@ fn run__mariadb() {
 /// A cache between two connections of which both are carried.
 #[test]
 fn run__varnish_in_front_of_python() {
-    let Some(mut hosts) = Hosts::new(&["python3", "curl", "ss"]) else {
+    let Some(mut hosts) = Hosts::new(&["python3", "curl"]) else {
         return;
     };
     if !is_there("/usr/sbin/varnishd") {
@@ -225,7 +225,7 @@ fn run__varnish_in_front_of_python() {
 /// A pool between clients and a database that forks for each connection.
 #[test]
 fn run__pgbouncer_in_front_of_postgresql() {
-    let Some(mut hosts) = Hosts::new(&["psql", "python3", "setpriv", "ss"]) else {
+    let Some(mut hosts) = Hosts::new(&["psql", "python3", "setpriv"]) else {
         return;
     };
     let binaries = "/usr/lib/postgresql/15/bin/";
