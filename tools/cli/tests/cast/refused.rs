@@ -329,7 +329,10 @@ fn endless_source__ends_by_a_signal_while_it_is_read() {
     command.args(["-c", bounded]).arg(cast.get_program());
     command.args(cast.get_args());
     for (name, value) in cast.get_envs() {
-        command.env(name, value.unwrap());
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
     }
     let nobody = ["127.0.0.1:9".to_owned()];
     let casting = Casting::start(command, &[], Path::new("/dev/zero"), &nobody);
