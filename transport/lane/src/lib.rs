@@ -61,7 +61,7 @@ pub use lane::{Lane, RemoteAccess, Turn};
 pub use listener::{Accept, Listener, ListenerCounters, Untrusted};
 pub use memory::{
     Access, ExportedRegion, Exporting, FileRegion, Memory, MemoryWake, Owner, ReceivePool, Region,
-    Registry, SharedRegion, Writable, prefetch,
+    Registry, SharedRegion, Writable,
 };
 pub use options::{
     DatagramOptions, FlowOptions, LaneOptions, ListenOptions, Options, PathOptions, PathThreads,

@@ -87,11 +87,6 @@ impl Agenda {
         }
     }
 
-    /// The first that is due, if it has not left: it stays due.
-    pub(super) fn first(&self, due: Due) -> Option<Key> {
-        self.queues[due as usize].front().copied()
-    }
-
     pub(super) fn has(&self, key: Key, due: Due) -> bool {
         self.entries.get(key).is_some_and(|it| it.due[due as usize])
     }

@@ -13,8 +13,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 use zerolane_lane::Waker;
 
-/// Most descriptors reported by one system call: as many as are advanced in one pass of the loop.
-pub(super) const BATCH: usize = 16;
+/// Most descriptors reported by one system call.
+const BATCH: usize = 64;
 /// The timer and the waker, which belong to no slot. No key has this value.
 const OWN: u64 = 0;
 

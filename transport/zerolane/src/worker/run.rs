@@ -1,18 +1,16 @@
 //! Runs a worker's loop: checks descriptors, fires timers, advances connections, sleeps.
 
 use super::agenda::Due;
-use super::poller::BATCH;
 use super::{Key, Slot, Worker};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
-use zerolane_lane::{AnyLane, Lane as _, Step, Waited, prefetch, spin};
+use zerolane_lane::{AnyLane, Lane as _, Step, Waited, spin};
 
-/// Connections and endpoints advanced in one call of [`Worker::progress`]. Some 15 KiB each, with the kernel's part, are
-/// still in the core's own cache when the program's answers leave with the next call.
-const TURNS: usize = BATCH;
+/// Connections and endpoints advanced in one call of [`Worker::progress`]: some hundred microseconds.
+const TURNS: usize = 64;
 /// Submissions of handles started in one call of [`Worker::progress`]: posting that many takes about as long.
 const SUBMISSIONS: usize = 256;
 /// Calls of [`Worker::progress`] with ready connections between two checks of the descriptors.
@@ -62,11 +60,9 @@ impl Worker {
         self.fire_timers();
         let turns = self.agenda.len(Due::Turn).min(TURNS);
         for _ in 0..turns {
-            let Some(key) = self.agenda.next(Due::Turn) else {
-                break;
-            };
-            self.load_next();
-            self.turn(key);
+            if let Some(key) = self.agenda.next(Due::Turn) {
+                self.turn(key);
+            }
         }
         let moved = turns > 0;
         Ok(Advance { moved, woken })
@@ -264,14 +260,6 @@ impl Worker {
                 Some(_) => self.agenda.add(key, Due::Turn),
                 None => {}
             }
-        }
-    }
-
-    /// Starts to load the connection whose turn follows into the core's cache.
-    fn load_next(&self) {
-        let next = self.agenda.first(Due::Turn);
-        if let Some(Slot::Connection(link)) = next.and_then(|it| self.slots.get(it)) {
-            prefetch(&**link);
         }
     }
 
