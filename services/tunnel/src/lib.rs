@@ -6,7 +6,7 @@
 //! # Design
 //!
 //! The unit is what the kernel hands over: a packet with its virtio header, up to 60 KiB of TCP, or of UDP in segments,
-//! that nobody has cut yet. It crosses in one datagram of the connection, under one seal where trains go, and is written
+//! still uncut. It crosses in one datagram of the connection, under one seal where trains go, and is written
 //! whole into the peer's interface, where TCP takes it as one. Packets that wait together share a datagram: each has its
 //! length in front, 16 bits, little-endian. Datagrams are not sent again: TCP inside repairs its own losses. So a
 //! [`path`] that loses packets, or takes long over them, gets shorter datagrams, for which long packets are cut here. So

@@ -1,9 +1,9 @@
 //! Starts a program whose socket calls wait for this process, by seccomp's user notification: see seccomp_unotify(2).
 //!
 //! The kernel stops a thread at such a call until the supervisor has answered it, or has told the kernel to execute it.
-//! Once the supervisor has seen the call, only a fatal signal interrupts it. Whoever decides must read what the call
-//! points to from the program's memory, and must not let the kernel read it again if that would be wrong: other
-//! threads may change it. If the supervisor ends, these calls fail with ENOSYS.
+//! Once the supervisor has seen the call, only a fatal signal interrupts it. The supervisor reads what the call points to
+//! from the program's memory. Another thread may change that memory, so the supervisor must not base a decision on it and
+//! then let the kernel read it again. If the supervisor ends, these calls fail with ENOSYS.
 
 use std::fmt;
 use std::io::{self, IoSliceMut};

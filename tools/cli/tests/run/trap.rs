@@ -90,7 +90,7 @@ fn trap__a_static_program_is_client_and_server() {
     for host in ["127.0.0.1", "::1"] {
         is_carried(&lab, host, &program, &[&[], &["epoll"], &["epoll"], &[]]);
     }
-    // Nobody listens.
+    // No socket listens there.
     let port = free_port().to_string();
     for way in [&[][..], &["epoll"]] {
         let words = [&[&program, "ask", "127.0.0.1", &port], way].concat();

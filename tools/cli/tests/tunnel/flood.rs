@@ -28,7 +28,7 @@ const FORGED: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 0);
 /// Where the sender's key stands in the first message of a handshake: makes it another one.
 const KEY: std::ops::Range<usize> = 36..40;
 
-/// Calls `to` with a key that nobody knows.
+/// Calls `to` with an unknown key.
 fn call(to: SocketAddr, patience: Duration) -> zerolane::Result<Connection> {
     let options = Options::default().with(|it| {
         it.times.connect = patience;

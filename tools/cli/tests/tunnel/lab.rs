@@ -14,7 +14,7 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_zerolane");
 
 /// Bounds how long a failure takes to show.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
-/// Bytes of a stream: many packets that nobody cut.
+/// Bytes of a stream: many uncut packets.
 pub(crate) const STREAM: usize = 8 << 20;
 
 /// Ends the process even if the test fails.

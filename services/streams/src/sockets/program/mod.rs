@@ -1,4 +1,4 @@
-//! Asks a pump about the sockets of a program, for the library within the program and for a trap around it.
+//! Asks a pump about a program's sockets when the program uses them: called by the preloaded library and by the trap.
 //!
 //! Nothing here allocates or waits for a lock: the library may run in a signal handler, or between `vfork` and `exec`.
 //! Where anything fails, the program's connection stays the kernel's.

@@ -73,7 +73,7 @@ fn take(
     listener: &OwnedFd,
     flags: SocketFlags,
 ) -> Result<(OwnedFd, Option<SocketAddrAny>), Errno> {
-    // Between the look and `accept`, which may block, nobody else takes it.
+    // No other thread may take the connection between `poll` and `accept`: `accept` would block.
     let _alone = gate.lock().unwrap_or_else(PoisonError::into_inner);
     let mut look = [PollFd::new(listener, PollFlags::IN)];
     match poll(&mut look, Some(&NO_TIME)) {

@@ -39,7 +39,7 @@ const LOOK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000_000,
 };
-/// Listeners whose gates are kept before those that nobody uses are forgotten.
+/// Gates in the table above which unused ones are removed.
 const MAX_GATES: usize = 64;
 /// The option that names a socket's network namespace, of `asm-generic/socket.h`.
 const SO_NETNS_COOKIE: i32 = 71;
