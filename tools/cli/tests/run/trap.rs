@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nix::sys::signal::{Signal, kill};
@@ -47,15 +46,25 @@ fn static_program(lab: &Lab) -> Option<String> {
     Some(made.to_str().unwrap().to_owned())
 }
 
-/// The Go compiler, also where its own archive puts it.
-fn go() -> Option<PathBuf> {
-    let known = ["go", "/usr/local/go/bin/go"].map(PathBuf::from);
-    let works = |it: &Path| Command::new(it).arg("version").output().is_ok();
-    let found = known.into_iter().find(|it| works(it));
+/// Go's compiler, also where its own archive puts it. All that it writes, telemetry too, goes into `lab`.
+fn go(lab: &Lab) -> Option<Command> {
+    let command = |program: &str| {
+        let mut command = Command::new(program);
+        command
+            .env("CGO_ENABLED", "0")
+            .env("GOTOOLCHAIN", "local")
+            .env("GOFLAGS", "")
+            .env("GOCACHE", lab.path("cache"))
+            .env("GOPATH", lab.path("path"))
+            .env("XDG_CONFIG_HOME", lab.path("config"));
+        command
+    };
+    let works = |it: &&str| command(it).arg("version").output().is_ok();
+    let found = ["go", "/usr/local/go/bin/go"].into_iter().find(works);
     if found.is_none() {
         eprintln!("skipped: go is not installed");
     }
-    found
+    found.map(command)
 }
 
 fn trapped<'a>(options: &[&'a str], words: &[&'a str]) -> Command {
@@ -106,18 +115,13 @@ fn trap__a_static_program_is_client_and_server() {
 #[test]
 fn trap__a_go_program_is_client_and_server() {
     let lab = Lab::new();
-    let Some(go) = go().filter(|_| is_permitted()) else {
+    if !is_permitted() {
+        return;
+    }
+    let Some(mut compile) = go(&lab) else {
         return;
     };
-    let mut compile = Command::new(go);
     compile.args(["build", "-o", "program"]).arg(GO);
-    compile
-        .env("CGO_ENABLED", "0")
-        .env("GOTOOLCHAIN", "local")
-        .env("GOFLAGS", "");
-    compile
-        .env("GOCACHE", lab.path("cache"))
-        .env("GOPATH", lab.path("path"));
     let output = lab.output(compile);
     assert!(output.status.success(), "{}", text(&output));
     let program = lab.path("program");
