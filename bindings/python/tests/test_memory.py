@@ -174,6 +174,60 @@ def test_revoke__frees_the_buffer_at_once(pair: Pair) -> None:
         region.revoke()
 
 
+LENT = """
+import re
+from pathlib import Path
+import zerolane
+from conftest import make_pair, serving
+from zerolane import Rights
+
+LENGTH = 64 << 20
+
+
+def peak():
+    said = re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())
+    return int(said[1]) * 1024
+
+
+def mappings():
+    "How often this process has the lent memory mapped: both ends are here."
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    ends = [it.split()[0].split("-") for it in lines if "/memfd:zerolane" in it]
+    return sum(int(end, 16) - int(start, 16) == LENGTH for start, end in ends)
+
+
+ours, peers = make_pair(zerolane.Options(lane="shared_memory"))
+region = zerolane.ExportedRegion.memfd(LENGTH)
+key = peers.export(region, Rights.ALL)
+with serving(peers):
+    # Until the peer's memory is mapped, which takes a turn of both ends.
+    for _ in range(10_000):
+        ours.get(key, 0, bytearray(8))
+        if ours.account().direct_operations:
+            break
+    assert mappings() == 2
+    before = peak()
+    region.revoke()
+    assert peak() - before < LENGTH // 2, peak() - before
+    assert region.revoked and mappings() < 2
+    try:
+        ours.get(key, 0, bytearray(8))
+    except zerolane.Revoked:
+        pass
+    else:
+        raise AssertionError("it is there")
+ours.abort()
+peers.abort()
+assert mappings() == 0
+"""
+
+
+def test_revoke__of_lent_memory_frees_it_without_a_copy() -> None:
+    # In a process of its own: here, other tests have had more memory.
+    lent = [sys.executable, "-c", LENT]
+    subprocess.run(lent, cwd=Path(__file__).parent, check=True, timeout=120)
+
+
 def test_revoke__on_one_connection(pair: Pair) -> None:
     ours, peers = pair
     with zerolane.ExportedRegion(bytearray(64)) as region:

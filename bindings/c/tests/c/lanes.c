@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <zerolane.h>
 
-enum { LENGTH = 1 << 20 };
+enum { LENGTH = 1 << 20, LENT = 64 << 20 };
 
 /* No lane is said. */
 #define UNSAID UINT64_MAX
@@ -89,7 +89,8 @@ static void carries(uint64_t ours, uint64_t theirs, uint64_t expected, const uns
     EXPECT(lane == expected);
 }
 
-/* Asks for the region until the peer's memory is mapped, which takes a turn of both ends, and works on it. */
+/* Asks for the region until the peer's memory is mapped, which takes a turn of both ends, and works on it. It stays
+   mapped until the peer has revoked it. */
 static void *work_directly(void *argument)
 {
     struct client *client = argument;
@@ -98,6 +99,7 @@ static void *work_directly(void *argument)
     zl_key key;
     unsigned char back[4096];
     uint64_t before;
+    size_t length;
 
     EXPECT(zl_connect(client->address, client->options, &connection) == ZL_OK);
     EXPECT(zl_open_region(connection, "table", ZL_RIGHT_READ | ZL_RIGHT_WRITE | ZL_RIGHT_ATOMIC, &key) == ZL_OK);
@@ -112,8 +114,55 @@ static void *work_directly(void *argument)
     EXPECT(zl_fetch_op(connection, &key, 8, ZL_FETCH_ADD, 7, 0, &before) == ZL_OK && before == 5);
     EXPECT(zl_account_read(connection, &account) == ZL_OK);
     EXPECT(account.direct_operations == 3);
+    EXPECT(zl_send(connection, "done", 4) == ZL_OK);
+    EXPECT(zl_recv_into(connection, back, sizeof back, &length) == ZL_OK);
+    EXPECT(length == 7 && memcmp(back, "revoked", 7) == 0);
+    EXPECT(zl_get(connection, &key, 0, back, sizeof back) == ZL_ERROR_REVOKED);
     EXPECT(zl_close(connection) == ZL_OK);
     return NULL;
+}
+
+/* The most memory that this process has had, in KiB. */
+static long peak_kib(void)
+{
+    FILE *status = fopen("/proc/self/status", "r");
+    char line[512];
+    long peak = 0;
+
+    EXPECT(status != NULL);
+    while (peak == 0 && fgets(line, sizeof line, status) != NULL)
+        sscanf(line, "VmHWM: %ld", &peak);
+    fclose(status);
+    EXPECT(peak > 0);
+    return peak;
+}
+
+/* How often this process has the lent memory mapped: both ends are here. */
+static int mappings(void)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[512];
+    unsigned long from, to;
+    int found = 0;
+
+    EXPECT(maps != NULL);
+    while (fgets(line, sizeof line, maps) != NULL)
+        found += strstr(line, "/memfd:zerolane") != NULL && sscanf(line, "%lx-%lx", &from, &to) == 2
+                 && to - from == LENT;
+    fclose(maps);
+    return found;
+}
+
+/* The memory is freed, and not copied: the peer may still write to what it has mapped, but nobody wants the bytes. */
+static void revoke_lent(zl_exported *exported)
+{
+    long before;
+
+    EXPECT(mappings() == 2);
+    before = peak_kib();
+    EXPECT(zl_exported_revoke(exported) == ZL_OK);
+    EXPECT(peak_kib() - before < LENT / 2 / 1024);
+    EXPECT(zl_exported_data(exported) == NULL && mappings() < 2);
 }
 
 /* Memory that both ends map. */
@@ -128,10 +177,12 @@ static void mapped(const unsigned char *content)
     zl_key key;
     pthread_t thread;
     unsigned char *data;
+    char said[8];
+    size_t length;
 
-    EXPECT(zl_exported_memfd(LENGTH, NULL) == ZL_ERROR_ARGUMENT);
+    EXPECT(zl_exported_memfd(LENT, NULL) == ZL_ERROR_ARGUMENT);
     EXPECT(zl_exported_data(NULL) == NULL);
-    EXPECT(zl_exported_memfd(LENGTH, &exported) == ZL_OK);
+    EXPECT(zl_exported_memfd(LENT, &exported) == ZL_OK);
     data = zl_exported_data(exported);
     EXPECT(data != NULL);
     ((uint64_t *)data)[1] = 5;
@@ -141,14 +192,17 @@ static void mapped(const unsigned char *content)
     EXPECT(zl_endpoint_accept(endpoint, 10000, &connection) == ZL_OK);
     EXPECT(zl_export_named(connection, "table", exported, ZL_RIGHT_READ | ZL_RIGHT_WRITE | ZL_RIGHT_ATOMIC, &key)
            == ZL_OK);
+    EXPECT(zl_recv_into(connection, said, sizeof said, &length) == ZL_OK);
+    EXPECT(length == 4 && memcmp(said, "done", 4) == 0);
+    EXPECT(((uint64_t *)data)[1] == 12);
+    EXPECT(memcmp(data + 4096, content, 100000) == 0);
+    revoke_lent(exported);
+    EXPECT(zl_send(connection, "revoked", 7) == ZL_OK);
     /* Until the peer has left. */
     while (zl_wait(connection, -1, &completion) >= 0)
         ;
     EXPECT(pthread_join(thread, NULL) == 0);
-    EXPECT(((uint64_t *)data)[1] == 12);
-    EXPECT(memcmp(data + 4096, content, 100000) == 0);
-    EXPECT(zl_exported_revoke(exported) == ZL_OK);
-    EXPECT(zl_exported_data(exported) == NULL);
+    EXPECT(mappings() == 0);
     zl_exported_free(exported);
     zl_connection_free(connection);
     zl_endpoint_free(endpoint);
