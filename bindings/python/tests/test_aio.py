@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -382,13 +383,34 @@ def test_export__of_an_endpoint_is_every_clients() -> None:
     asyncio.run(asyncio.wait_for(main(), 30))
 
 
-def test_loop__another_one_is_refused_at_once() -> None:
-    async def make() -> tuple[aio.Endpoint, aio.Connection, aio.Connection]:
-        endpoint = aio.Endpoint("127.0.0.1:0")
-        ours = await aio.connect(endpoint.local_addr)
-        return endpoint, ours, await endpoint.accept()
+class Made(NamedTuple):
+    """Objects of one event loop."""
 
-    async def use(endpoint: aio.Endpoint, ours: aio.Connection) -> None:
+    endpoint: aio.Endpoint
+    ours: aio.Connection
+    peers: aio.Connection
+    streams: aio.Streams
+    peers_streams: aio.Streams
+    incoming: aio.Incoming
+    asking: asyncio.Task[aio.Connection]
+    """Waits for the answer to ``incoming``."""
+
+
+def test_loop__another_one_is_refused_at_once() -> None:
+    async def make() -> Made:
+        endpoint = aio.Endpoint("127.0.0.1:0", zerolane.Options(asks=True))
+        pairs = []
+        for _ in range(2):
+            connecting = asyncio.create_task(aio.connect(endpoint.local_addr))
+            accepted = await endpoint.accept()
+            pairs.append((await connecting, accepted))
+        (ours, peers), (one, other) = pairs
+        streams = aio.Streams(one, "connector"), aio.Streams(other, "acceptor")
+        asking = asyncio.create_task(aio.connect(endpoint.local_addr))
+        return Made(endpoint, ours, peers, *streams, await endpoint.incoming(), asking)
+
+    async def use(made: Made) -> None:
+        endpoint, ours, streams, incoming = made.endpoint, made.ours, made.streams, made.incoming
         calls: list[Callable[[], Awaitable[object]]] = [
             lambda: ours.send(b"hello"),
             lambda: ours.recv_into(bytearray(8)),
@@ -399,26 +421,55 @@ def test_loop__another_one_is_refused_at_once() -> None:
             ours.closed,
             ours.close,
             endpoint.accept,
+            endpoint.incoming,
+            streams.accept,
+            streams.close,
+            lambda: streams.__aexit__(None, None, None),
         ]
         for call in calls:
             with pytest.raises(RuntimeError, match="another event loop"):
                 await asyncio.wait_for(call(), 20)
-        for one in without_waiting(endpoint, ours):
+        for one in [
+            *without_waiting(endpoint, ours),
+            streams.open,
+            lambda: aio.Streams(ours, "connector"),
+            incoming.accept,
+            incoming.refuse,
+        ]:
             with pytest.raises(RuntimeError, match="another event loop"):
                 one()
 
+    async def go_on(made: Made) -> None:
+        await talk(made.ours, made.peers)
+        _, opened = made.streams.open(b"later")
+        accepted = await made.peers_streams.accept()
+        assert accepted is not None and accepted[1].get_extra_info("purpose") == b"later"
+        for writer in (opened, accepted[1]):
+            writer.close()
+            await writer.wait_closed()
+        accepts = made.incoming.accept()
+        await talk(await made.asking, accepts)
+        accepts.abort()
+        (await made.asking).abort()
+
+    async def give_up(asking: asyncio.Task[aio.Connection]) -> None:
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+
     for closed in (False, True):
         loop = asyncio.new_event_loop()
-        endpoint, ours, peers = loop.run_until_complete(make())
+        made = loop.run_until_complete(make())
         if closed:
+            loop.run_until_complete(give_up(made.asking))
             loop.close()
-        asyncio.run(use(endpoint, ours))
+        asyncio.run(use(made))
         if not closed:
             # Nothing was posted, and its own loop goes on.
-            loop.run_until_complete(talk(ours, peers))
-        ours.abort()
-        peers.abort()
-        endpoint.close()
+            loop.run_until_complete(asyncio.wait_for(go_on(made), 60))
+        for it in (made.ours, made.peers, made.streams, made.peers_streams):
+            it.abort()
+        made.endpoint.close()
         loop.close()
 
 
