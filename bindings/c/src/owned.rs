@@ -37,8 +37,9 @@ impl<T> Owned<T> {
     }
 
     /// # Errors
-    /// A call panicked.
+    /// A call panicked; or as for [`Owned::check_process`].
     pub(crate) fn into_inner(self) -> Result<T, Failure> {
+        self.check_process()?;
         let panicked = |_| Failure::new(zl_status::ZL_ERROR_INTERNAL, "an earlier call panicked");
         self.value.into_inner().map_err(panicked)
     }

@@ -398,7 +398,7 @@ pub unsafe extern "C" fn zl_stream_reset(
     guard(|| {
         // SAFETY: C's promises about handles and texts.
         let (stream, words) = unsafe { (handle(stream, "stream")?, text(words, "words")?) };
-        stream.0.reset(words);
+        stream.0.reset(words).map_err(failure)?;
         Ok(zl_status::ZL_OK)
     })
 }
@@ -442,7 +442,10 @@ pub unsafe extern "C" fn zl_stream_watch(
 pub unsafe extern "C" fn zl_stream_close(stream: *const zl_stream) -> zl_status {
     guard(|| {
         // SAFETY: C's promise about handles.
-        unsafe { handle(stream, "stream") }?.0.close();
+        unsafe { handle(stream, "stream") }?
+            .0
+            .close()
+            .map_err(failure)?;
         Ok(zl_status::ZL_OK)
     })
 }

@@ -314,8 +314,9 @@ impl Stream {
 
     /// Ends both directions at once: calls at both ends raise StreamReset, with `words`, up to 512 bytes of them.
     #[pyo3(signature = (words=""))]
-    fn reset(&self, py: Python<'_>, words: &str) {
-        py.detach(|| self.inner.reset(words));
+    fn reset(&self, py: Python<'_>, words: &str) -> PyResult<()> {
+        let reset = py.detach(|| self.inner.reset(words));
+        reset.map_err(|error| errors::of(py, error.into()))
     }
 
     /// Puts `token`, a number from 0 to 2**64 - 1, into `set`, once, when the stream is ready; now if it is. `what` is
@@ -377,7 +378,8 @@ impl Stream {
     /// Ends the use of the stream: calls, also of other threads that wait, raise Closed. What was written is delivered,
     /// then the end. If the peer writes more, or had written what was not read, the stream is reset.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| self.inner.close());
+        // A child of fork has nothing to close.
+        let _ = py.detach(|| self.inner.close());
         self.closed.store(true, Ordering::SeqCst);
     }
 
@@ -436,7 +438,8 @@ impl Stream {
         _traceback: &Bound<'_, PyAny>,
     ) {
         if !class.is_none() {
-            self.reset(py, "the program at the other end failed");
+            // The exception being raised here is not replaced.
+            let _ = self.reset(py, "the program at the other end failed");
         }
         self.close(py);
     }

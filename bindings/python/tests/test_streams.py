@@ -345,7 +345,9 @@ other = peers.accept(20)
 pid = os.fork()
 if pid == 0:
     signal.alarm(60)
-    for call in (one.read, one.finish, ours.open, ours.close, lambda: one.write(b"x"), other.read):
+    for call in (
+        one.read, one.finish, one.reset, ours.open, ours.close, lambda: one.write(b"x"), other.read
+    ):
         try:
             call()
         except zerolane.Closed as error:

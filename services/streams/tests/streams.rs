@@ -156,7 +156,7 @@ fn Stream__dropped_delivers_what_was_written() {
 fn Stream__reset_and_refused_have_words() {
     let ends = pair(LaneChoice::SharedMemory);
     let [one, mut other] = stream(&ends);
-    one.reset("enough");
+    one.reset("enough").unwrap();
     let error = other.read(&mut [0]).unwrap_err();
     assert_eq!(
         (error.kind(), error.to_string()),
@@ -331,7 +331,7 @@ fn watch__one_set_tells_of_a_thousand_streams() {
         assert!(got[&(number as u64 + 1)] == *sent, "stream {number}");
     }
     // Reset here, and so ready to fail.
-    stuck.reset("stuck");
+    stuck.reset("stuck").unwrap();
     assert_eq!(set.wait(Some(LONG)).unwrap(), Some(u64::MAX));
 }
 
@@ -378,8 +378,8 @@ fn close__in_another_thread_ends_reads_and_writes() {
             }
         });
         thread::sleep(Duration::from_millis(200));
-        one.close();
-        one.close();
+        one.close().unwrap();
+        one.close().unwrap();
         for error in [reads.join(), another.join(), writes.join()] {
             let error = error.unwrap();
             assert!(
@@ -472,7 +472,8 @@ fn extremes__of_every_call() {
     let [client, server] = &ends;
     let set = PendingSet::new().unwrap();
     for priority in [0, 7, 8, u8::MAX] {
-        client.open_with_priority(b"", priority).unwrap().close();
+        let opened = client.open_with_priority(b"", priority).unwrap();
+        opened.close().unwrap();
         drop(server.accept().unwrap().unwrap());
     }
     for purpose in [&[0; 1025][..], &[255; 1 << 20]] {
@@ -501,7 +502,7 @@ fn extremes__of_every_call() {
         0
     );
     assert_eq!(read_now(&other).as_deref(), Some(&b"bytes"[..]));
-    one.reset(&"\u{e9}".repeat(100_000));
+    one.reset(&"\u{e9}".repeat(100_000)).unwrap();
     let error = (&other).read(&mut [0]).unwrap_err();
     assert_eq!(error.to_string(), "\u{e9}".repeat(256));
     assert_eq!(wait(Some(Duration::MAX), |_| Poll::Ready(7)), Some(7));
@@ -519,7 +520,7 @@ fn extremes__of_every_call() {
         client.open(b"").unwrap_err().kind(),
         ErrorKind::QuotaExceeded
     );
-    opened[1].reset("");
+    opened[1].reset("").unwrap();
     (&opened[0]).write_all(b"still").unwrap();
 }
 

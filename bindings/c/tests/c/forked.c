@@ -20,6 +20,10 @@ struct all {
     zl_worker *background;
     zl_exported *exported;
     zl_region *wrapped;
+    /* Carries no streams yet. */
+    zl_connection *bare;
+    zl_streams *streams, *peers_streams;
+    zl_stream *stream, *peers_stream;
 };
 
 /* Memory that was given back. */
@@ -38,6 +42,40 @@ static void *wait_for_a_wake(void *connection)
 
     EXPECT(zl_wait(connection, -1, &completion) == ZL_WOKEN);
     return NULL;
+}
+
+/* Every call of streams. */
+static void child_of_streams(const struct all *all)
+{
+    zl_streams *streams;
+    zl_stream *stream;
+    char buffer[8] = "a child";
+    const zl_bytes place = {buffer, sizeof buffer};
+    uint8_t purpose[8];
+    size_t length;
+
+    /* That frees the handle, as any failure but ZL_ERROR_ARGUMENT. */
+    FORKED(zl_streams_new(all->bare, ZL_ROLE_CONNECTOR, &streams));
+    FORKED(zl_streams_open(all->streams, NULL, 0, ZL_PRIORITY, &stream));
+    FORKED(zl_streams_accept(all->streams, -1, &stream));
+    FORKED(zl_streams_watch(all->streams, all->set, 9));
+    FORKED(zl_streams_close(all->streams, -1));
+    /* The handle itself has it. */
+    EXPECT(zl_stream_purpose(all->stream, purpose, sizeof purpose, &length) == ZL_OK);
+    EXPECT(length == 7 && memcmp(purpose, "purpose", 7) == 0);
+    FORKED(zl_stream_accepted(all->stream, -1));
+    FORKED(zl_stream_read(all->peers_stream, -1, buffer, sizeof buffer, &length));
+    FORKED(zl_stream_read_vectored(all->peers_stream, -1, &place, 1, &length));
+    FORKED(zl_stream_write(all->stream, -1, buffer, sizeof buffer, &length));
+    FORKED(zl_stream_write_vectored(all->stream, -1, &place, 1, &length));
+    FORKED(zl_stream_watch(all->stream, ZL_READY_WRITE, all->set, 9));
+    FORKED(zl_stream_finish(all->stream));
+    FORKED(zl_stream_reset(all->stream, "by the child"));
+    FORKED(zl_stream_close(all->stream));
+    zl_stream_free(all->stream);
+    zl_stream_free(all->peers_stream);
+    zl_streams_free(all->streams);
+    zl_streams_free(all->peers_streams);
 }
 
 static void child(const struct all *all)
@@ -88,6 +126,7 @@ static void child(const struct all *all)
     EXPECT(zl_worker_listen(background, "127.0.0.1:0", NULL, &listening) == ZL_OK);
     zl_endpoint_free(listening);
     zl_worker_free(background);
+    child_of_streams(all);
     FORKED(zl_close(all->ours));
     zl_connection_free(all->busy);
     zl_endpoint_free(all->endpoint);
@@ -101,24 +140,72 @@ static void child(const struct all *all)
     _exit(EXIT_SUCCESS);
 }
 
+static void make_streams(struct all *all)
+{
+    zl_connection *connected, *accepted;
+
+    connect_pair(&connected, &accepted);
+    EXPECT(zl_streams_new(connected, ZL_ROLE_CONNECTOR, &all->streams) == ZL_OK);
+    EXPECT(zl_streams_new(accepted, ZL_ROLE_ACCEPTOR, &all->peers_streams) == ZL_OK);
+    EXPECT(zl_streams_open(all->streams, (const uint8_t *)"purpose", 7, ZL_PRIORITY, &all->stream) == ZL_OK);
+    EXPECT(zl_streams_accept(all->peers_streams, 60000, &all->peers_stream) == ZL_OK);
+}
+
+/* The parent's streams go on. */
+static void end_streams(const struct all *all)
+{
+    char buffer[8];
+    size_t length;
+
+    EXPECT(zl_stream_write(all->stream, 60000, "still", 5, &length) == ZL_OK && length == 5);
+    EXPECT(zl_stream_read(all->peers_stream, 60000, buffer, sizeof buffer, &length) == ZL_OK);
+    EXPECT(length == 5 && memcmp(buffer, "still", 5) == 0);
+    EXPECT(zl_stream_finish(all->stream) == ZL_OK);
+    EXPECT(zl_stream_read(all->peers_stream, 60000, buffer, sizeof buffer, &length) == ZL_OK && length == 0);
+    EXPECT(zl_streams_close(all->streams, 60000) == ZL_OK);
+    zl_stream_free(all->stream);
+    zl_stream_free(all->peers_stream);
+    zl_streams_free(all->streams);
+    zl_streams_free(all->peers_streams);
+}
+
 static void *send_hello(void *connection)
 {
     EXPECT(zl_send(connection, "hello", 5) == ZL_OK);
     return NULL;
 }
 
+/* Sends both ways: a number that the child had used would be lost. */
+static void talk(zl_connection *one, zl_connection *other)
+{
+    zl_connection *both[] = {one, other};
+    zl_completion completion;
+    pthread_t sending;
+    char buffer[8];
+    size_t length;
+
+    for (int round = 0; round < 3; round++) {
+        EXPECT(pthread_create(&sending, NULL, send_hello, both[round % 2]) == 0);
+        EXPECT(zl_recv_into(both[1 - round % 2], buffer, sizeof buffer, &length) == ZL_OK);
+        EXPECT(length == 5 && memcmp(buffer, "hello", 5) == 0);
+        zl_wait(both[1 - round % 2], 1, &completion);
+        EXPECT(pthread_join(sending, NULL) == 0);
+    }
+}
+
 int main(void)
 {
     struct all all;
-    zl_connection *peers, *others;
+    zl_connection *peers, *others, *bare_peers;
     zl_key key;
-    pthread_t waiting, sending;
-    char address[ZL_ADDRESS_LENGTH], buffer[8], memory[8];
-    size_t length;
+    pthread_t waiting, connecting;
+    char address[ZL_ADDRESS_LENGTH], memory[8];
     int status;
 
     connect_pair(&all.ours, &peers);
     connect_pair(&all.busy, &others);
+    connect_pair(&all.bare, &bare_peers);
+    make_streams(&all);
     EXPECT(zl_endpoint_bind("127.0.0.1:0", NULL, &all.endpoint) == ZL_OK);
     EXPECT(zl_worker_new(&all.worker) == ZL_OK);
     EXPECT(zl_queue_new(8, &all.queue) == ZL_OK);
@@ -139,21 +226,15 @@ int main(void)
 
     /* The parent goes on with all of it. */
     EXPECT(zl_wake(all.busy) == ZL_OK && pthread_join(waiting, NULL) == 0);
-    for (int round = 0; round < 3; round++) {
-        zl_connection *both[] = {all.ours, peers};
-        EXPECT(pthread_create(&sending, NULL, send_hello, both[round % 2]) == 0);
-        EXPECT(zl_recv_into(both[1 - round % 2], buffer, sizeof buffer, &length) == ZL_OK);
-        EXPECT(length == 5 && memcmp(buffer, "hello", 5) == 0);
-        zl_completion completion;
-        zl_wait(both[1 - round % 2], 1, &completion);
-        EXPECT(pthread_join(sending, NULL) == 0);
-    }
+    talk(all.ours, peers);
+    talk(all.bare, bare_peers);
+    end_streams(&all);
     void *connected;
     EXPECT(zl_endpoint_local_addr(all.endpoint, address, sizeof address) == ZL_OK);
-    EXPECT(pthread_create(&sending, NULL, connect_to, address) == 0);
+    EXPECT(pthread_create(&connecting, NULL, connect_to, address) == 0);
     zl_connection *accepted;
     EXPECT(zl_endpoint_accept(all.endpoint, 10000, &accepted) == ZL_OK);
-    EXPECT(pthread_join(sending, &connected) == 0);
+    EXPECT(pthread_join(connecting, &connected) == 0);
     zl_connection_free(connected);
     zl_connection_free(accepted);
     EXPECT(zl_worker_progress(all.worker) == ZL_OK);
@@ -176,5 +257,7 @@ int main(void)
     zl_connection_free(peers);
     zl_connection_free(all.busy);
     zl_connection_free(others);
+    zl_connection_free(all.bare);
+    zl_connection_free(bare_peers);
     return 0;
 }

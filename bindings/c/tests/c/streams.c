@@ -304,35 +304,6 @@ static void peer_dies(const char *address, pid_t server)
     zl_stream_free(stream);
 }
 
-/* A child has copies of the handles, and of their locks. */
-static void forked(void)
-{
-    zl_streams *ours, *peers;
-    zl_stream *one, *other;
-    char buffer[8];
-    size_t length;
-    pid_t child;
-    int status;
-
-    make_streams(&ours, &peers);
-    make_stream(ours, peers, &one, &other);
-    child = fork();
-    EXPECT(child >= 0);
-    if (child == 0) {
-        EXPECT(zl_stream_write(one, LONG_MS, "x", 1, &length) == ZL_ERROR_CLOSED);
-        EXPECT(zl_streams_close(ours, LONG_MS) == ZL_ERROR_CLOSED);
-        zl_stream_free(one);
-        zl_streams_free(ours);
-        _exit(0);
-    }
-    EXPECT(waitpid(child, &status, 0) == child && status == 0);
-    write_all(one, (const unsigned char *)"still", 5);
-    EXPECT(zl_stream_read(other, LONG_MS, buffer, sizeof buffer, &length) == ZL_OK && length == 5);
-    ends(ours, peers);
-    zl_stream_free(one);
-    zl_stream_free(other);
-}
-
 int main(void)
 {
     char address[ZL_ADDRESS_LENGTH];
@@ -356,7 +327,6 @@ int main(void)
     resets(ours, peers);
     closed_by_another_thread(ours, peers);
     ends(ours, peers);
-    forked();
     puts("streams: ok");
     return 0;
 }

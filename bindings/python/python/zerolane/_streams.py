@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from zerolane._errors import Error
@@ -222,7 +223,9 @@ class Transport(asyncio.Transport):
 
     def abort(self) -> None:
         """Resets the stream at once."""
-        self._stream.reset("the program at the other end gave it up")
+        # A child of fork has no such stream to reset.
+        with suppress(Error):
+            self._stream.reset("the program at the other end gave it up")
         self._lose(None)
 
     def _lose(self, error: Exception | None) -> None:

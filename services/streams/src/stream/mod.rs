@@ -471,32 +471,40 @@ impl Stream {
         Ok(())
     }
 
-    /// Ends both directions at once; the peer's program gets `words`, up to 512 bytes, with its error.
-    pub fn reset(&self, words: &str) {
-        if let Ok(mut state) = self.shared.lock()
-            && state.held(self.id).is_ok()
-        {
+    /// Ends both directions at once; the peer's program gets `words`, up to 512 bytes, with its error. Does nothing if
+    /// this end has closed the stream.
+    ///
+    /// # Errors
+    /// This is a child of fork.
+    pub fn reset(&self, words: &str) -> Result<()> {
+        let mut state = self.shared.lock()?;
+        if state.held(self.id).is_ok() {
             state.engine().reset(self.id, ResetCode::Aborted, words);
             state.wake_all_of(self.id);
             self.shared.waker.wake();
         }
+        Ok(())
     }
 
     /// Ends the use of the stream, also for other threads, whose calls fail. What was written is delivered, then the end;
     /// if the peer writes more, or had written what was not read, the stream is reset. Does nothing the second time.
-    pub fn close(&self) {
-        if let Ok(mut state) = self.shared.lock()
-            && let Some(mut held) = state.held.remove(&self.id)
-        {
+    ///
+    /// # Errors
+    /// This is a child of fork.
+    pub fn close(&self) -> Result<()> {
+        let mut state = self.shared.lock()?;
+        if let Some(mut held) = state.held.remove(&self.id) {
             state.engine().release(self.id);
             held.wake_all();
             self.shared.waker.wake();
         }
+        Ok(())
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.close();
+        // Not in a child of fork.
+        let _ = self.close();
     }
 }
