@@ -22,7 +22,7 @@ pub(crate) const SHOWN: usize = 2048;
 pub(crate) const MAX_KEPT: usize = 64;
 /// Most datagrams read at a time: as many as a sender has in flight when its address changes.
 const MAX_READ: usize = 4096;
-/// Datagrams read under the port's lock at a time.
+/// Datagrams read before they are sorted under the port's lock.
 const READ_AT_A_TIME: usize = 64;
 /// Position of the D_Key in a header.
 const KEY: std::ops::Range<usize> = 8..12;
@@ -272,21 +272,21 @@ impl SharedPort {
 
     /// The next datagram at `socket`, this port's, that belongs to no connection. `None` if there is none, or if
     /// [`MAX_KEPT`] in a row belonged to connections: an endless sender of those must not keep the caller from its
-    /// deadline, nor the lock from others.
+    /// deadline.
     ///
     /// # Errors
     /// Errors of the socket, including those of datagrams sent earlier.
     pub(crate) fn next_other(&self, socket: &Socket) -> io::Result<Option<Received>> {
-        let mut kept = self.kept();
         for _ in 0..MAX_KEPT {
-            let next = match kept.others.as_mut().and_then(Others::take) {
+            let other = self.kept().others.as_mut().and_then(Others::take);
+            let next = match other {
                 Some(other) => Some(other),
                 None => receive(socket)?,
             };
             let Some(received) = next else {
                 return Ok(None);
             };
-            if let Some(other) = kept.sort(received) {
+            if let Some(other) = self.kept().sort(received) {
                 return Ok(Some(other));
             }
         }
@@ -305,22 +305,29 @@ impl SharedPort {
             .unwrap_or_default()
     }
 
-    /// Sorts up to [`READ_AT_A_TIME`] datagrams of `socket`. True if there may be more.
+    /// Reads and sorts up to [`READ_AT_A_TIME`] datagrams of `socket`. True if there may be more. Others may use the port
+    /// while this reads: a flood must not keep the lock.
     fn read_some(&self, socket: &Socket) -> bool {
-        let mut kept = self.kept();
+        let mut datagrams = Vec::new();
+        let mut may_be_more = true;
         for _ in 0..READ_AT_A_TIME {
             match receive(socket) {
-                Ok(Some(received)) => {
-                    if let Some(other) = kept.sort(received) {
-                        kept.keep_other(other);
-                    }
+                Ok(Some(received)) => datagrams.push(received),
+                Ok(None) => {
+                    may_be_more = false;
+                    break;
                 }
-                Ok(None) => return false,
                 // An error of an earlier send, which this call cleared.
                 Err(_) => {}
             }
         }
-        true
+        let mut kept = self.kept();
+        for received in datagrams {
+            if let Some(other) = kept.sort(received) {
+                kept.keep_other(other);
+            }
+        }
+        may_be_more
     }
 }
 
@@ -494,6 +501,31 @@ mod tests {
         assert!(!port.read_some(&socket));
         let socket_is_empty = receive(&socket).expect("read").is_none();
         assert!(socket_is_empty && port.dropped() == 1, "the oldest");
+    }
+
+    #[test]
+    fn read_some__reads_while_another_has_the_lock() {
+        let local = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (port, socket) = SharedPort::attend(local, 1 << 20, &Ports::default()).expect("a port");
+        port.expect(7, PEER.into());
+        let sender = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+        sender.send_to(&datagram(7).0, port.local()).expect("sent");
+        let is_read = || {
+            let seen = socket.peek(&mut [std::mem::MaybeUninit::uninit()]);
+            seen.is_err_and(|it| it.kind() == io::ErrorKind::WouldBlock)
+        };
+        std::thread::scope(|scope| {
+            let kept = port.kept();
+            let reader = scope.spawn(|| port.read_some(&socket));
+            let in_time = (0..10_000).any(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                is_read()
+            });
+            drop(kept);
+            assert!(in_time, "the reader waits for the lock");
+            assert!(!reader.join().expect("no panic"));
+        });
+        assert_eq!(port.kept().known[&7].datagrams.len(), 1);
     }
 
     #[test]
