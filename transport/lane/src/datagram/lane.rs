@@ -210,6 +210,11 @@ impl DatagramLane {
     }
 
     #[cfg(test)]
+    pub(super) fn links(&self) -> Option<&Links> {
+        self.links.as_deref()
+    }
+
+    #[cfg(test)]
     pub(super) fn first(&self) -> (&Receiver, &Socket) {
         (&self.receiver, self.socket.socket())
     }

@@ -118,6 +118,12 @@ impl Links {
         })))
     }
 
+    /// The threads of paths in use.
+    #[cfg(test)]
+    pub(crate) fn threads(&self) -> impl Iterator<Item = &PathThread> {
+        self.list.iter().filter_map(|it| it.thread.as_ref())
+    }
+
     /// Readable when a datagram arrived on any path, or a path has the room that it waits for.
     pub(crate) fn watched(&self) -> BorrowedFd<'_> {
         self.watched.0.as_fd()

@@ -5,6 +5,7 @@ mod allocations;
 mod arrival;
 mod frames;
 mod icmp;
+mod paths;
 mod trains;
 
 use super::*;
