@@ -77,11 +77,11 @@ const LOOK: Duration = Duration::from_millis(200);
 const EVENTS: usize = 256;
 /// Links advanced in one turn.
 const LINKS: usize = 64;
-/// How long a client waits for the other end to agree, before it uses TCP: some round trips of a long path, and a
+/// The least that a client waits for the other end to agree, before it uses TCP: some round trips of a long path, and a
 /// repeated packet of the handshake.
 const AGREE_WITHIN: Duration = Duration::from_secs(3);
-/// How long a server waits for a client's stream; longer, so that the client is the one that decides.
-const COME_WITHIN: Duration = Duration::from_secs(5);
+/// How much longer a server waits for a client's stream, so that the client is the one that decides.
+const COME_LATER: Duration = Duration::from_secs(2);
 /// How long a program's end may take to reach the pump over loopback.
 const MEET_WITHIN: Duration = Duration::from_secs(10);
 /// The least that a client waits for an answer; it waits for two round trips if they are longer.
@@ -131,6 +131,7 @@ pub struct Settings {
     /// Connections that Zerolane cannot carry fail.
     pub strict: bool,
     /// The least that a client waits for an answer, from its question on: [`ANSWER_WITHIN`], or more where hosts are busy.
+    /// More than three seconds are also the time that it has to connect.
     pub answer_within: Duration,
 }
 
@@ -904,6 +905,7 @@ impl Pump {
 
     /// Gives up what waits too long, and forgets what is old.
     fn look(&mut self, now: Instant) {
+        let agree_within = self.settings.answer_within.max(AGREE_WITHIN);
         let mut late = Vec::new();
         for (&number, link) in &self.links {
             let waited = now.duration_since(link.since);
@@ -911,8 +913,8 @@ impl Pump {
                 late.push((number, true));
             }
             let patience = match link.state {
-                State::Dials(_) | State::Asks(..) => AGREE_WITHIN,
-                State::Expects(_) => COME_WITHIN,
+                State::Dials(_) | State::Asks(..) => agree_within,
+                State::Expects(_) => agree_within.saturating_add(COME_LATER),
                 _ => continue,
             };
             if waited > patience {
