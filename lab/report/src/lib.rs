@@ -38,6 +38,7 @@ use zerolane_cli::interrupt::Interrupt;
 
 use figure::{Gap, Section};
 use machine::Machine;
+use plan::Extent;
 use results::{Outcome, Results, Run};
 use runner::store::{Stamp, Store};
 
@@ -47,6 +48,9 @@ pub struct Args {
     /// A few short runs, in four minutes instead of forty
     #[arg(long)]
     quick: bool,
+    /// The runs of --quick with as little as possible: shows that each works, and measures nothing
+    #[arg(long, conflicts_with = "quick")]
+    least: bool,
     /// Directory of the report and of the result of each run
     #[arg(long, value_name = "DIR", default_value = "zerolane-report")]
     out: PathBuf,
@@ -58,6 +62,16 @@ pub struct Args {
     only: Vec<String>,
 }
 
+impl Args {
+    fn extent(&self) -> Extent {
+        match (self.quick, self.least) {
+            (true, _) => Extent::Quick,
+            (_, true) => Extent::Least,
+            (false, false) => Extent::Full,
+        }
+    }
+}
+
 /// A report, as `report.json` stores it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -65,8 +79,8 @@ pub struct Report {
     pub version: String,
     /// When it was made: in UTC.
     pub made: String,
-    /// Whether with the short plan.
-    pub quick: bool,
+    /// How much was measured.
+    pub extent: Extent,
     /// Where.
     pub machine: Machine,
     /// Five sentences.
@@ -138,7 +152,7 @@ impl Report {
         Report {
             version: stamp.version.clone(),
             made,
-            quick: stamp.quick,
+            extent: stamp.extent,
             machine: stamp.machine.clone(),
             found: found::sentences(results, &sections).into(),
             gaps,
@@ -172,7 +186,7 @@ pub fn run(args: &Args) -> Result<()> {
         machine: Machine::here(),
         version: env!("CARGO_PKG_VERSION").into(),
         program: build(&program)?,
-        quick: args.quick,
+        extent: args.extent(),
     };
     let known: Vec<_> = plan::names().collect();
     if let Some(unknown) = args.only.iter().find(|it| !known.contains(it)) {
@@ -187,7 +201,7 @@ pub fn run(args: &Args) -> Result<()> {
         .captures()
         .canonicalize()
         .context("cannot find the captures")?;
-    let mut planned = plan::plan(args.quick, &captures);
+    let mut planned = plan::plan(args.extent(), &captures);
     planned.retain(|it| args.only.is_empty() || args.only.contains(&it.name));
     let runs = runner::run(&planned, &store, &program, &interrupt)?;
     let results = Results::new(runs);

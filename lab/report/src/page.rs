@@ -6,6 +6,7 @@ use askama::Template;
 use crate::Report;
 use crate::chart;
 use crate::figure::{Chart, Section, Table};
+use crate::plan::Extent;
 
 /// The template's view of a report.
 #[derive(Template)]

@@ -1,8 +1,33 @@
 //! Lists the runs of a report, and estimates their time on two cores.
 
+use std::fmt;
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
 use crate::captures;
+
+/// How much a report measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Extent {
+    /// All that the papers measured.
+    Full,
+    /// A few sizes, few repetitions.
+    Quick,
+    /// The runs of [`Extent::Quick`] with few bytes and without repetitions: shows that each works.
+    Least,
+}
+
+impl fmt::Display for Extent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Extent::Full => "full",
+            Extent::Quick => "quick",
+            Extent::Least => "least",
+        })
+    }
+}
 
 /// A run of the report: this program with these arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +40,7 @@ pub struct Planned {
     pub expected_s: u32,
 }
 
-/// The words of a run in either plan.
+/// The words of a run in the plans.
 struct Row {
     name: &'static str,
     quick: &'static str,
@@ -222,7 +247,12 @@ const ROWS: &[Row] = &[
         "explain --json -- zerolane bench stream --protocol extended --sink none --size 1MiB --bytes 2GiB --reps 1 --no-soak",
         "explain --json -- zerolane bench stream --protocol extended --sink none --size 1MiB --bytes 8GiB --reps 1 --no-soak",
     ),
-    row("model", [15, 80], "bench model --quick", "bench model"),
+    row(
+        "model",
+        [15, 80],
+        "bench model --quick --bytes 256MiB --reps 3",
+        "bench model",
+    ),
     row(
         "fan",
         [8, 50],
@@ -267,17 +297,45 @@ const ROWS: &[Row] = &[
     ),
 ];
 
+/// The words of a quick run with few bytes and without repetitions.
+fn least(quick: &str) -> String {
+    let mut words = Vec::new();
+    let mut option = "";
+    // A run moves whole buffers.
+    let buffer_mib = if quick.contains("--buffer 64MiB") {
+        64
+    } else {
+        1
+    };
+    for word in quick.split(' ') {
+        let mib = word.strip_suffix("MiB");
+        let mib = mib.and_then(|it| it.parse::<u32>().ok());
+        words.push(match (option, mib) {
+            ("--bytes", Some(mib)) => format!("{}MiB", (mib / 16).max(buffer_mib)),
+            ("--reps", _) => "1".into(),
+            ("--time", _) if word == "1s" => "300ms".into(),
+            _ => word.into(),
+        });
+        option = word;
+    }
+    words.join(" ")
+}
+
 /// The plan: all runs in order. `captures` is the directory of the captures for `trace`.
-pub fn plan(quick: bool, captures: &Path) -> Vec<Planned> {
+pub fn plan(extent: Extent, captures: &Path) -> Vec<Planned> {
     let rows = ROWS.iter().map(|row| {
-        let words = if quick { row.quick } else { row.full };
+        let words = match extent {
+            Extent::Full => row.full.into(),
+            Extent::Quick => row.quick.into(),
+            Extent::Least => least(row.quick),
+        };
         let json = ["--json".to_owned()];
         // `explain` has its own before the command that it runs.
         let json = json.into_iter().filter(|_| !words.starts_with("explain"));
         Planned {
             name: row.name.into(),
             words: words.split(' ').map(str::to_owned).chain(json).collect(),
-            expected_s: row.expected_s[usize::from(!quick)],
+            expected_s: row.expected_s[usize::from(extent == Extent::Full)],
         }
     });
     let traces = captures::ALL.iter().map(|capture| Planned {
@@ -307,20 +365,38 @@ mod tests {
     use super::*;
 
     /// Seconds that all runs together are expected to take.
-    fn expected_s(quick: bool) -> u32 {
-        let planned = plan(quick, Path::new("captures"));
+    fn expected_s(extent: Extent) -> u32 {
+        let planned = plan(extent, Path::new("captures"));
         planned.iter().map(|it| it.expected_s).sum()
     }
 
     /// What is asked, 40 and 4 minutes, and a tenth of it left for what is between the runs.
     #[test]
     fn plan__keeps_to_its_time() {
-        for (quick, asked_s) in [(true, 240), (false, 2400)] {
-            let expected_s = expected_s(quick);
+        for (extent, asked_s) in [(Extent::Quick, 240), (Extent::Full, 2400)] {
+            let expected_s = expected_s(extent);
             assert!(
                 expected_s <= asked_s - asked_s / 10,
-                "quick: {quick}, {expected_s} s of {asked_s}"
+                "{extent}: {expected_s} s of {asked_s}"
             );
+        }
+    }
+
+    #[test]
+    fn least__has_few_bytes_and_no_repetitions() {
+        for (quick, expected) in [
+            (
+                "bench bulk --buffer 1MiB --bytes 128MiB --reps 3 --only tcp",
+                "bench bulk --buffer 1MiB --bytes 8MiB --reps 1 --only tcp",
+            ),
+            (
+                "bench bulk --buffer 64MiB --bytes 512MiB --reps 3",
+                "bench bulk --buffer 64MiB --bytes 64MiB --reps 1",
+            ),
+            ("bench rtt --time 1s", "bench rtt --time 300ms"),
+            ("explain -- x --bytes 2GiB", "explain -- x --bytes 2GiB"),
+        ] {
+            assert_eq!(least(quick), expected);
         }
     }
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
-use crate::plan::Planned;
+use crate::plan::{Extent, Planned};
 use crate::results::Run;
 
 /// What all runs of a report have in common.
@@ -20,8 +20,8 @@ pub struct Stamp {
     pub version: String,
     /// By which build of it.
     pub program: String,
-    /// Whether with the short plan.
-    pub quick: bool,
+    /// How much they measured.
+    pub extent: Extent,
 }
 
 /// The directory of a report.
@@ -142,7 +142,6 @@ fn words(planned: &Planned) -> Vec<String> {
 }
 
 fn difference(there: &Stamp, here: &Stamp) -> Option<String> {
-    let of_plan = |quick| if quick { "--quick" } else { "the full plan" };
     if there.machine != here.machine {
         let say = |it: &Machine| {
             let rights = if it.root { "root" } else { "an ordinary user" };
@@ -166,7 +165,7 @@ fn difference(there: &Stamp, here: &Stamp) -> Option<String> {
     if there.program != here.program {
         return Some("its runs are from another build of this version".into());
     }
-    (there.quick != here.quick).then(|| format!("its runs are of {}", of_plan(there.quick)))
+    (there.extent != here.extent).then(|| format!("its runs are of a {} report", there.extent))
 }
 
 /// Writes to a temporary file beside, then renames it.

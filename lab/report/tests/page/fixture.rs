@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::Value;
-use zerolane_report::plan;
+use zerolane_report::plan::{self, Extent};
 
 use crate::{printed, report_of};
 
@@ -152,7 +152,7 @@ fn keys(value: &Value, at: &str, all: &mut BTreeSet<String>) {
 
 #[test]
 fn printed__is_of_the_whole_plan() {
-    let planned = plan::plan(true, Path::new("captures"));
+    let planned = plan::plan(Extent::Quick, Path::new("captures"));
     let planned: BTreeSet<_> = planned.into_iter().map(|it| it.name).collect();
     let printed: BTreeSet<_> = printed().keys().cloned().collect();
     assert_eq!(printed, planned);

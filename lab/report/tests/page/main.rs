@@ -11,6 +11,7 @@ mod page;
 
 use serde_json::{Map, Value};
 use zerolane_report::machine::Machine;
+use zerolane_report::plan::Extent;
 use zerolane_report::results::{Outcome, Results, Run};
 use zerolane_report::runner::store::Stamp;
 use zerolane_report::{Report, page as pages};
@@ -26,7 +27,7 @@ fn stamp() -> Stamp {
         machine: Machine::here(),
         version: "0.0.0".into(),
         program: "a build".into(),
-        quick: true,
+        extent: Extent::Quick,
     }
 }
 
