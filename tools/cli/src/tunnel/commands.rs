@@ -22,23 +22,35 @@ pub(crate) fn show(args: ShowArgs) -> Result<()> {
         Some(config) => vec![file_and_name(config)?.1],
         None => control::names()?,
     };
-    for name in names {
-        let answer = ask(&name, Question::Show)?;
-        if args.json {
-            console::say(answer.trim_end())?;
-            continue;
-        }
-        let status: Status = serde_json::from_str(&answer)
-            .with_context(|| format!("{name} runs another version of zerolane"))?;
-        console::say(text(&status))?;
+    // One that does not answer hides no other.
+    let failed: Vec<String> = names
+        .iter()
+        .filter_map(|name| show_one(name, args.json).err())
+        .map(|error| format!("{error:#}"))
+        .collect();
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(anyhow!(failed.join("\n"))),
     }
-    Ok(())
+}
+
+fn show_one(name: &str, json: bool) -> Result<()> {
+    let answer = ask(name, Question::Show)?;
+    if json {
+        return console::say(answer.trim_end());
+    }
+    let status: Status = serde_json::from_str(&answer)
+        .with_context(|| format!("{name} runs another version of zerolane"))?;
+    console::say(text(&status))
 }
 
 fn ask(name: &str, question: Question) -> Result<String> {
     control::ask(name, question).map_err(|error| match error.kind() {
         io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
             anyhow!("{name} is not up: zerolane up {name}")
+        }
+        io::ErrorKind::PermissionDenied => {
+            anyhow!("{name} belongs to another user: ask as that user or as root")
         }
         _ => anyhow!("{name}: {error}"),
     })

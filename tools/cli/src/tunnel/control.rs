@@ -13,6 +13,8 @@ use nix::unistd::Uid;
 const PREFIX: &str = "zerolane-tunnel-";
 /// Longest answer, bytes: a status of the most peers.
 const MAX_ANSWER: u64 = 1 << 20;
+/// Answers a user who may not ask.
+const REFUSED: &[u8] = b"refused";
 /// How long an end may take to ask or to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -32,10 +34,11 @@ pub(super) fn listen(name: &str) -> io::Result<UnixListener> {
     UnixListener::bind_addr(&address(name)?)
 }
 
-/// The question of a caller, if this user or root asks.
+/// The question of a caller. Refuses users other than this one and root.
 pub(super) fn question(mut caller: &UnixStream) -> io::Result<Option<Question>> {
     let user = Uid::from_raw(getsockopt(caller, PeerCredentials)?.uid());
     if !user.is_root() && user != Uid::effective() {
+        caller.write_all(REFUSED)?;
         return Ok(None);
     }
     caller.set_read_timeout(Some(PATIENCE))?;
@@ -50,6 +53,9 @@ pub(super) fn question(mut caller: &UnixStream) -> io::Result<Option<Question>> 
 }
 
 /// Asks the process of interface `name`, and returns its answer when it closes the connection.
+///
+/// # Errors
+/// `PermissionDenied`: it runs as another user, and this one is not root. Or it is not there, or gives no answer.
 pub(super) fn ask(name: &str, question: Question) -> io::Result<String> {
     let mut stream = UnixStream::connect_addr(&address(name)?)?;
     stream.set_read_timeout(Some(2 * PATIENCE))?;
@@ -57,10 +63,16 @@ pub(super) fn ask(name: &str, question: Question) -> io::Result<String> {
         Question::Show => b"s",
         Question::Down => b"d",
     };
-    stream.write_all(asked)?;
-    let mut answer = String::new();
-    stream.take(MAX_ANSWER).read_to_string(&mut answer)?;
-    Ok(answer)
+    let sent = stream.write_all(asked);
+    let mut answer = Vec::new();
+    let all = stream.take(MAX_ANSWER).read_to_end(&mut answer);
+    // Then it closed before it read the question, so that asking or reading may have failed.
+    if answer == REFUSED {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    sent?;
+    all?;
+    String::from_utf8(answer).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
 /// The names of the interfaces that run in this network namespace.

@@ -5,18 +5,49 @@ use std::process::{Command, Stdio};
 
 use zerolane::tun::{TunDevice, TunOffload};
 
-use crate::lab::{Lab, Outside, PROGRAM, Running, datagrams, inside, state, stream};
+use crate::lab::{Lab, Outside, PROGRAM, Running, datagrams, inside, state, stream, until};
+
+/// Two hosts. `None`, after printing the reason, where they or `setpriv` are missing.
+fn lab() -> Option<Lab> {
+    let lab = Lab::new()?;
+    if Command::new("setpriv").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no program setpriv");
+        return None;
+    }
+    Some(lab)
+}
+
+#[test]
+fn show_and_down__of_another_users_tunnel_are_refused() {
+    let Some(lab) = lab() else { return };
+    let a = lab.hosts.a();
+    lab.configure(Outside::V4, "10.9.0.2, fd99::2");
+    let up = lab.up(a, &["./ta.conf"]);
+    let is_up = || lab.shown(a).contains("\"interface\":\"ta\"");
+    until("up", is_up);
+    for words in [&["show"][..], &["show", "ta"], &["down", "ta"]] {
+        let mut command = a.command("setpriv");
+        command
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups", PROGRAM])
+            .args(words)
+            .env("ZEROLANE_CONFIG", "/dev/null");
+        let refused = command.output().unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(
+            !refused.status.success() && said.contains("ta belongs to another user"),
+            "{words:?}: {said}"
+        );
+    }
+    assert!(is_up());
+    drop(up);
+}
 
 /// As root, and as a user that has CAP_NET_ADMIN, and may open the device as root does where it is not open to all.
 #[test]
 fn up__keeps_no_capability_but_one() {
-    let Some(lab) = Lab::new() else { return };
     const NET_ADMIN: u64 = 1 << 12;
     const NOBODY: u32 = 65_534;
-    if Command::new("setpriv").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no program setpriv");
-        return;
-    }
+    let Some(lab) = lab() else { return };
     let (a, b) = (lab.hosts.a(), lab.hosts.b());
     lab.configure(Outside::V4, "10.9.0.2, fd99::2");
     for file in ["", "b", "tb.conf"] {
@@ -52,11 +83,7 @@ fn up__keeps_no_capability_but_one() {
 /// A user without any right runs an interface that another program made.
 #[test]
 fn up__an_interface_handed_over() {
-    let Some(lab) = Lab::new() else { return };
-    if Command::new("setpriv").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no program setpriv");
-        return;
-    }
+    let Some(lab) = lab() else { return };
     let (a, b) = (lab.hosts.a(), lab.hosts.b());
     lab.configure(Outside::V4, "10.9.0.2, fd99::2");
     for file in ["", "b", "tb.conf"] {
