@@ -116,7 +116,7 @@ fn report__resumes_what_is_there_and_nothing_else() {
         ),
         ("/version", "0.0.1".into(), "from version 0.0.1"),
         ("/program", "another".into(), "another build"),
-        ("/quick", Value::Bool(false), "the full plan"),
+        ("/extent", "full".into(), "of a full report"),
     ] {
         let mut other = stamp.clone();
         *other.pointer_mut(at).unwrap() = value;
