@@ -13,7 +13,7 @@ use zerolane::{Connection, Options};
 use crate::address::{Listen, parse_host, shown};
 use crate::exit::Exit;
 use crate::lane::LaneName;
-use crate::security::{Caution, ClientArgs, Doors, ServerArgs};
+use crate::security::{Admission, Caution, ClientArgs, ServerArgs};
 use crate::transport::Configured;
 
 /// A host and its port.
@@ -37,11 +37,11 @@ impl Serving {
     pub(crate) fn of(listen: &Listen, security: ServerArgs) -> Result<Serving> {
         let lane = LaneName::to(listen.name(), security.lane, None)?;
         let transport = security.transport(lane, listen.place(), Configured::default())?;
-        let Doors {
+        let Admission {
             mut security,
             access: allowed,
             words,
-        } = security.doors()?;
+        } = security.admission()?;
         if let Access::Listed(list) = &allowed {
             // Refuses the connections of clients that are not on the list.
             security.trust = Arc::clone(list) as Arc<dyn Trust>;

@@ -478,17 +478,17 @@ fn by_code(code: Code) -> Security {
 }
 
 /// A server's identity, and the clients that it lets in.
-pub(crate) struct Doors {
+pub(crate) struct Admission {
     pub(crate) security: Security,
     pub(crate) access: Access,
     /// The line that tells the user who may connect.
     pub(crate) words: String,
 }
 
-impl Doors {
+impl Admission {
     /// Lets in one client with `code`, once.
-    pub(crate) fn by_code(code: Code) -> Doors {
-        Doors {
+    pub(crate) fn by_code(code: Code) -> Admission {
+        Admission {
             security: by_code(code),
             access: Access::Anyone,
             words: "Who may connect: one client, once, with a code.".into(),
@@ -505,9 +505,9 @@ impl ServerArgs {
     }
 
     /// Reads the files that the options name.
-    pub(crate) fn doors(self) -> Result<Doors> {
+    pub(crate) fn admission(self) -> Result<Admission> {
         if self.plain {
-            return Ok(Doors {
+            return Ok(Admission {
                 security: Security::plain(),
                 access: Access::Anyone,
                 words: "WARNING: plain: any client that reaches this address can connect, and any \
@@ -532,7 +532,7 @@ impl ServerArgs {
             identity,
             ..protection(self.authenticated)
         };
-        Ok(Doors {
+        Ok(Admission {
             security,
             access,
             words,

@@ -306,7 +306,7 @@ fn ring__each_record_is_taken_once_in_order_and_no_end_sleeps_through_the_other(
                 // SAFETY: loom's cell reports if the consumer accesses it, too.
                 theirs.slots[slot as usize].with_mut(|it| unsafe { *it = n });
                 producer.publish(&theirs.way, ALIGN);
-                if theirs.ends[1].claim(ARRIVAL) {
+                if theirs.ends[1].claim_wake(ARRIVAL) {
                     theirs.bells[1].notify();
                 }
             }
@@ -326,7 +326,7 @@ fn ring__each_record_is_taken_once_in_order_and_no_end_sleeps_through_the_other(
             assert_eq!(found, n, "lost, or out of order");
             consumer.take(ALIGN);
             consumer.release(&shared.way);
-            if shared.ends[0].claim(ROOM) {
+            if shared.ends[0].claim_wake(ROOM) {
                 shared.bells[0].notify();
             }
         }

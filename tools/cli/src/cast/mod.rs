@@ -1,6 +1,6 @@
 //! Implements `zerolane cast`: sends one source to many hosts.
 
-mod doors;
+mod admission;
 mod hosts;
 mod plan;
 mod racks;

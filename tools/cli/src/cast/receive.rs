@@ -15,7 +15,7 @@ use serde::Serialize;
 use zerolane_castnet::limits::CAST_PORT;
 use zerolane_castnet::{Destination, Error, Receiver};
 
-use super::doors::DoorArgs;
+use super::admission::AdmissionArgs;
 use super::shown::Talk;
 use super::with_exit_code;
 use crate::address::Listen;
@@ -68,7 +68,7 @@ pub(super) struct Args {
     #[arg(long = "limit", value_name = "RATE", value_parser = rate::parse)]
     max_rate: Option<u64>,
     #[command(flatten)]
-    doors: DoorArgs,
+    admission: AdmissionArgs,
 }
 
 /// Whether another program listens on the address.
@@ -122,7 +122,7 @@ pub(super) fn run(args: Args) -> Result<()> {
             force: args.force,
         },
     };
-    let (security, words) = args.doors.doors()?;
+    let (security, words) = args.admission.admission()?;
     let listen = Listen::parse(&args.listen, CAST_PORT);
     let listen =
         listen.map_err(|why| anyhow!("--listen {}: {why}", args.listen).context(Exit::Usage))?;

@@ -22,7 +22,7 @@ use crate::config::{Config, Section};
 use crate::console;
 use crate::exit::Exit;
 use crate::lane::LaneName;
-use crate::security::{Doors, ServerArgs};
+use crate::security::{Admission, ServerArgs};
 use crate::transport::Configured;
 
 /// Arguments of `zerolane serve`.
@@ -49,7 +49,7 @@ pub struct Args {
     /// what clients may do
     #[arg(long, value_name = "NAME", conflicts_with_all = ["lane", "bypass"])]
     user: Option<String>,
-    /// Let in one client that has a one-time code, which is printed here, instead of keys; end after it
+    /// Print a one-time code, let in one client that has it, without keys, then end
     #[arg(long, conflicts_with_all = ["identity", "allowed", "anyone", "authenticated", "plain"])]
     code: bool,
     /// Format of the log on standard error, which records requests, clients and outcomes [default: text]
@@ -146,13 +146,13 @@ pub(crate) fn run(mut args: Args) -> Result<Exit> {
         }
     };
     let transport = args.security.transport(lane, listen.place(), configured)?;
-    let Doors {
+    let Admission {
         security,
         access: allowed,
         words,
     } = match code.clone() {
-        Some(code) => Doors::by_code(code),
-        None => args.security.doors()?,
+        Some(code) => Admission::by_code(code),
+        None => args.security.admission()?,
     };
     let list = match &allowed {
         Access::Listed(list) => Some(Arc::clone(list)),

@@ -2,7 +2,7 @@
 
 use super::budget::{Budget, News};
 use super::fast::{FastAnswer, FastTrial, HOLD};
-use super::share::{self, Claim, SharingRule};
+use super::share::{self, Bid, SharingRule};
 use super::{Allowance, Demand, Schedule};
 use crate::limits::ADMISSION_SLICE;
 use crate::time::Instant;
@@ -50,8 +50,8 @@ impl Member {
         self.demand.remaining() > 0
     }
 
-    fn claim(&self) -> Claim {
-        Claim {
+    fn bid(&self) -> Bid {
+        Bid {
             weight: self.weight,
             useful: self.demand.remaining(),
             likely: self.likely,
@@ -364,8 +364,8 @@ impl Ledger {
             self.next_turn(now, plan);
         }
         let (order, ids, admitted) = self.line_up(now, plan);
-        let claims: Vec<Claim> = ids.iter().map(|id| self.streams[id].claim()).collect();
-        let shares = share::divide(order, self.budget.bytes(now), &claims[..admitted]);
+        let bids: Vec<Bid> = ids.iter().map(|id| self.streams[id].bid()).collect();
+        let shares = share::divide(order, self.budget.bytes(now), &bids[..admitted]);
         let shares = shares.into_iter().chain(core::iter::repeat(0));
         let places = core::iter::repeat_n(0, admitted).chain(1..);
         for ((id, share), place) in ids.iter().zip(shares).zip(places) {
@@ -414,8 +414,8 @@ impl Ledger {
         if let Some(first) = first {
             ids[..=first].rotate_right(1);
         }
-        let claims: Vec<Claim> = ids.iter().map(|id| self.streams[id].claim()).collect();
-        let admitted = share::admitted(order, self.budget.bytes(now), &claims);
+        let bids: Vec<Bid> = ids.iter().map(|id| self.streams[id].bid()).collect();
+        let admitted = share::admitted(order, self.budget.bytes(now), &bids);
         if plan == Plan::Shortest {
             ids[..admitted].sort_by_key(remaining);
         }

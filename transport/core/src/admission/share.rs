@@ -3,9 +3,9 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// The claim of one stream.
+/// The bid of one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Claim {
+pub(super) struct Bid {
     /// Its part relative to others', at least 1.
     pub(super) weight: u32,
     /// Most bytes it can use.
@@ -31,43 +31,43 @@ const WEIGHTED_TRICKLE: u64 = 2;
 /// With [`SharingRule::InTurn`], the part of the budget that trickles may take.
 const TRICKLE_PART: u64 = 4;
 
-/// How many of `claims` get anything, such that a trickle for each fits the budget. At least one.
-pub(super) fn admitted(order: SharingRule, budget: u64, claims: &[Claim]) -> usize {
+/// How many of `bids` get anything, such that a trickle for each fits the budget. At least one.
+pub(super) fn admitted(order: SharingRule, budget: u64, bids: &[Bid]) -> usize {
     let (limit, stus) = match order {
         SharingRule::ByWeight => (budget, WEIGHTED_TRICKLE),
         SharingRule::InTurn => (budget / TRICKLE_PART, 1),
     };
     let mut sum = 0;
-    let fits = |claim: &&Claim| {
-        sum += trickle(claim, stus);
+    let fits = |bid: &&Bid| {
+        sum += trickle(bid, stus);
         sum <= limit
     };
-    claims.iter().take_while(fits).count().max(1)
+    bids.iter().take_while(fits).count().max(1)
 }
 
-fn trickle(claim: &Claim, stus: u64) -> u64 {
-    claim.useful.min(stus * claim.stu)
+fn trickle(bid: &Bid, stus: u64) -> u64 {
+    bid.useful.min(stus * bid.stu)
 }
 
-/// Divides `budget` among `claims`, whose number [`admitted`] bounds. The sum of the shares is at most the budget,
+/// Divides `budget` among `bids`, whose number [`admitted`] bounds. The sum of the shares is at most the budget,
 /// unless the trickles alone exceed it.
-pub(super) fn divide(order: SharingRule, budget: u64, claims: &[Claim]) -> Vec<u64> {
+pub(super) fn divide(order: SharingRule, budget: u64, bids: &[Bid]) -> Vec<u64> {
     let mut shares = match order {
         SharingRule::ByWeight => {
-            let floor = |it: &Claim| trickle(it, WEIGHTED_TRICKLE);
-            let want = |it: &Claim| it.likely.min(it.useful).max(floor(it));
-            by_weight(budget, claims, floor, want)
+            let floor = |it: &Bid| trickle(it, WEIGHTED_TRICKLE);
+            let want = |it: &Bid| it.likely.min(it.useful).max(floor(it));
+            by_weight(budget, bids, floor, want)
         }
-        SharingRule::InTurn => in_turn(budget, claims),
+        SharingRule::InTurn => in_turn(budget, bids),
     };
     // Budget that its stream is unlikely to use goes to others that might.
     let left = budget.saturating_sub(shares.iter().sum());
-    let rest: Vec<Claim> = claims
+    let rest: Vec<Bid> = bids
         .iter()
         .zip(&shares)
-        .map(|(claim, share)| Claim {
-            useful: claim.useful - share,
-            ..*claim
+        .map(|(bid, share)| Bid {
+            useful: bid.useful - share,
+            ..*bid
         })
         .collect();
     let more = by_weight(left, &rest, |_| 0, |it| it.useful);
@@ -78,11 +78,11 @@ pub(super) fn divide(order: SharingRule, budget: u64, claims: &[Claim]) -> Vec<u
     shares
 }
 
-fn in_turn(budget: u64, claims: &[Claim]) -> Vec<u64> {
-    let mut shares: Vec<u64> = claims.iter().map(|it| trickle(it, 1)).collect();
+fn in_turn(budget: u64, bids: &[Bid]) -> Vec<u64> {
+    let mut shares: Vec<u64> = bids.iter().map(|it| trickle(it, 1)).collect();
     let mut left = budget.saturating_sub(shares.iter().sum());
-    for (claim, share) in claims.iter().zip(&mut shares) {
-        let want = claim.likely.min(claim.useful);
+    for (bid, share) in bids.iter().zip(&mut shares) {
+        let want = bid.likely.min(bid.useful);
         let more = want.saturating_sub(*share).min(left);
         *share += more;
         left -= more;
@@ -94,27 +94,27 @@ fn in_turn(budget: u64, claims: &[Claim]) -> Vec<u64> {
 /// gets what it wants, and the rest is divided by weight.
 fn by_weight(
     budget: u64,
-    claims: &[Claim],
-    floor: impl Fn(&Claim) -> u64,
-    want: impl Fn(&Claim) -> u64,
+    bids: &[Bid],
+    floor: impl Fn(&Bid) -> u64,
+    want: impl Fn(&Bid) -> u64,
 ) -> Vec<u64> {
-    let mut shares = vec![0; claims.len()];
+    let mut shares = vec![0; bids.len()];
     let mut left = budget;
-    let mut weights: u64 = claims.iter().map(|it| u64::from(it.weight)).sum();
-    let mut open: Vec<usize> = (0..claims.len()).collect();
+    let mut weights: u64 = bids.iter().map(|it| u64::from(it.weight)).sum();
+    let mut open: Vec<usize> = (0..bids.len()).collect();
     for wants_first in [false, true] {
         let bound = |index: usize| match wants_first {
-            false => floor(&claims[index]),
-            true => want(&claims[index]),
+            false => floor(&bids[index]),
+            true => want(&bids[index]),
         };
-        // Sorted by the value per unit of weight that satisfies a claim: floors from the highest, wants from the
+        // Sorted by the value per unit of weight that satisfies a bid: floors from the highest, wants from the
         // lowest.
-        open.sort_by_key(|&index| bound(index) / u64::from(claims[index].weight));
+        open.sort_by_key(|&index| bound(index) / u64::from(bids[index].weight));
         if !wants_first {
             open.reverse();
         }
         open.retain(|&index| {
-            let weight = u64::from(claims[index].weight);
+            let weight = u64::from(bids[index].weight);
             let part = part_of(left, weight, weights);
             let settled = match wants_first {
                 false => bound(index) > part,
@@ -129,7 +129,7 @@ fn by_weight(
         });
     }
     for index in open {
-        shares[index] = part_of(left, u64::from(claims[index].weight), weights);
+        shares[index] = part_of(left, u64::from(bids[index].weight), weights);
     }
     shares
 }

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 
 const STU: u64 = 1000;
 
-fn claim(weight: u32, useful: u64) -> Claim {
-    Claim {
+fn bid(weight: u32, useful: u64) -> Bid {
+    Bid {
         weight,
         useful,
         likely: u64::MAX,
@@ -16,46 +16,46 @@ fn claim(weight: u32, useful: u64) -> Claim {
 
 #[test]
 fn divide__equal_weights_get_equal_parts() {
-    let shares = divide(SharingRule::ByWeight, 60_000, &[claim(1, u64::MAX); 4]);
+    let shares = divide(SharingRule::ByWeight, 60_000, &[bid(1, u64::MAX); 4]);
     assert_eq!(shares, [15_000; 4]);
 }
 
 #[test]
 fn divide__parts_follow_weights() {
-    let claims = [claim(1, u64::MAX), claim(2, u64::MAX), claim(3, u64::MAX)];
+    let bids = [bid(1, u64::MAX), bid(2, u64::MAX), bid(3, u64::MAX)];
     assert_eq!(
-        divide(SharingRule::ByWeight, 60_000, &claims),
+        divide(SharingRule::ByWeight, 60_000, &bids),
         [10_000, 20_000, 30_000]
     );
 }
 
 #[test]
 fn divide__what_one_cannot_use_is_the_others() {
-    let claims = [claim(1, 5_000), claim(1, u64::MAX), claim(1, u64::MAX)];
+    let bids = [bid(1, 5_000), bid(1, u64::MAX), bid(1, u64::MAX)];
     assert_eq!(
-        divide(SharingRule::ByWeight, 60_000, &claims),
+        divide(SharingRule::ByWeight, 60_000, &bids),
         [5_000, 27_500, 27_500]
     );
 }
 
 #[test]
 fn divide__a_light_one_gets_the_trickle() {
-    let claims = [claim(1, u64::MAX), claim(98, u64::MAX)];
+    let bids = [bid(1, u64::MAX), bid(98, u64::MAX)];
     assert_eq!(
-        divide(SharingRule::ByWeight, 60_000, &claims),
+        divide(SharingRule::ByWeight, 60_000, &bids),
         [2_000, 58_000]
     );
 }
 
 #[test]
 fn divide__what_is_unlikely_to_be_used_goes_to_a_member_that_uses_it() {
-    let slow = Claim {
+    let slow = Bid {
         likely: 2_000,
-        ..claim(1, u64::MAX)
+        ..bid(1, u64::MAX)
     };
-    let claims = [slow, claim(1, u64::MAX)];
+    let bids = [slow, bid(1, u64::MAX)];
     assert_eq!(
-        divide(SharingRule::ByWeight, 60_000, &claims),
+        divide(SharingRule::ByWeight, 60_000, &bids),
         [2_000, 58_000]
     );
     // Unless none does.
@@ -67,14 +67,14 @@ fn divide__what_is_unlikely_to_be_used_goes_to_a_member_that_uses_it() {
 
 #[test]
 fn divide__in_turn_the_first_takes_all_but_trickles() {
-    let claims = [claim(1, u64::MAX), claim(1, u64::MAX), claim(1, 400)];
+    let bids = [bid(1, u64::MAX), bid(1, u64::MAX), bid(1, 400)];
     assert_eq!(
-        divide(SharingRule::InTurn, 60_000, &claims),
+        divide(SharingRule::InTurn, 60_000, &bids),
         [58_600, 1_000, 400]
     );
-    let claims = [claim(1, 5_000), claim(1, u64::MAX), claim(1, u64::MAX)];
+    let bids = [bid(1, 5_000), bid(1, u64::MAX), bid(1, u64::MAX)];
     assert_eq!(
-        divide(SharingRule::InTurn, 60_000, &claims),
+        divide(SharingRule::InTurn, 60_000, &bids),
         [5_000, 54_000, 1_000]
     );
 }
@@ -82,19 +82,19 @@ fn divide__in_turn_the_first_takes_all_but_trickles() {
 #[test]
 fn admitted__as_many_as_a_trickle_fits() {
     assert_eq!(
-        admitted(SharingRule::ByWeight, 60_000, &[claim(1, u64::MAX); 99]),
+        admitted(SharingRule::ByWeight, 60_000, &[bid(1, u64::MAX); 99]),
         30
     );
     assert_eq!(
-        admitted(SharingRule::InTurn, 60_000, &[claim(1, u64::MAX); 99]),
+        admitted(SharingRule::InTurn, 60_000, &[bid(1, u64::MAX); 99]),
         15
     );
     assert_eq!(
-        admitted(SharingRule::ByWeight, 500, &[claim(1, u64::MAX); 9]),
+        admitted(SharingRule::ByWeight, 500, &[bid(1, u64::MAX); 9]),
         1
     );
     assert_eq!(
-        admitted(SharingRule::ByWeight, 60_000, &[claim(1, 10); 99]),
+        admitted(SharingRule::ByWeight, 60_000, &[bid(1, 10); 99]),
         99
     );
 }
@@ -106,19 +106,19 @@ proptest! {
         budget in 3_000u64..300_000,
         in_turn: bool,
     ) {
-        let claims: Vec<Claim> = raw
+        let bids: Vec<Bid> = raw
             .iter()
-            .map(|&(weight, useful, likely)| Claim { weight, useful, likely, stu: STU })
+            .map(|&(weight, useful, likely)| Bid { weight, useful, likely, stu: STU })
             .collect();
         let order = if in_turn { SharingRule::InTurn } else { SharingRule::ByWeight };
-        let admitted = admitted(order, budget, &claims);
-        let shares = divide(order, budget, &claims[..admitted]);
+        let admitted = admitted(order, budget, &bids);
+        let shares = divide(order, budget, &bids[..admitted]);
         prop_assert!(shares.iter().sum::<u64>() <= budget);
-        let wanted: u64 = claims[..admitted].iter().map(|it| it.useful).sum();
+        let wanted: u64 = bids[..admitted].iter().map(|it| it.useful).sum();
         // Only rounding remains.
         prop_assert!(shares.iter().sum::<u64>() + 2 * 40 >= budget.min(wanted));
-        for (claim, share) in claims.iter().zip(&shares) {
-            prop_assert!(*share <= claim.useful && *share >= claim.useful.min(STU));
+        for (bid, share) in bids.iter().zip(&shares) {
+            prop_assert!(*share <= bid.useful && *share >= bid.useful.min(STU));
         }
     }
 }

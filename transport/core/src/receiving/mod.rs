@@ -303,7 +303,7 @@ impl Receiving {
     ) {
         self.inbox.begin(id, span, rts, origin);
         if matches!(origin, Origin::Message { .. }) {
-            self.inbox.claim_payload(cx.now, id, rts);
+            self.inbox.adopt_payload(cx.now, id, rts);
         }
         self.on_receiving(cx, id, rts);
     }

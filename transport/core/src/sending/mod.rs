@@ -279,7 +279,7 @@ impl Sending {
             let by_train = cx.config.seal > 0;
             match self
                 .outbox
-                .claim_advance_grants(cx.now, id, buffer_log2, by_train)
+                .take_advance_grants(cx.now, id, buffer_log2, by_train)
             {
                 Announcement::Sent => self.send_announcement(cx, id),
                 Announcement::ByTrain => self.announce_by_payload(cx, id),

@@ -180,7 +180,7 @@ impl Link {
 
     /// Wakes the peer if it sleeps and wants to be woken by new records.
     pub(super) fn wake_if_asleep(&self) {
-        if self.shared.peers_end().claim(ARRIVAL) {
+        if self.shared.peers_end().claim_wake(ARRIVAL) {
             self.wake();
         }
     }
@@ -286,7 +286,7 @@ impl Link {
     /// Releases the records read: their place, and the memory that they named, belong to the peer again.
     pub(super) fn release(&self) {
         self.consumer.release(self.shared.way_in());
-        if self.shared.peers_end().claim(ROOM) {
+        if self.shared.peers_end().claim_wake(ROOM) {
             self.wake();
         }
     }

@@ -192,7 +192,7 @@ impl End {
     }
 
     /// Whether the caller must wake this end because of an event of the kind `done`: true for one caller only.
-    pub(crate) fn claim(&self, done: u32) -> bool {
+    pub(crate) fn claim_wake(&self, done: u32) -> bool {
         fence(Ordering::SeqCst);
         self.sleeping.load(Ordering::Relaxed) & done != 0
             && self.sleeping.swap(0, Ordering::Relaxed) != 0

@@ -116,7 +116,7 @@ impl Inbox {
     }
 
     /// Makes the advance grants of `posted` part of the Transfer that it matched, as far as that reaches.
-    pub(super) fn claim(&mut self, now: Instant, posted: &Posted, rts: &RequestToSend) {
+    pub(super) fn adopt_grants(&mut self, now: Instant, posted: &Posted, rts: &RequestToSend) {
         if posted.blocks == 0 {
             return;
         }

@@ -82,7 +82,7 @@ impl Inbox {
     }
 
     /// The payload of a message was announced, and is being received: its advance grants become part of it.
-    pub(crate) fn claim_payload(&mut self, now: Instant, id: TransferId, rts: &RequestToSend) {
+    pub(crate) fn adopt_payload(&mut self, now: Instant, id: TransferId, rts: &RequestToSend) {
         let Some(posted) = self.messages.take_met(id) else {
             return;
         };
@@ -91,7 +91,7 @@ impl Inbox {
         self.messages.usual = if is_eager || !in_a_row { 0 } else { rts.length };
         match is_eager {
             true => self.grants.revoke_transfer(id),
-            false => self.claim(now, &posted, rts),
+            false => self.adopt_grants(now, &posted, rts),
         }
     }
 

@@ -172,7 +172,7 @@ impl Inbox {
         }
         self.begin(posted.id, posted.span, &rts, Origin::Posted);
         if !is_eager {
-            self.claim(now, &posted, &rts);
+            self.adopt_grants(now, &posted, &rts);
         }
         Some(Matched::Receiving { id: posted.id, rts })
     }

@@ -110,7 +110,7 @@ impl Outbox {
         match transfer.state {
             OutboundState::Queued => self.message_advance.keep(cts),
             OutboundState::Announced | OutboundState::Waiting if !transfer.is_eager() => {
-                self.claim(now, id, cts, buffer_log2);
+                self.take_advance_grant(now, id, cts, buffer_log2);
                 Ok(())
             }
             _ => Ok(()),
@@ -124,7 +124,7 @@ impl Outbox {
 
     /// Applies the advance grants of a Transfer that was just numbered and lacks eager credit. Returns what announces
     /// it; with `by_train`, its first train may.
-    pub(crate) fn claim_advance_grants(
+    pub(crate) fn take_advance_grants(
         &mut self,
         now: Instant,
         id: TransferId,
@@ -147,7 +147,7 @@ impl Outbox {
             Target::Read(_) | Target::Region(..) => Vec::new(),
         };
         for cts in granted {
-            self.claim(now, id, &cts, buffer_log2);
+            self.take_advance_grant(now, id, &cts, buffer_log2);
         }
         let defers = self.advance.expected;
         let Some(transfer) = self.get_mut(id) else {
@@ -167,7 +167,13 @@ impl Outbox {
         }
     }
 
-    fn claim(&mut self, now: Instant, id: TransferId, cts: &ClearToSend, buffer_log2: u8) {
+    fn take_advance_grant(
+        &mut self,
+        now: Instant,
+        id: TransferId,
+        cts: &ClearToSend,
+        buffer_log2: u8,
+    ) {
         let Some(transfer) = self.transfers.get_mut(&id) else {
             return;
         };

@@ -22,7 +22,7 @@ use zerolane_wire::{HEADER_LEN, Header, Train};
 
 /// Messages from the path's thread. The thread's buffers bound their number.
 #[derive(Debug)]
-pub(super) struct Inbox {
+pub(super) struct Handed {
     channel: Arc<Channel>,
     /// Messages not yet delivered; the first may already be recorded.
     waiting: VecDeque<(Box<Arrived>, Option<Message>)>,
@@ -56,7 +56,7 @@ impl Receiver {
             memory.delegations.give_up(train.writing);
         }
         self.inbox = channel.map(|channel| {
-            Box::new(Inbox {
+            Box::new(Handed {
                 channel,
                 waiting: VecDeque::new(),
                 pending: VecDeque::new(),

@@ -32,7 +32,7 @@ use batch::Batch;
 use cmsg::Reports;
 use dispatch::Dispatcher;
 pub(crate) use envelope::Envelope;
-use handed::Inbox;
+use handed::Handed;
 use layout::Message;
 use predict::Predictor;
 use socket2::Socket;
@@ -79,7 +79,7 @@ pub(crate) struct Receiver {
     buffers: Box<Buffers>,
     reports: Reports,
     /// Messages from the path's own thread, if it has one.
-    inbox: Option<Box<Inbox>>,
+    inbox: Option<Box<Handed>>,
 }
 
 // SAFETY: the raw pointers in the buffers are made anew for each system call, and are not used between two calls.

@@ -10,12 +10,12 @@ use zerolane::keys::Access;
 use zerolane::security::{Code, Identity, PublicKey, Trust};
 
 use crate::console;
-use crate::security::{self, Doors};
+use crate::security::{self, Admission};
 
 /// Options of a host that waits for a cast.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Security")]
-pub(super) struct DoorArgs {
+pub(super) struct AdmissionArgs {
     /// File with this end's key [default: identity beside the user's other keys, made if missing]
     #[arg(long, value_name = "FILE", conflicts_with = "code")]
     identity: Option<PathBuf>,
@@ -37,9 +37,9 @@ pub(super) struct DoorArgs {
     code: Option<Option<Code>>,
 }
 
-impl DoorArgs {
+impl AdmissionArgs {
     /// The security of this host, and the line that tells the user who may cast.
-    pub(super) fn doors(self) -> Result<(Security, String)> {
+    pub(super) fn admission(self) -> Result<(Security, String)> {
         if let Some(code) = self.code {
             let code = match code {
                 Some(code) => code,
@@ -48,7 +48,7 @@ impl DoorArgs {
                 ),
             };
             let words = format!("Who may cast: one source, once, with --code {code}.");
-            return Ok((Doors::by_code(code).security, words));
+            return Ok((Admission::by_code(code).security, words));
         }
         let identity = match self.ephemeral_identity {
             true => {
