@@ -292,7 +292,7 @@ impl std::ops::Drop for Backlog {
 
 /// It makes the whole machine drop packets for some milliseconds.
 #[test]
-#[ignore = "depends on what else runs: .ci/run runs it alone"]
+#[ignore = "disturbs what else runs: .ci/run runs it alone"]
 fn cpu_backlog__a_short_one() {
     let Some(hosts) = topology() else { return };
     const SEGMENTS: u64 = 40;

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -176,38 +176,18 @@ fn cp__client_asleep_for_longer_than_a_connection_lives() {
     assert!(reconnected.is_none_or(|times| times > 0), "{reconnected:?}");
 }
 
-/// The time that an outage in the middle, for longer than a connection lives, adds to a copy beyond its own length.
 #[test]
-#[ignore = "depends on the clock: .ci/run runs it alone"]
-fn cp__an_outage_of_20_s_costs_2_s_more_at_most() {
-    const MORE: Duration = Duration::from_secs(2);
-    let timed = |outage: Duration| {
-        let started = Instant::now();
-        let reconnected = cp_while(|hosts| {
-            let set = |up| {
-                for side in Side::BOTH {
-                    hosts.set_link_up(side, up).unwrap();
-                }
-            };
-            if !outage.is_zero() {
-                set(false);
-                std::thread::sleep(outage);
-                set(true);
+#[ignore = "it takes half a minute: .ci/run runs it"]
+fn cp__an_outage_for_longer_than_a_connection_lives() {
+    let reconnected = cp_while(|hosts| {
+        let set = |up| {
+            for side in Side::BOTH {
+                hosts.set_link_up(side, up).unwrap();
             }
-        })?;
-        Some((started.elapsed(), reconnected))
-    };
-    // Measured again, in case this machine held it up.
-    let in_time = (0..3).any(|_| {
-        let (Some((without, _)), Some((with, reconnected))) =
-            (timed(Duration::ZERO), timed(LONGER_THAN_A_CONNECTION))
-        else {
-            return true;
         };
-        let lost = with.saturating_sub(without + LONGER_THAN_A_CONNECTION);
-        println!("{without:?} without, {with:?} with the outage: {lost:?} lost");
-        assert!(reconnected > 0);
-        lost <= MORE
+        set(false);
+        std::thread::sleep(LONGER_THAN_A_CONNECTION);
+        set(true);
     });
-    assert!(in_time);
+    assert!(reconnected.is_none_or(|times| times > 0), "{reconnected:?}");
 }

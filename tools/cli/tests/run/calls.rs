@@ -48,7 +48,6 @@ fn calls__do_the_same_by_a_trap() {
 
 /// In strict mode a connection that TCP carries fails, so these are all carried.
 #[test]
-#[ignore = "a busy machine takes too long to agree on a connection"]
 fn calls__are_carried() {
     if !python() {
         return;

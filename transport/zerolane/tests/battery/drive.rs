@@ -5,7 +5,7 @@ use crate::path::{Net, Pair};
 use netsim::Side;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use zerolane::{Completion, Connection, Region};
+use zerolane::{Completion, Connection, Region, RequestId};
 
 /// Bounds how long a failure takes to show: without progress, however busy the machine is.
 pub const PATIENCE: Duration = Duration::from_secs(40);
@@ -106,12 +106,17 @@ pub fn idle(connection: &mut Connection, time: Duration) {
     }
 }
 
-/// Posts Transfers of these lengths and waits for all; the n-th has the content `seed + n`.
-pub fn send_all(connection: &mut Connection, seed: u64, lengths: &[usize]) {
+/// Posts Transfers of these lengths; the n-th has the content `seed + n`.
+fn post_sends(connection: &mut Connection, seed: u64, lengths: &[usize]) {
     for (seed, &len) in (seed..).zip(lengths) {
         let sent = connection.post_send(content::region(seed, len));
         sent.expect("posted");
     }
+}
+
+/// Posts Transfers as [`post_sends`] and waits for all.
+pub fn send_all(connection: &mut Connection, seed: u64, lengths: &[usize]) {
+    post_sends(connection, seed, lengths);
     let mut open = lengths.len();
     while open > 0 {
         let completion = next(connection);
@@ -120,21 +125,65 @@ pub fn send_all(connection: &mut Connection, seed: u64, lengths: &[usize]) {
     }
 }
 
-/// Posts receives for Transfers of these lengths, and verifies them.
-pub fn receive_all(connection: &mut Connection, seed: u64, lengths: &[usize]) {
-    let mut expected = Vec::new();
-    for (seed, &len) in (seed..).zip(lengths) {
-        let region = Region::anonymous(len).expect("memory");
-        let id = connection.post_recv(region).expect("posted");
-        expected.push((id, seed, len));
+/// Posted receives that are not complete: their number, seed and length.
+struct Expected(Vec<(RequestId, u64, usize)>);
+
+impl Expected {
+    fn post(connection: &mut Connection, seed: u64, lengths: &[usize]) -> Expected {
+        let post = |(seed, &len)| {
+            let region = Region::anonymous(len).expect("memory");
+            let id = connection.post_recv(region).expect("posted");
+            (id, seed, len)
+        };
+        Expected((seed..).zip(lengths).map(post).collect())
     }
-    while !expected.is_empty() {
-        let completion = next(connection);
-        let index = expected.iter().position(|it| it.0 == completion.id);
-        let (_, seed, len) = expected.swap_remove(index.expect("posted, and not complete before"));
+
+    /// Verifies the content.
+    fn complete(&mut self, completion: Completion) {
+        let index = self.0.iter().position(|it| it.0 == completion.id);
+        let (_, seed, len) = self
+            .0
+            .swap_remove(index.expect("posted, and not complete before"));
         assert_eq!(completion.result, Ok(len));
         content::verify(seed, &completion.into_region().expect("a region"));
     }
+}
+
+/// Posts receives for Transfers of these lengths, and verifies them.
+pub fn receive_all(connection: &mut Connection, seed: u64, lengths: &[usize]) {
+    let mut expected = Expected::post(connection, seed, lengths);
+    while !expected.0.is_empty() {
+        let completion = next(connection);
+        expected.complete(completion);
+    }
+}
+
+/// Sends Transfers of these lengths from a to b, and polls both ends by turns in this thread, so that none waits for
+/// a thread that a busy machine suspended.
+///
+/// # Errors
+/// An end closed the connection.
+pub fn transfer_by_turns(pair: &mut Pair, seed: u64, lengths: &[usize]) -> zerolane::Result<()> {
+    let Pair { a, b, .. } = pair;
+    let mut expected = Expected::post(b, seed, lengths);
+    post_sends(a, seed, lengths);
+    let (mut sent, mut received) = (0, vec![]);
+    let (mut before, mut since) = (progress(b), Instant::now());
+    while sent < lengths.len() || received.len() < lengths.len() {
+        if let Some(completion) = a.poll()? {
+            completion.result.expect("sent");
+            sent += 1;
+        }
+        // Verified later: it takes longer than the sender waits for an answer.
+        received.extend(b.poll()?);
+        let now = progress(b);
+        if now > before {
+            (before, since) = (now, Instant::now());
+        }
+        assert!(since.elapsed() < PATIENCE, "{:#?}", b.account());
+    }
+    received.into_iter().for_each(|it| expected.complete(it));
+    Ok(())
 }
 
 /// Sends Transfers of these lengths from a to b.

@@ -21,7 +21,7 @@ type Make = fn(usize) -> std::io::Result<Region>;
 /// UDP without offloads, as with a program in the driver that disables them, and raw Ethernet, which has none: by
 /// packet sockets, and by AF_XDP.
 #[test]
-#[ignore = "by the clock"]
+#[ignore = "a measurement"]
 fn rates__of_raw_ethernet_beside_udp_without_offloads() {
     for mtu in [1500, 9000] {
         for (name, base) in [("sealed", Options::default()), ("plain", plain())] {
@@ -55,7 +55,7 @@ fn rates__of_raw_ethernet_beside_udp_without_offloads() {
 
 /// IP protocol 118 and UDP with and without offloads: Transfers of 64 MiB, and puts of 8 bytes one way.
 #[test]
-#[ignore = "by the clock"]
+#[ignore = "a measurement"]
 fn rates__of_ip118_beside_udp() {
     const WHOLE: usize = 64 << 20;
     for (name, options) in [("sealed", Options::default()), ("plain", plain())] {
@@ -123,7 +123,7 @@ fn rate(pair: &mut Pair, len: usize, transfers: usize) -> f64 {
 
 /// A put of 8 bytes one way, half of a round trip of puts, with both ends polling.
 #[test]
-#[ignore = "by the clock"]
+#[ignore = "a measurement"]
 fn latency__of_raw_ethernet_beside_udp() {
     for (name, options) in [("sealed", Options::default()), ("plain", plain())] {
         let mut times = [vec![], vec![], vec![], vec![]];
@@ -183,7 +183,7 @@ fn one_way(pair: &mut Pair, make: Make) -> f64 {
 /// Exported memory of both kinds, in shared memory: durations of operations, and bytes put repeatedly from one buffer,
 /// compared with one core's memcpy.
 #[test]
-#[ignore = "by the clock"]
+#[ignore = "a measurement"]
 fn rates__of_regions_that_both_ends_map_beside_others() {
     let makes: [(&str, Make); 2] = [
         ("by the target", Region::anonymous),

@@ -146,7 +146,7 @@ fn run(how: How, security: Security) -> Option<(f64, String)> {
 }
 
 #[test]
-#[ignore = "by the clock"]
+#[ignore = "a measurement"]
 fn rates__of_two_veth_pairs_by_one_thread_and_by_one_each() {
     for (name, security) in [
         ("sealed", Security::default()),

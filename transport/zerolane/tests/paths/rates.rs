@@ -227,7 +227,7 @@ fn got(
 /// Both links together, compared with the sum of each alone; and the rate of the remaining link, compared with that
 /// link alone.
 #[test]
-#[ignore = "by the clock"]
+#[ignore = "a measurement"]
 fn rates__of_two_links_and_when_one_dies() {
     for way in [Way::Send, Way::Get] {
         let mut alone = [0.0; 2];

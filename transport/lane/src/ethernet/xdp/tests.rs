@@ -14,7 +14,7 @@ use netlab::forge::Forger;
 use netlab::netns::{Namespace, Topology};
 use netsim::Side;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use zerolane_wire::encapsulation::{MIN_FRAME, pad_frame};
 use zerolane_wire::{HEADER_LEN, Header, Op};
 
@@ -264,15 +264,10 @@ fn exclusive__or_not_decides_about_frames_for_nobody() {
     }
 }
 
-/// Most forged frames a second, and those of one kind that are made at a time: the kernel takes some 30 ms to start,
-/// whatever their number. The kernel itself makes them: a packet socket that a thread fills by sendmmsg achieves half
-/// as many.
-const FLOOD: f64 = 1.2e6;
-const BATCH: u32 = 1 << 18;
+/// Frames of one kind that the kernel makes at a time: it takes some 30 ms to start, whatever their number.
+const BATCH: u32 = 1 << 15;
 
-/// Goodput without other traffic, and under a flood of frames that no grant covers.
 #[test]
-#[ignore = "by the clock"]
 fn flood__of_what_was_not_granted_comes_no_further_than_the_driver() {
     let Some(hosts) = hosts(1500) else {
         return;
@@ -293,54 +288,30 @@ fn flood__of_what_was_not_granted_comes_no_further_than_the_driver() {
             &[&header.emit()[..], &[7; 20]].concat(),
         );
         let forged = frame(to, from, &[&header.emit()[..], &[7; 20]].concat());
-        let mut goodput = || {
-            let start = Instant::now();
-            (0..4).for_each(|_| transfer(&mut a, &mut b, 64 << 20));
-            (4 * 64) as f64 * 8.0 * 1.048_576 / start.elapsed().as_secs_f64() / 1000.0
-        };
-        let _ = goodput();
-        let alone = goodput();
         let over = AtomicBool::new(false);
         let before = device.counters().expect("counted");
         let interface = Station::of(own_address(hosts.a(), 0))
             .expect("one")
             .interface;
-        let (flooded, sent, taken) = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let flood = scope.spawn(|| {
                 inside(hosts.a(), || {
                     let generator = Generator::new(interface).expect("Linux 5.18");
-                    let (start, mut sent) = (Instant::now(), 0);
                     while !over.load(Ordering::Relaxed) {
-                        let due = start.elapsed().as_secs_f64() * FLOOD;
-                        if sent as f64 > due {
-                            std::thread::sleep(Duration::from_micros(50));
-                            continue;
-                        }
                         for frame in [&forged, &unauthenticated] {
                             generator.send(frame, BATCH).expect("sent");
-                            sent += u64::from(BATCH);
                         }
                     }
-                    (sent, start.elapsed())
                 })
             });
-            let flooded = goodput();
+            // By content.
+            (0..4).for_each(|_| transfer(&mut a, &mut b, 8 << 20));
             over.store(true, Ordering::Relaxed);
-            let (sent, taken) = flood.join().expect("sent");
-            (flooded, sent, taken)
+            flood.join().expect("sent");
         });
         let after = device.counters().expect("counted");
-        let dropped = after.dropped() - before.dropped();
         let account = b.account();
-        println!(
-            "{:?}: {alone:.2} Gb/s alone, {flooded:.2} ({:.0} %) under {:.0} forged frames/s, of which {:.0} came to the driver: \
-             all dropped there",
-            options.security.mode,
-            100.0 * flooded / alone,
-            sent as f64 / taken.as_secs_f64(),
-            dropped as f64 / taken.as_secs_f64(),
-        );
-        assert!(dropped > 0 && account.dropped_foreign == 0);
+        assert!(after.dropped() > before.dropped() && account.dropped_foreign == 0);
         assert_eq!(
             account.protocol.dropped(zerolane_core::DropReason::NoGrant),
             0
