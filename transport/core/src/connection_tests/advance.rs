@@ -6,6 +6,7 @@ use super::eager::{receive, send};
 use super::liars::grant;
 use super::seeds::{Dice, each};
 use super::sim::Sim;
+use crate::limits::MAX_REMEMBERED_BLOCKS;
 use crate::*;
 use netsim::Side;
 use netsim::link::LinkConfig;
@@ -293,8 +294,8 @@ fn never__where_an_end_does_not_take_them() {
 #[test]
 fn idle__grants_hold_up_nothing_else() {
     let (mut sim, receives) = granted(20);
-    // Many more Blocks than are remembered come while the receives wait.
-    for _ in 0..40 {
+    // More Blocks than are remembered come while the receives wait.
+    while sim.b.c().counters().grants_sent < 2 * MAX_REMEMBERED_BLOCKS as u64 {
         let (read, _) = read(&mut sim, 20 << 20);
         sim.run_until(60 * S, |sim| sim.b.received(read).is_some());
     }

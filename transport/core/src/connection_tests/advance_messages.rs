@@ -11,6 +11,7 @@ use super::memory::{atomic, export, fetch, put};
 use super::memory_faults::bad;
 use super::seeds::{Dice, each};
 use super::sim::{Sim, bytes_of};
+use crate::limits::MAX_REMEMBERED_BLOCKS;
 use crate::transfer::HANDLE;
 use crate::*;
 use netsim::Side;
@@ -501,7 +502,7 @@ fn idle__grants_hold_up_nothing_else() {
     let target = sim.b.empty(100 << 20);
     let place = export(&mut sim, target, Rights::ALL);
     // More Blocks than are remembered come while the receives wait.
-    for _ in 0..20 {
+    while sim.b.c().counters().grants_sent < 2 * MAX_REMEMBERED_BLOCKS as u64 {
         let long = put(&mut sim, place, 9, 50 << 20, None);
         sim.run_until(60 * S, |sim| sim.a.sent(long));
     }
