@@ -1,6 +1,6 @@
 //! Parses configuration files, which have the keys of wg-quick, and keys of Zerolane.
 
-use crate::limits::{DEFAULT_MTU, MAX_MTU, MAX_PEERS, MAX_PREFIXES, MIN_MTU, PAIR_KEEPALIVE};
+use crate::limits::{DEFAULT_MTU, MAX_MTU, MAX_PEERS, MAX_PREFIXES, MIN_MTU};
 use crate::routes::Prefix as Network;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -129,7 +129,7 @@ impl Config {
                 key,
                 endpoints: vec![],
                 allowed: of_peer.iter().copied().map(Prefix::of_host).collect(),
-                keepalive: Some(PAIR_KEEPALIVE),
+                keepalive: None,
             }],
         }
     }

@@ -82,7 +82,3 @@ pub const PASSES_UNWATCHED: u64 = 32;
 pub const FIRST_RETRY: Duration = Duration::from_millis(500);
 /// See [`FIRST_RETRY`].
 pub const LAST_RETRY: Duration = Duration::from_secs(5);
-
-/// How often an idle connection of a [pair](crate::config::Config::pair) is used: neither end is configured, and a
-/// firewall may be between. WireGuard's advice.
-pub const PAIR_KEEPALIVE: Duration = Duration::from_secs(25);
