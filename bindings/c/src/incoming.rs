@@ -20,7 +20,8 @@ pub const ZL_PRIVATE_DATA_LENGTH: usize = 64;
 const _: () = assert!(ZL_PRIVATE_DATA_LENGTH == MAX_PRIVATE_DATA);
 
 /// A client's request for a connection, from zl_endpoint_incoming. zl_incoming_accept and
-/// zl_incoming_refuse answer it and free the handle.
+/// zl_incoming_refuse answer it and free the handle. After fork it belongs to the parent: in the
+/// child they do neither.
 pub struct zl_incoming(Owned<Incoming>);
 
 impl zl_incoming {

@@ -94,7 +94,7 @@ impl zl_status {
             ZL_ERROR_CONNECT_TIMEOUT => c"no answer while connecting",
             ZL_ERROR_REJECTED => c"connection rejected",
             ZL_ERROR_CLOSED => c"connection closed",
-            ZL_ERROR_PEER_DEAD => c"the peer stopped answering",
+            ZL_ERROR_PEER_DEAD => c"the peer stopped answering, or nothing listens there",
             ZL_ERROR_PROTOCOL => c"the peer broke the protocol",
             ZL_ERROR_STRICT => c"strict mode: a copy in user space would have been needed",
             ZL_ERROR_TOO_MANY => c"too many requests are in flight",

@@ -214,7 +214,7 @@ impl FileStatus {
 /// Reads, writes and lists the files of a directory that another host serves (`zerolane serve`).
 ///
 /// `address` is "host:port", "host" (port 9181), or a tuple of both. Paths start at the served directory. Without
-/// `identity` in the options the server must let in everyone (`--anyone`); without `trust` it may be anyone.
+/// `identity` in the options the server must let in everyone (`--anyone`); without `trust` any server is accepted.
 ///
 /// A refusal by the server is an OSError, such as FileNotFoundError or PermissionError. Several threads may use it. It
 /// keeps connections for reads that are at most 5 s old.

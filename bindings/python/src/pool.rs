@@ -26,7 +26,7 @@ impl ReceivePool {
     }
 
     /// Adds a buffer for the payload of one message, and lets a peer that waits continue, from any thread. `context`
-    /// returns with the completion. ConnectionClosed if the pool is closed.
+    /// returns with the completion. Closed if the pool is closed.
     #[pyo3(signature = (buffer, context=0))]
     fn add(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, context: u64) -> PyResult<()> {
         let added = self.0.add(pinned::pin(buffer, Use::Write)?, context);

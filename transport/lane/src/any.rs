@@ -176,7 +176,7 @@ impl AnyLane {
         matches!(self, AnyLane::SharedMemory(_, Some(_)))
     }
 
-    /// Evaluates a look for arrivals. If this Initiator is refused or not admitted in time, it continues by UDP.
+    /// Handles the result of a receive. If this Initiator is refused or not admitted in time, it continues by UDP.
     fn decide(
         &mut self,
         received: Result<bool, LaneError>,

@@ -90,8 +90,8 @@ impl RemoteAccess<'_> {
     }
 }
 
-/// A datapath: three verbs, and questions about its state. The control plane stays out of it: the core decides what to
-/// send and where payload belongs.
+/// A datapath: three verbs, calls about memory, and questions about its state. The control plane stays out of it: the core
+/// decides what to send and where payload belongs.
 pub trait Lane {
     /// Takes one batch of arrivals. True if there were any.
     ///
@@ -121,8 +121,8 @@ pub trait Lane {
     /// Whether the lane or the kernel still uses memory of `region`, even if its Transfer is over.
     fn holds(&self, region: RegionId) -> bool;
 
-    /// Stops using memory of `region`, which is not held and returns to its owner now: bytes that were sent and have
-    /// not arrived must not be read again. A lane whose datagrams are copies does nothing.
+    /// Stops using memory of `region`, whose request is over: bytes that were sent and have not arrived must not be read
+    /// again. What the kernel still reads stays held. A lane whose datagrams are copies does nothing.
     fn recall(&mut self, _region: RegionId) {}
 
     /// Lets the peer use `memory`, exported at `place`, with `rights`. A lane whose peer can map the memory passes it

@@ -119,7 +119,7 @@ pub enum Assembled {
     },
     /// The end of a train with missing parts.
     Incomplete,
-    /// No possible part of a train.
+    /// Cannot be part of a train.
     Stray,
 }
 

@@ -69,7 +69,7 @@ fn paths__are_those_of_the_code() {
     let lists = call_lists();
     assert_eq!(
         lists.len(),
-        10,
+        11,
         "ARCHITECTURE.md: death of a peer, train out, train in, put; paths.md: the others"
     );
     for list in lists {
@@ -98,5 +98,22 @@ fn paths__are_those_of_the_code() {
                 call.function
             );
         }
+    }
+}
+
+#[test]
+fn where_to_look__names_files_that_exist() {
+    let (_, section) = ARCHITECTURE.split_once("## Where to look").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let transport = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let files: Vec<_> = section
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|it| it.ends_with(".rs"))
+        .collect();
+    assert!(files.len() >= 5, "{files:?}");
+    for file in files {
+        assert!(transport.join(file).is_file(), "{file}");
     }
 }

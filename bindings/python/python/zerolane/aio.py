@@ -6,7 +6,7 @@
 
 One ``zerolane.Worker`` drives all connections and endpoints of an event loop, which watches its
 descriptor. A connection or endpoint belongs to the event loop in which it was made: in another one
-its calls raise RuntimeError. Calls that are no coroutines work also while no loop runs. One that is
+its calls raise RuntimeError. Calls that are not coroutines also work without a loop. One that is
 still open when its loop is gone is aborted, with a ResourceWarning. The buffer of a request is in
 use, and cannot be resized, until the call returns.
 

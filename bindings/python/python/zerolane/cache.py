@@ -4,8 +4,7 @@ A host lends memory::
 
     python -m zerolane.cache --listen 0.0.0.0:9187 --memory 64GiB
 
-Others keep objects there, spread over the hosts by consistent hashing (``pip install
-'zerolane[cache]'``)::
+Others keep objects there, spread over the hosts by consistent hashing (``pip install uhashring``)::
 
     cache = zerolane.cache.Cache(["node1:9187", "node2:9187"])
     cache.put([(key, array)])
@@ -546,7 +545,7 @@ class Cache:
         try:
             from uhashring import HashRing
         except ImportError as error:
-            raise ImportError("a cache needs uhashring: pip install 'zerolane[cache]'") from error
+            raise ImportError("a cache needs uhashring: pip install uhashring") from error
         if not hosts:
             raise ValueError("there are no hosts")
         options = options or Options(connect_timeout=2.0, idle_timeout=5.0, keep_alive=True)

@@ -22,7 +22,7 @@ use crate::security::{ServerArgs, tell_news};
 /// Arguments of `zerolane forward serve`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A key may have nothing connected or listened on that neither its line in the list of keys names nor this command:
+A key may use only the places that its line in the list of keys or this command names:
   zl:Xv...  connect=db:5432,*:443 listen=127.0.0.1:2222
 Names are compared as they are written, not resolved.")]
 pub(super) struct Args {

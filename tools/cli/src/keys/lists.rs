@@ -76,11 +76,11 @@ struct AddArgs {
     /// With `read`: also allow atomic operations on memory
     #[arg(long)]
     fetch: bool,
-    /// Have `forward --serve` connect to these places; `*` is any host or port. Without --below and --regions, allows no
+    /// Have `forward serve` connect to these places; `*` is any host or port. Without --below and --regions, allows no
     /// files and no memory
     #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',')]
     connect: Vec<Place>,
-    /// Have `forward --serve` listen on these addresses, likewise
+    /// Have `forward serve` listen on these addresses, likewise
     #[arg(long, value_name = "ADDR:PORT,...", value_delimiter = ',')]
     listen: Vec<Place>,
     #[command(flatten)]

@@ -34,7 +34,7 @@ The file has the keys of wg-quick. PublicKey is what `zerolane id` prints at the
 
 It stays in the foreground until Ctrl-C or `zerolane down NAME`; then the interface and its routes are gone.
 
-USER@HOST needs no file: zerolane is started there over ssh, both ends get addresses, and go
+USER@HOST needs no file: zerolane is started there over ssh, both ends get addresses and end
 together. Both need the right to make interfaces. Under sudo, ssh has the keys of root, unless
 --rsh says otherwise:
   sudo zerolane up admin@host --remote-program 'sudo zerolane' --rsh 'sudo -u me ssh'")]
@@ -53,7 +53,7 @@ pub struct UpArgs {
     /// IPv4 and one of IPv6]
     #[arg(long, value_name = "NETWORK,...", value_delimiter = ',', value_parser = over_ssh::network, help_heading = "Over ssh")]
     inside: Vec<Prefix>,
-    /// The name of both interfaces [default: zl and four random digits]
+    /// The name of both interfaces [default: zl and four random hexadecimal digits]
     #[arg(long, value_name = "NAME", value_parser = over_ssh::interface, help_heading = "Over ssh")]
     name: Option<String>,
     #[command(flatten)]

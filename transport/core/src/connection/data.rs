@@ -44,8 +44,8 @@ impl Connection {
         placement
     }
 
-    /// Whether `header`, with `len` bytes of payload, is that of a message whose turn it is, while no receive is posted
-    /// for it. One that is posted now takes it; otherwise it is deferred. Cheap if there are receives.
+    /// Whether `header`, with `len` bytes of payload, belongs to the next message, and no receive is posted for it. One
+    /// that is posted now takes it; otherwise it is deferred. Cheap if there are receives.
     pub fn lacks_receive(&self, header: &Header, len: u32) -> bool {
         let (cx, session) = (&self.cx, &self.session);
         self.responder.lacks_receive(cx, header, len)
