@@ -2716,7 +2716,8 @@ zl_status zl_peer_data(const struct zl_connection *connection,
 
 /**
  * A client's request for a connection, from zl_endpoint_incoming. zl_incoming_accept and
- * zl_incoming_refuse answer it and free the handle.
+ * zl_incoming_refuse answer it and free the handle. After fork it belongs to the parent: in the
+ * child they do neither.
  */
 typedef struct zl_incoming zl_incoming;
 
