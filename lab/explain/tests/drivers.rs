@@ -84,15 +84,19 @@ fn driver_statistics__what_a_veth_drops() {
     const SENT: u64 = 300;
     let hosts = Topology::pair("driver", 1500).unwrap();
     let receiver = hosts.b();
-    let to = (receiver.ipv4(), 9);
-    // Resolve the address before the device drops all packets.
-    let sender = hosts.a().enter_thread(|| {
-        let sender = UdpSocket::bind((hosts.a().ipv4(), 0)).unwrap();
-        sender.send_to(&[1], to).unwrap();
-        sender
-    });
+    let bound = receiver.enter_thread(|| UdpSocket::bind((receiver.ipv4(), 0)).unwrap());
+    let bound = bound.unwrap();
+    let to = bound.local_addr().unwrap();
+    let sender = hosts
+        .a()
+        .enter_thread(|| UdpSocket::bind((hosts.a().ipv4(), 0)).unwrap());
     let sender = sender.unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(100));
+    // Resolves the address before the device drops all packets.
+    sender.send_to(&[1], to).unwrap();
+    bound
+        .set_read_timeout(Some(std::time::Duration::from_secs(40)))
+        .unwrap();
+    bound.recv(&mut [0; 2]).expect("the first one arrives");
     let _program = match drop_all(receiver) {
         Ok(program) => program,
         Err(why) => {

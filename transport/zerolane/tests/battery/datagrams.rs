@@ -177,9 +177,11 @@ fn datagrams__go_as_trains_where_they_can() {
         while pair.b.account().protocol.trains_received < 5 {
             assert!(Instant::now() < until, "{:#?}", pair.b.account());
             seed += 1;
-            pair.a
-                .send_datagram(datagram(seed, 60 << 10))
-                .expect("sent");
+            match pair.a.send_datagram(datagram(seed, 60 << 10)) {
+                // On a busy machine they leave later.
+                Ok(()) | Err(Error::Post(PostError::Full)) => {}
+                Err(other) => panic!("{other:?}"),
+            }
             while let Some(it) = pair
                 .b
                 .recv_datagram(Some(Duration::ZERO))
