@@ -49,6 +49,7 @@ impl Installed {
         // The profile of the tests, whose libraries are compiled already.
         make.args(["-C", CRATE, goal, "PROFILE=dev"])
             .arg(format!("PREFIX={}", self.path("").display()))
+            .arg("PACKAGES=--workspace --lib")
             .arg(format!("CARGO={}", env!("CARGO")));
         // What cargo says of this package to its test is not said of those that make has built: ring's, for one, would be
         // compiled for it, and compiled anew by the next cargo.
@@ -318,17 +319,21 @@ fn soname_and_symbols_are_the_headers(installed: &Installed) {
         .expect("a version");
     let name = format!("libzerolane.so.{version}");
     let library = installed.path("lib").join(&name);
-    let read = |program: &str, arguments: &[&str]| {
-        let output = run(Command::new(program).args(arguments).arg(&library));
+    let read_of = |file: &Path, program: &str, arguments: &[&str]| {
+        let output = run(Command::new(program).args(arguments).arg(file));
         String::from_utf8(output.stdout).expect("UTF-8")
     };
+    let read = |program: &str, arguments: &[&str]| read_of(&library, program, arguments);
     let dynamic = read("readelf", &["--dynamic", "--wide"]);
     assert!(
         dynamic.contains(&format!("soname: [{name}]")),
         "{name}: {dynamic}"
     );
-    let sections = read("readelf", &["--section-headers", "--wide"]);
-    assert!(!sections.contains(".debug_"), "stripped: {sections}");
+    let archive = installed.path("lib").join("libzerolane.a");
+    for file in [&library, &archive] {
+        let sections = read_of(file, "readelf", &["--section-headers", "--wide"]);
+        assert!(!sections.contains(".debug_"), "{file:?} is not stripped");
+    }
     let node = format!("ZEROLANE_{version}");
     let symbols = read(
         "nm",

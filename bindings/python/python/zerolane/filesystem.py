@@ -3,7 +3,8 @@
     import pandas
     pandas.read_parquet("zl://node1/runs/a.parquet")
 
-It needs fsspec, which finds it by name. Storage options are the arguments of ``ZerolaneFileSystem``; ``FSSPEC_ZL_IDENTITY`` and the like in the environment set defaults.
+It needs fsspec, which finds it by name. Storage options are the arguments of
+``ZerolaneFileSystem``; ``FSSPEC_ZL_IDENTITY`` and the like in the environment set defaults.
 """
 
 from __future__ import annotations
