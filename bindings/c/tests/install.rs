@@ -49,7 +49,6 @@ impl Installed {
         // The profile of the tests, whose libraries are compiled already.
         make.args(["-C", CRATE, goal, "PROFILE=dev"])
             .arg(format!("PREFIX={}", self.path("").display()))
-            .arg("PACKAGES=--workspace --lib --tests")
             .arg(format!("CARGO={}", env!("CARGO")));
         // What cargo says of this package to its test is not said of those that make has built: ring's, for one, would be
         // compiled for it, and compiled anew by the next cargo.
