@@ -118,7 +118,7 @@ fn cell(profile: Profile, rtt: u32, percent: f64, length: u64) -> f64 {
 /// A row of the table: both profiles at one round trip, over loss.
 fn row(rtt: u32) -> String {
     let mut text = String::new();
-    for percent in [0.0, 0.01, 0.1, 1.0, 5.0, 20.0] {
+    for percent in [0.0, 0.001, 0.01, 0.1, 1.0, 5.0, 20.0] {
         let classic = match percent <= MOST_FOR_CLASSIC {
             true => format!("{:.2}", cell(Profile::Classic, rtt, percent, 1 << 20)),
             false => "-".into(),
@@ -132,7 +132,7 @@ fn row(rtt: u32) -> String {
 #[test]
 fn goodput__over_loss_round_trip_and_profile() {
     let rows = std::thread::scope(|scope| {
-        let rows = [1, 10, 50].map(|rtt| scope.spawn(move || row(rtt)));
+        let rows = [1, 10, 50, 100].map(|rtt| scope.spawn(move || row(rtt)));
         rows.map(|row| row.join().expect("row")).join("")
     });
     let table = format!(
