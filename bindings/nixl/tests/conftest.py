@@ -2,11 +2,9 @@
 
 import contextlib
 import importlib.util
+import multiprocessing
 import os
-import pickle
 import signal
-import struct
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -18,40 +16,45 @@ import zerolane_nixl
 HERE = Path(__file__).parent
 PATIENCE = 120
 
+paths = [str(HERE), os.environ.get("PYTHONPATH")]
 if importlib.util.find_spec("torch") is None:
-    os.environ["PYTHONPATH"] = os.pathsep.join(
-        [str(HERE / "without_torch"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    )
+    sys.path.append(str(HERE / "without_torch"))
+    paths.insert(0, str(HERE / "without_torch"))
+# For the fork server.
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+
+import node  # noqa: E402
 
 
 class Failed(Exception):
     """A call in the other process failed: the name of the exception there, and its text."""
 
 
+# Each agent is a fork of one process that has imported what agents need, which takes longer than most tests.
+forkserver = multiprocessing.get_context("forkserver")
+forkserver.set_forkserver_preload(["__main__", "node"])
+
+
 class Process:
     """An agent in another process: a call of this object is a call of `node.Node` there."""
 
-    def __init__(self, namespace=None, log=None, **environment):
-        self.errors = open(log, "w+") if log else None  # noqa: SIM115
-        command = [sys.executable, "-X", "faulthandler", str(HERE / "node.py")]
-        self.process = subprocess.Popen(
-            command + ([namespace] if namespace else []),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.errors,
-            env={**os.environ, "NIXL_LOG_LEVEL": "WARN", **environment},
-        )
+    def __init__(self, namespace=None, log=os.devnull, **environment):
+        self.log = Path(log)
+        self.calls, calls = forkserver.Pipe()
+        environment = {**os.environ, "NIXL_LOG_LEVEL": "WARN", **environment}
+        self.process = forkserver.Process(target=node.main, args=(calls, namespace, self.log, environment))
+        self.process.start()
+        calls.close()
 
     def begin(self, name, *arguments, **options):
-        data = pickle.dumps((name, arguments, options))
-        self.process.stdin.write(struct.pack("<Q", len(data)) + data)
-        self.process.stdin.flush()
+        self.calls.send((name, arguments, options))
 
     def end(self):
-        header = self.process.stdout.read(8)
-        if len(header) < 8:
-            raise Failed("ended", f"the process ended with {self.process.wait(PATIENCE)}")
-        is_good, answer = pickle.loads(self.process.stdout.read(struct.unpack("<Q", header)[0]))
+        try:
+            is_good, answer = self.calls.recv()
+        except (EOFError, ConnectionResetError):
+            self.process.join(PATIENCE)
+            raise Failed("ended", f"the process ended with {self.process.exitcode}") from None
         if not is_good:
             raise Failed(*answer)
         return answer
@@ -65,22 +68,13 @@ class Process:
 
     def said(self):
         """What the process wrote to standard error so far."""
-        return Path(self.errors.name).read_text()
-
-    def signal(self, number):
-        self.process.send_signal(number)
+        return self.log.read_text()
 
     def close(self):
-        for stream in (self.process.stdin, self.process.stdout):
-            with contextlib.suppress(OSError):
-                stream.close()
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        if self.errors:
-            self.errors.close()
+        self.calls.close()
+        self.process.join(20)
+        self.process.kill()
+        self.process.join()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,22 +1,13 @@
-"""Runs an agent in a process of its own, by commands from standard input: one pickled call, one pickled answer.
+"""Runs an agent in a process of its own, by calls from a pipe."""
 
-python node.py [NETWORK NAMESPACE]
-"""
-
+import faulthandler
 import os
-import pickle
 import resource
-import struct
-import sys
 import time
-
-if len(sys.argv) > 1:
-    from pyroute2 import netns
-
-    netns.setns(sys.argv[1])
 
 import numpy as np
 from nixl_cu12._api import nixl_agent, nixl_agent_config
+from pyroute2 import netns
 
 PATIENCE = 60
 
@@ -105,7 +96,7 @@ class Node:
     def state(self, key):
         return self.agent.check_xfer_state(self.handles[key])
 
-    def wait(self, key, patience=PATIENCE, pause=0.0):
+    def wait(self, key, patience=PATIENCE, pause=0.001):
         """Polls until the transfer is over; returns its state and how long that took."""
         started = time.perf_counter()
         while True:
@@ -132,7 +123,7 @@ class Node:
     def notify(self, peer, text):
         self.agent.send_notif(peer, text)
 
-    def notifications(self, count, patience=PATIENCE, pause=0.0):
+    def notifications(self, count, patience=PATIENCE, pause=0.001):
         """Waits for so many notifications in all; returns those that came."""
         ends = time.monotonic() + patience
         while len(self.notifs) < count and time.monotonic() < ends:
@@ -224,21 +215,24 @@ class Node:
         return said
 
 
-def main():
-    node = Node()
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    calls = sys.stdin.buffer
-    while header := calls.read(8):
-        name, arguments, options = pickle.loads(calls.read(struct.unpack("<Q", header)[0]))
+def main(calls, namespace, log, environment):
+    """Answers calls until the pipe closes."""
+    os.environ.clear()
+    os.environ.update(environment)
+    with open(log, "w") as said:
+        os.dup2(said.fileno(), 1)
+        os.dup2(said.fileno(), 2)
+    faulthandler.enable()
+    if namespace:
+        netns.setns(namespace)
+    agent = Node()
+    while True:
         try:
-            answer = (True, getattr(node, name)(*arguments, **options))
+            name, arguments, options = calls.recv()
+        except EOFError:
+            return
+        try:
+            answer = (True, getattr(agent, name)(*arguments, **options))
         except Exception as error:
             answer = (False, (type(error).__name__, str(error)))
-        data = pickle.dumps(answer)
-        answers.write(struct.pack("<Q", len(data)) + data)
-        answers.flush()
-
-
-if __name__ == "__main__":
-    main()
+        calls.send(answer)
