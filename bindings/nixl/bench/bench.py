@@ -2,8 +2,8 @@
 
     python bench.py [--backends UCX,ZEROLANE] [--one-host] [--turns 5] [--seconds 0.5] [--json FILE]
 
-Needs root and pyroute2 for the namespaces, and a Python with a wheel of NIXL, numpy and zerolane_nixl. In the namespaces
-UCX uses TCP, as between hosts, and TCP uses cubic: bbr would hold it back.
+Needs root and pyroute2 for the namespaces, and a Python with a wheel of NIXL, numpy and zerolane_nixl. In the
+namespaces UCX uses TCP, as between hosts, and TCP uses cubic: bbr would hold it back.
 """
 
 import argparse
