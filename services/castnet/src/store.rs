@@ -154,6 +154,15 @@ mod tests {
         }
     }
 
+    /// Whether the file system makes a hole where there was data, and tells of it.
+    fn has_holes() -> bool {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&[7; 2 * BLOCK], 0).unwrap();
+        let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let punched = fallocate(&file, mode, 0, BLOCK as u64);
+        punched.is_ok() && Store::File(Arc::new(file)).is_hole(0, BLOCK)
+    }
+
     #[test]
     fn file__has_holes_where_blocks_are_zeros_whatever_was_there() {
         let file = Arc::new(tempfile::tempfile().unwrap());
@@ -169,7 +178,7 @@ mod tests {
         store.read_exact_at(&mut back, 0).unwrap();
         assert!(back == content);
         assert_eq!(file.metadata().unwrap().len(), len as u64);
-        if !store.is_hole(0, BLOCK) {
+        if !has_holes() {
             return eprintln!("skipped: the file system has no holes");
         }
         let hole = |block: usize| store.is_hole((block * BLOCK) as u64, BLOCK);
