@@ -286,6 +286,39 @@ fn callers__that_offer_what_cannot_be_or_garbage_do_not_end_a_host() {
     assert!(fs::read(directory.join("source")).unwrap() == bytes);
 }
 
+/// The refused one takes its time to go.
+#[test]
+fn callers__are_heard_while_another_is_refused() {
+    let group = Group::new();
+    // A file may replace it, a tree may not.
+    fs::write(group.target(0), b"a file").unwrap();
+    let hosts = group.start_at(vec![crate::Destination::Path {
+        path: group.target(0),
+        force: true,
+    }]);
+    let connect = || {
+        let mut caller = Connection::connect(hosts.addresses[0], &Options::default()).unwrap();
+        caller.set_timeout(Some(LONG));
+        caller
+    };
+    let offer = |form| {
+        word(&Call::Offer(Offer {
+            name: b"name".to_vec(),
+            form,
+            bytes: 5,
+            meta: None,
+        }))
+    };
+    let (mut first, mut second) = (connect(), connect());
+    // Nothing drives this connection then: the host has it for as long as it waits for its end.
+    first.send(&offer(crate::Form::Tree)).unwrap();
+    second.send(&offer(crate::Form::Bytes)).unwrap();
+    assert!(matches!(hear(&mut second), Word::Joins(_)));
+    assert!(matches!(hear(&mut first), Word::Refuses(_)));
+    drop((first, second));
+    hosts.stop();
+}
+
 #[test]
 fn unauthenticated__without_the_group_is_no_peer() {
     let group = Group::new();
