@@ -135,7 +135,17 @@ fn source__whose_name_is_not_utf_8_keeps_it() {
 }
 
 /// Ends a source by a signal, within `time`.
-fn end_by(mut casting: Casting, signal: Signal, time: Duration) -> Option<i32> {
+fn end_by(casting: Casting, signal: Signal, time: Duration) -> Option<i32> {
+    end_by_watching(casting, signal, time, || {})
+}
+
+/// The same, and calls `watch` all the while.
+fn end_by_watching(
+    mut casting: Casting,
+    signal: Signal,
+    time: Duration,
+    mut watch: impl FnMut(),
+) -> Option<i32> {
     kill(Pid::from_raw(casting.0.id().cast_signed()), signal).unwrap();
     let until = Instant::now() + time;
     loop {
@@ -143,6 +153,7 @@ fn end_by(mut casting: Casting, signal: Signal, time: Duration) -> Option<i32> {
             return status.code();
         }
         assert!(Instant::now() < until, "{signal} does not end it");
+        watch();
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -163,12 +174,22 @@ fn fifo__as_a_source_is_read_to_its_end() {
         &fifo,
         std::slice::from_ref(&host.address),
     );
+    // The FIFO has no writer for some time, which is not its end.
+    place.wait_until("it opens the FIFO", || has_open(&casting, &fifo));
+    std::thread::sleep(Duration::from_millis(500));
     let (at, written) = (fifo.clone(), bytes.clone());
     let writes = std::thread::spawn(move || fs::write(at, written).unwrap());
     assert_eq!(casting.end().0, Some(0));
     writes.join().unwrap();
     host.summary();
     assert!(place.has(0, &bytes));
+}
+
+/// Whether the source has this file open.
+fn has_open(casting: &Casting, path: &Path) -> bool {
+    let open = fs::read_dir(format!("/proc/{}/fd", casting.0.id()));
+    let mut open = open.into_iter().flatten().flatten();
+    open.any(|it| fs::read_link(it.path()).is_ok_and(|it| it == path))
 }
 
 /// Whether the source has a thread of this name.
@@ -337,10 +358,15 @@ fn endless_source__ends_by_a_signal_while_it_is_read() {
     let nobody = ["127.0.0.1:9".to_owned()];
     let casting = Casting::start(command, &[], Path::new("/dev/zero"), &nobody);
     let io = format!("/proc/{}/io", casting.0.id());
-    place.wait_until("it is read", || {
+    let stored = || {
         let counts = fs::read_to_string(&io).unwrap_or_default();
         let written = counts.lines().find_map(|it| it.strip_prefix("wchar: "));
-        written.is_some_and(|it| it.parse::<u64>().unwrap() > 1 << 20)
-    });
-    assert_eq!(end_by(casting, Signal::SIGTERM, LONG), Some(130));
+        written.map_or(0, |it| it.parse::<u64>().unwrap())
+    };
+    place.wait_until("it is read", || stored() > 1 << 20);
+    let mut most = 0;
+    let code = end_by_watching(casting, Signal::SIGTERM, LONG, || most = stored().max(most));
+    assert_eq!(code, Some(130));
+    // A source that reads on ends, too, and by the same code: where the bound does not let it store more.
+    assert!(most < 1 << 30, "it read on: {most} bytes are stored");
 }
