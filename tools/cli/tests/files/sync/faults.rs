@@ -13,13 +13,18 @@ fn alone(lab: &Lab, script: &str) -> Option<String> {
     let base = lab.base.path().join("mounts");
     fs::create_dir_all(&base).unwrap();
     let mut command = Command::new("unshare");
-    command.args(["--mount", "--propagation", "private", "sh", "-c"]);
-    command.arg(format!("exec 2>&1\nset -e\n{script}"));
-    command.env("ZEROLANE_HOME", HOME);
-    command.env("ZL", zerolane().get_program());
-    command.env("THERE", lab.there("a")).env("BASE", &base);
-    let Ok(done) = command.output() else {
-        println!("skipped: there is no unshare");
+    command.args(["--mount", "--propagation", "private", "sh"]);
+    said_by(command, lab, script, &base)
+}
+
+/// Runs a script in this shell. `None`: it skips the test.
+fn said_by(mut shell: Command, lab: &Lab, script: &str, base: &Path) -> Option<String> {
+    shell.args(["-c", &format!("exec 2>&1\nset -e\n{script}")]);
+    shell.env("ZEROLANE_HOME", HOME);
+    shell.env("ZL", zerolane().get_program());
+    shell.env("THERE", lab.there("a")).env("BASE", base);
+    let Ok(done) = shell.output() else {
+        println!("skipped: there is no {}", shell.get_program().display());
         return None;
     };
     let said = String::from_utf8_lossy(&done.stdout).into_owned();
@@ -150,6 +155,51 @@ fn sync__to_a_file_system_that_takes_two_names_for_one() {
             println!("{said}");
         }
     }
+}
+
+/// Seconds since 1970, in the year 2603. The last time of ext4 is in 2446.
+const FAR: u64 = 20_000_000_000;
+
+/// Sets the modification time of a file or directory to [`FAR`]. Returns whether its file system keeps it.
+fn keeps_far_time(path: &Path) -> bool {
+    let far = SystemTime::UNIX_EPOCH + Duration::from_secs(FAR);
+    File::open(path).unwrap().set_modified(far).unwrap();
+    path.metadata().unwrap().modified().unwrap() == far
+}
+
+#[test]
+fn sync__times_that_the_target_cannot_hold_are_told() {
+    let lab = Lab::new(&[]);
+    let from = lab.share("a");
+    write(&from.join("files/old"), b"x");
+    write(&from.join("files/far"), b"x");
+    write(&from.join("directories/far/old"), b"x");
+    if !keeps_far_time(&from.join("files/far")) || !keeps_far_time(&from.join("directories/far")) {
+        return println!("skipped: no file system here holds the time");
+    }
+    // Each sync tells it.
+    let script = "for time in 1 2; do for it in files directories; do $ZL sync $THERE/$it $BASE/m/$it; done; done";
+    let limited = tempfile::tempdir().unwrap();
+    fs::create_dir(limited.path().join("m")).unwrap();
+    let said = match keeps_far_time(limited.path()) {
+        false => said_by(Command::new("sh"), &lab, script, limited.path()),
+        true => {
+            let mounted = format!(
+                r#"
+                truncate -s 64M $BASE/image; mkdir $BASE/m
+                {{ mkfs.ext4 -q -F $BASE/image && mount -o loop $BASE/image $BASE/m; }} > $BASE/why 2>&1 ||
+                    {{ echo "skipped: this kernel mounts none of ext4: $(cat $BASE/why)"; exit; }}
+                trap 'umount $BASE/m' EXIT
+                {script}
+                "#
+            );
+            alone(&lab, &mounted)
+        }
+    };
+    let Some(said) = said else { return };
+    let told = said.matches("far: its time was not kept").count();
+    assert_eq!(told, 4, "{said}");
+    assert_eq!(said.matches("its time was not kept").count(), 4, "{said}");
 }
 
 #[test]
