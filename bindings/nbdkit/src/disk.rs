@@ -9,6 +9,7 @@ use zerolane_disk::initiator::{Done, Error, Extent, Queue, Request, Unit};
 
 use crate::config;
 use crate::failure::Failure;
+use crate::memory::all_of;
 
 /// Alignment of memory that can be lent.
 const ALIGNMENT: usize = 8;
@@ -69,12 +70,9 @@ impl Handle {
         let memory = own(bytes)?;
         let Done { result, memory } = self.queue.call(Request::Read { at, memory });
         result?;
-        if memory.len() != bytes {
-            let words = format!("{} bytes of memory came back, not {bytes}", memory.len());
-            return Err(Error::System(words).into());
-        }
+        let from = all_of(&memory, bytes)?;
         // SAFETY: as promised; the other memory has the same length and is its own.
-        unsafe { start.copy_from_nonoverlapping(NonNull::from(&memory[..]).cast(), bytes) };
+        unsafe { start.copy_from_nonoverlapping(NonNull::from(from).cast(), from.len()) };
         Ok(())
     }
 

@@ -10,9 +10,11 @@
 //! | `disk` | requests |
 //! | `failure` | reasons of failures |
 //! | `guard` | panics, which become failures |
+//! | `memory` | the memory that a request returns |
 
 mod abi;
 mod config;
 mod disk;
 mod failure;
 mod guard;
+mod memory;
