@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use netlab::netns::{self, Topology};
@@ -223,6 +223,87 @@ fn export__a_file_is_read_and_written_in_place() {
     exporter.succeeds("put", &["m@777"], &content);
     expected[777..777 + content.len()].copy_from_slice(&content);
     assert!(std::fs::read(&path).unwrap() == expected);
+}
+
+/// A memory control group, removed when this is dropped.
+struct Group(PathBuf);
+
+impl Group {
+    /// A group of this many bytes. `None`: this process may not make one.
+    fn new(bytes: u64) -> Option<Group> {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let of_memory = mounts.lines().filter_map(|line| {
+            let (place, kind) = line.split_once(" - ")?;
+            let mut words = kind.split([' ', ',']);
+            let is_it = words.any(|it| it == "cgroup2" || it == "memory");
+            place.split(' ').nth(4).filter(|_| is_it)
+        });
+        let name = format!("zerolane-mem-test-{}", std::process::id());
+        of_memory.into_iter().find_map(|at| {
+            let made = Path::new(at).join(&name);
+            std::fs::create_dir(&made).ok()?;
+            let group = Group(made);
+            // Where the kernel does not limit memory, no file has such a name.
+            let mut files = ["memory.max", "memory.limit_in_bytes"].into_iter();
+            let limits = |it| std::fs::write(group.0.join(it), bytes.to_string()).is_ok();
+            files.any(limits).then_some(group)
+        })
+    }
+
+    /// Bytes that its processes have.
+    fn used(&self) -> u64 {
+        let files = ["memory.current", "memory.usage_in_bytes"];
+        let used = files
+            .iter()
+            .find_map(|it| std::fs::read_to_string(self.0.join(it)).ok());
+        used.unwrap().trim().parse().unwrap()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+/// The export has a group of its own: a fault here would take all memory of the machine.
+#[test]
+fn export__of_more_than_there_is_takes_what_is_used() {
+    const MIB: u64 = 1 << 20;
+    let Some(group) = Group::new(256 * MIB) else {
+        println!(
+            "skipped: this kernel mounts none of the memory control groups for this process to write"
+        );
+        return;
+    };
+    let home = tempfile::tempdir().unwrap();
+    let export = [
+        PROGRAM,
+        "mem",
+        "export",
+        "1GiB",
+        "--name",
+        "m",
+        "--listen",
+        "127.0.0.1:0",
+    ];
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"echo $$ >"$0" && exec "$@""#]);
+    command.arg(group.0.join("cgroup.procs")).args(export);
+    command.env("ZEROLANE_HOME", home.path());
+    let exporter = Exporter::start(command, home);
+    assert!(group.used() < 128 * MIB, "{} bytes", group.used());
+    // All of it is there nevertheless.
+    let content = noise(100_000, 9);
+    for at in [0, 512 * MIB, 1024 * MIB - content.len() as u64] {
+        exporter.succeeds("put", &[&format!("m@{at}")], &content);
+        let range = format!("m@{at}+{}", content.len());
+        assert!(
+            exporter.succeeds("get", &[&range], b"") == content,
+            "{range}"
+        );
+    }
+    assert!(group.used() < 128 * MIB, "{} bytes", group.used());
 }
 
 #[test]
