@@ -316,6 +316,52 @@ fn resume__another_try_takes_up_what_is_good_of_the_partial_file() {
     );
 }
 
+/// Casts `source`, and calls `replace` once when a part of it has come. Returns why the host failed.
+fn failure_of_replaced(group: &Group, source: &Content, replace: impl Fn()) -> String {
+    let hosts = group.start(1);
+    let cast = Cast {
+        max_rate: Some(SLOWLY),
+        ..hosts.calls()
+    };
+    let mut replaced = false;
+    let outcome = run(group, cast, source, |it| {
+        if it.hosts.iter().any(|it| it.1 > 2) && !std::mem::replace(&mut replaced, true) {
+            replace();
+        }
+    });
+    let why = outcome.unwrap().hosts[0].result.clone().unwrap_err();
+    assert!(replaced, "{why}");
+    assert!(hosts.join().remove(0).is_err());
+    assert!(!group.target(0).exists());
+    why
+}
+
+/// Another user of the directory may do that.
+#[test]
+fn partial__that_another_replaced_does_not_become_the_target() {
+    let group = Group::new();
+    let source = group.file("source", &content(18, 12_000_000));
+    let partial = group.path(".target-0.zerolane-part");
+    let why = failure_of_replaced(&group, &source, || {
+        fs::remove_file(&partial).unwrap();
+        fs::write(&partial, "another").unwrap();
+    });
+    assert!(why.contains("is a link, a FIFO"), "{why}");
+    assert_eq!(fs::read(&partial).unwrap(), b"another");
+    let group = Group::new();
+    let tree = group.path("tree");
+    fs::create_dir(&tree).unwrap();
+    fs::write(tree.join("file"), content(19, 12_000_000)).unwrap();
+    let source = Content::open(&tree, &|| false).unwrap();
+    let unpacked = group.path(".target-0.zerolane-tree");
+    let why = failure_of_replaced(&group, &source, || {
+        fs::rename(&unpacked, group.path("away")).unwrap();
+        fs::create_dir(&unpacked).unwrap();
+    });
+    assert!(why.contains("is a link, a FIFO"), "{why}");
+    assert!(unpacked.is_dir());
+}
+
 #[test]
 fn prediction__of_a_cast_that_is_over_at_once() {
     let group = Group::new();
