@@ -63,6 +63,11 @@ pub(super) fn open_own(path: &Path, writable: bool) -> Result<Option<File>, Erro
 /// # Errors
 /// As [`open_own`]; or another process holds the lock ([`Error::Busy`], with the target).
 pub(super) fn open_partial(path: &Path, mode: u32, target: &Path) -> Result<File, Error> {
+    open_and_lock(path, mode, target, || {})
+}
+
+/// The same, and calls `between` before it locks what it has opened.
+fn open_and_lock(path: &Path, mode: u32, target: &Path, between: impl Fn()) -> Result<File, Error> {
     let failed = || Error::io(path.display().to_string());
     for _ in 0..TRIES {
         let file = match open_own(path, true)? {
@@ -76,6 +81,7 @@ pub(super) fn open_partial(path: &Path, mode: u32, target: &Path) -> Result<File
                 }
             }
         };
+        between();
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(Error::Busy(target.to_owned())),

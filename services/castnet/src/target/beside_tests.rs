@@ -93,17 +93,27 @@ fn partial__of_another_user_is_refused() {
     place.refuses();
 }
 
-/// As when the one that had it gives it its last name while this one waits for its lock.
+/// As when the one that had it gives it its last name before this one has its lock.
 #[test]
 fn partial__that_went_meanwhile_is_not_the_one_at_the_name() {
     let place = Place::new();
-    let made = place.open().unwrap();
-    let stands = |file: &File| stands_at(&place.path("part"), &file.metadata().unwrap());
-    assert!(stands(&made));
-    fs::rename(place.path("part"), place.path("target")).unwrap();
-    assert!(!stands(&made));
-    symlink(place.path("target"), place.path("part")).unwrap();
-    assert!(!stands(&made), "a link to it is another");
+    let (path, target) = (place.path("part"), place.path("target"));
+    drop(place.open().unwrap());
+    let completes = || {
+        if !target.exists() {
+            fs::write(&path, "complete").unwrap();
+            fs::rename(&path, &target).unwrap();
+        }
+    };
+    let mut another = open_and_lock(&path, PRIVATE, &target, completes).unwrap();
+    another.write_all(b"a part").unwrap();
+    assert_eq!(fs::read(&target).unwrap(), b"complete");
+    assert_eq!(fs::read(&path).unwrap(), b"a part");
+    fs::remove_file(&path).unwrap();
+    symlink("elsewhere", &path).unwrap();
+    fs::rename(&target, place.path("elsewhere")).unwrap();
+    let complete = fs::metadata(&path).unwrap();
+    assert!(!stands_at(&path, &complete), "a link to it is another");
 }
 
 #[test]
