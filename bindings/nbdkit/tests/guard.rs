@@ -39,4 +39,11 @@ fn callbacks__are_all_under_the_guard() {
         seen += 1;
     }
     assert!(seen >= 18, "{seen}");
+    let body = |signature: &str| {
+        let (_, rest) = source.split_once(signature).unwrap();
+        let (_, body) = rest.split_once(" {\n").unwrap();
+        body.trim_start()
+    };
+    assert!(body("\nfn guarded<").starts_with("guard::caught(call)"));
+    assert!(body("\nfn outcome(").starts_with("guarded("));
 }
