@@ -7,16 +7,14 @@ namespaces UCX uses TCP, as between hosts, and TCP uses cubic: bbr would hold it
 """
 
 import argparse
-import contextlib
 import json
-import os
-import pickle
 import statistics
-import struct
-import subprocess
 import sys
 import time
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from agents import Process, two_namespaces
 
 SIZES = [("8 B", 8, 1), ("4 KiB", 4096, 1), ("64 KiB", 65536, 1), ("1 MiB", 1 << 20, 1), ("64 MiB", 64 << 20, 1)]
 LISTS = [("1,024 x 16 KiB", 16384, 1024), ("256 x 64 KiB", 65536, 256)]
@@ -42,6 +40,14 @@ class Node:
         self.memory = np.ones(REGION, dtype=np.uint8)
         self.agent.register_memory([(self.memory.ctypes.data, REGION, 0, "")], "DRAM", [backend])
         return self.memory.ctypes.data
+
+    def use_cubic(self):
+        # Of the process's namespace alone.
+        try:
+            Path("/proc/sys/net/ipv4/tcp_congestion_control").write_text("cubic")
+        except PermissionError:
+            allow = "sysctl -w net.ipv4.tcp_allowed_congestion_control='reno cubic bbr'"
+            raise RuntimeError(f"TCP may not use cubic in namespaces here: {allow}") from None
 
     def metadata(self):
         return self.agent.get_agent_metadata()
@@ -117,80 +123,15 @@ class Node:
         return statistics.median(times)
 
 
-def serve(namespace):
-    if namespace:
-        from pyroute2 import netns
-
-        netns.setns(namespace)
-        # Of this namespace alone.
-        Path("/proc/sys/net/ipv4/tcp_congestion_control").write_text("cubic")
-    node = Node()
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    while header := sys.stdin.buffer.read(8):
-        name, arguments = pickle.loads(sys.stdin.buffer.read(struct.unpack("<Q", header)[0]))
-        data = pickle.dumps(getattr(node, name)(*arguments))
-        answers.write(struct.pack("<Q", len(data)) + data)
-        answers.flush()
-
-
-class Process:
-    """A node in a process of its own."""
-
-    def __init__(self, namespace):
-        command = [sys.executable, str(Path(__file__).resolve()), "--serve", namespace or ""]
-        # Processes of one kernel would find each other's memory in spite of the namespaces.
-        environment = {**os.environ, **({"UCX_TLS": "tcp,self"} if namespace else {})}
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
-
-    def begin(self, name, *arguments):
-        data = pickle.dumps((name, arguments))
-        self.process.stdin.write(struct.pack("<Q", len(data)) + data)
-        self.process.stdin.flush()
-
-    def end(self):
-        (length,) = struct.unpack("<Q", self.process.stdout.read(8))
-        return pickle.loads(self.process.stdout.read(length))
-
-    def __getattr__(self, name):
-        def call(*arguments):
-            self.begin(name, *arguments)
-            return self.end()
-
-        return call
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait(20)
-
-
-@contextlib.contextmanager
-def two_namespaces():
-    """The names of two, joined by a veth."""
-    from pyroute2 import NetNS, netns
-
-    names = [f"nixlbench{os.getpid()}{it}" for it in "ab"]
-    with contextlib.ExitStack() as stack:
-        opened = []
-        for name in names:
-            netns.create(name)
-            stack.callback(netns.remove, name)
-            opened.append(stack.enter_context(NetNS(name)))
-        opened[0].link("add", ifname="veth", kind="veth", peer={"ifname": "veth", "net_ns_fd": names[1]})
-        for number, space in enumerate(opened, 1):
-            index = space.link_lookup(ifname="veth")[0]
-            space.addr("add", index=index, address=f"198.18.0.{number}", prefixlen=24)
-            for device in ("lo", "veth"):
-                space.link("set", index=space.link_lookup(ifname=device)[0], state="up")
-        yield names
-
-
 def turn(backend, namespaces, seconds):
     """All figures of one back end, in seconds."""
     figures = {}
-    processes = [Process(it) for it in namespaces]
+    # Processes of one kernel would find each other's memory in spite of the namespaces.
+    processes = [Process(Node, it, **({"UCX_TLS": "tcp,self"} if it else {})) for it in namespaces]
     try:
         initiator, target = processes
+        for process in processes if all(namespaces) else []:
+            process.use_cubic()
         initiator.start("initiator", backend)
         address = target.start("target", backend)
         initiator.load(target.metadata())
@@ -227,15 +168,12 @@ def table(results):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--serve", metavar="NAMESPACE", help=argparse.SUPPRESS)
     parser.add_argument("--backends", default="UCX,ZEROLANE")
     parser.add_argument("--one-host", action="store_true", help="without network namespaces")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.5, help="for each figure")
     parser.add_argument("--json", help="also write all figures to this file, in seconds")
     options = parser.parse_args()
-    if options.serve is not None:
-        return serve(options.serve)
     backends = options.backends.split(",")
     results = {it: [] for it in backends}
 

@@ -1,8 +1,7 @@
-"""Starts agents in processes of their own, on this host or in two network namespaces."""
+"""Gives the tests agents, alone or in pairs, on this host or in two network namespaces."""
 
 import contextlib
 import importlib.util
-import multiprocessing
 import os
 import signal
 import sys
@@ -14,7 +13,6 @@ import pytest
 import zerolane_nixl
 
 HERE = Path(__file__).parent
-PATIENCE = 120
 
 paths = [str(HERE), os.environ.get("PYTHONPATH")]
 if importlib.util.find_spec("torch") is None:
@@ -24,57 +22,9 @@ if importlib.util.find_spec("torch") is None:
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
 
 import node  # noqa: E402
+from agents import Process, forkserver, two_namespaces  # noqa: E402
 
-
-class Failed(Exception):
-    """A call in the other process failed: the name of the exception there, and its text."""
-
-
-# Each agent is a fork of one process that has imported what agents need, which takes longer than most tests.
-forkserver = multiprocessing.get_context("forkserver")
 forkserver.set_forkserver_preload(["__main__", "node"])
-
-
-class Process:
-    """An agent in another process: a call of this object is a call of `node.Node` there."""
-
-    def __init__(self, namespace=None, log=os.devnull, **environment):
-        self.log = Path(log)
-        self.calls, calls = forkserver.Pipe()
-        environment = {**os.environ, "NIXL_LOG_LEVEL": "WARN", **environment}
-        self.process = forkserver.Process(target=node.main, args=(calls, namespace, self.log, environment))
-        self.process.start()
-        calls.close()
-
-    def begin(self, name, *arguments, **options):
-        self.calls.send((name, arguments, options))
-
-    def end(self):
-        try:
-            is_good, answer = self.calls.recv()
-        except (EOFError, ConnectionResetError):
-            self.process.join(PATIENCE)
-            raise Failed("ended", f"the process ended with {self.process.exitcode}") from None
-        if not is_good:
-            raise Failed(*answer)
-        return answer
-
-    def __getattr__(self, name):
-        def call(*arguments, **options):
-            self.begin(name, *arguments, **options)
-            return self.end()
-
-        return call
-
-    def said(self):
-        """What the process wrote to standard error so far."""
-        return self.log.read_text()
-
-    def close(self):
-        self.calls.close()
-        self.process.join(20)
-        self.process.kill()
-        self.process.join()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -89,22 +39,7 @@ def namespaces():
     """Two network namespaces that a veth joins, with an address each."""
     if os.geteuid() != 0:
         pytest.skip("network namespaces need root")
-    from pyroute2 import NetNS, netns
-
-    names = [f"nixl{os.getpid()}{it}" for it in "ab"]
-    with contextlib.ExitStack() as stack:
-        opened = []
-        for name in names:
-            netns.create(name)
-            stack.callback(netns.remove, name)
-            opened.append(stack.enter_context(NetNS(name)))
-        first, second = opened
-        first.link("add", ifname="veth", kind="veth", peer={"ifname": "veth", "net_ns_fd": names[1]})
-        for number, space in enumerate((first, second), 1):
-            index = space.link_lookup(ifname="veth")[0]
-            space.addr("add", index=index, address=f"198.18.0.{number}", prefixlen=24)
-            space.link("set", index=index, state="up")
-            space.link("set", index=space.link_lookup(ifname="lo")[0], state="up")
+    with two_namespaces() as names:
         yield names
 
 
@@ -114,7 +49,7 @@ def processes(tmp_path):
     with contextlib.ExitStack() as stack:
 
         def start(name, parameters=None, namespace=None, **environment):
-            process = Process(namespace, tmp_path / f"{name}.log", **environment)
+            process = Process(node.Node, namespace, tmp_path / f"{name}.log", NIXL_LOG_LEVEL="WARN", **environment)
             stack.callback(process.close)
             process.pid = process.start(name, parameters)
             return process

@@ -1,13 +1,11 @@
-"""Runs an agent in a process of its own, by calls from a pipe."""
+"""Does with an agent what the tests ask for, in a process of its own."""
 
-import faulthandler
 import os
 import resource
 import time
 
 import numpy as np
 from nixl_cu12._api import nixl_agent, nixl_agent_config
-from pyroute2 import netns
 
 PATIENCE = 60
 
@@ -213,26 +211,3 @@ class Node:
         os.close(read)
         os.waitpid(child, 0)
         return said
-
-
-def main(calls, namespace, log, environment):
-    """Answers calls until the pipe closes."""
-    os.environ.clear()
-    os.environ.update(environment)
-    with open(log, "w") as said:
-        os.dup2(said.fileno(), 1)
-        os.dup2(said.fileno(), 2)
-    faulthandler.enable()
-    if namespace:
-        netns.setns(namespace)
-    agent = Node()
-    while True:
-        try:
-            name, arguments, options = calls.recv()
-        except EOFError:
-            return
-        try:
-            answer = (True, getattr(agent, name)(*arguments, **options))
-        except Exception as error:
-            answer = (False, (type(error).__name__, str(error)))
-        calls.send(answer)

@@ -6,7 +6,9 @@ import time
 
 import pytest
 
-from conftest import Failed, Pair
+import node
+from agents import Failed, Process
+from conftest import Pair
 
 MIB = 1 << 20
 
@@ -275,9 +277,7 @@ def test_memory__in_more_pieces_than_a_connection_has_is_refused(processes):
     ],
 )
 def test_options__that_are_wrong_are_refused_in_words(tmp_path, parameters, sentence):
-    from conftest import Process
-
-    process = Process(log=tmp_path / "log")
+    process = Process(node.Node, log=tmp_path / "log")
     try:
         assert failure(lambda: process.start("one", parameters)) == "nixlBackendError"
         assert sentence in process.said()
