@@ -6,7 +6,7 @@ use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
     NetlinkPayload,
 };
-use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::route::{
     RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
@@ -96,6 +96,10 @@ impl Network {
         message.header.family = family(it.address);
         message.header.prefix_len = it.len;
         message.header.index = self.index;
+        if it.address.is_ipv6() {
+            // No neighbour can have it, and programs can bind it at once.
+            message.header.flags = AddressHeaderFlags::Nodad;
+        }
         message.attributes = vec![
             AddressAttribute::Local(it.address),
             AddressAttribute::Address(it.address),

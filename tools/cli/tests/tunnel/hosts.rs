@@ -36,6 +36,25 @@ fn up__tcp_and_udp_inside_over_v4_and_v6_outside() {
     }
 }
 
+/// The kernel would let programs bind the IPv6 address only some time after `up` gave it to the interface.
+#[test]
+fn up__its_addresses_are_there_at_once() {
+    let Some(lab) = Lab::new() else { return };
+    lab.configure(Outside::V4, "10.9.0.2, fd99::2");
+    let _ends = lab.both(&[]);
+    let a = lab.hosts.a();
+    let read = || fs::read_to_string("/proc/thread-self/net/if_inet6").unwrap();
+    let all = a.enter_thread(read).unwrap();
+    let line = all.lines().find(|it| it.starts_with("fd99")).expect(&all);
+    let flags = line.split_whitespace().nth(4).unwrap();
+    let flags = u32::from_str_radix(flags, 16).unwrap();
+    assert!(flags & nix::libc::IFA_F_NODAD != 0, "{line}");
+    for address in inside(1) {
+        let bound = a.enter_thread(|| UdpSocket::bind((address, 0)));
+        bound.unwrap().expect("its own address");
+    }
+}
+
 #[test]
 fn up__goes_on_after_a_restart_of_either_end() {
     let Some(lab) = Lab::new() else { return };
