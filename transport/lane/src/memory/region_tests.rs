@@ -65,6 +65,9 @@ fn anonymous__is_zero_and_huge_regions_start_on_a_huge_page() {
 fn memfd__of_no_bytes_is_refused() {
     let error = Region::memfd(0).expect_err("no bytes");
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    // The system's own words, of a mapping without bytes, would be "Invalid argument".
+    let words = "memory that peers can map needs at least 1 byte";
+    assert_eq!(error.to_string(), words);
     assert_eq!(Region::memfd(1).expect("memory").len(), 1);
 }
 
