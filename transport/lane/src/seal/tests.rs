@@ -1,7 +1,7 @@
 //! Tests that sealed datagrams open once, only unchanged, and across changes of keys.
 #![allow(non_snake_case)]
 use super::*;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 const HEADER: [u8; HEADER_LEN] = [3; HEADER_LEN];
 
@@ -332,29 +332,55 @@ fn seal_at__of_what_a_thread_writes_opens_to_words_that_it_wrote() {
     });
 }
 
-/// Memory that a thread writes is opened or refused. If it is opened, each word is one that was sealed, or that the
-/// thread wrote.
+/// A thread writes one word before the bytes are opened, meanwhile or afterwards. If they are opened, each word is one that
+/// was sealed, or the one that the thread wrote.
 #[test]
 fn open_at__where_a_thread_writes_is_opened_or_refused() {
+    const ROUNDS: usize = 1000;
+    const SEALED: u8 = 0xab;
     let (mut sealer, mut opener) = pair(Cipher::Aegis128X2);
     let memory = Written::new();
     let mut sealed = vec![0; 8 * Written::WORDS];
-    memory.during(500, || {
-        sealed.fill(0xab);
-        let trailer = sealer.seal(&HEADER, &mut sealed).expect("sealed");
-        for (word, bytes) in memory.words.iter().zip(sealed.as_chunks().0) {
-            word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+    let (begun, written) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let wait_for = |count: &AtomicUsize, round| {
+        while count.load(Ordering::Acquire) < round && !memory.done.load(Ordering::Relaxed) {
+            std::thread::yield_now();
         }
-        let (place, len) = (memory.start(), sealed.len());
-        let source = (place.cast_const(), len);
-        // SAFETY: the words live as long as the call, and others access them by atomic stores alone.
-        match unsafe { opener.open_at(&HEADER, source, place, &trailer) } {
-            Ok(()) => {
-                let words = memory.words.iter();
-                let mut bytes = words.map(|it| it.load(Ordering::Relaxed).to_ne_bytes());
-                assert!(bytes.all(|it| is_written(&it)));
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 1..=ROUNDS {
+                wait_for(&begun, round);
+                // From nothing to longer than an opening takes.
+                (0..round % 100).for_each(|_| std::hint::spin_loop());
+                let word = &memory.words[round * 13 % Written::WORDS];
+                word.store(u64::from_ne_bytes([0x11; 8]), Ordering::Relaxed);
+                written.store(round, Ordering::Release);
             }
-            Err(refused) => assert_eq!(refused, DropReason::Forged),
+        });
+        // Even if a check fails.
+        let _stop = Stop(&memory.done);
+        for round in 1..=ROUNDS {
+            sealed.fill(SEALED);
+            let trailer = sealer.seal(&HEADER, &mut sealed).expect("sealed");
+            for (word, bytes) in memory.words.iter().zip(sealed.as_chunks().0) {
+                word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+            }
+            let (place, len) = (memory.start(), sealed.len());
+            let source = (place.cast_const(), len);
+            begun.store(round, Ordering::Release);
+            // SAFETY: the words live as long as the call, and others access them by atomic stores alone.
+            let opened = unsafe { opener.open_at(&HEADER, source, place, &trailer) };
+            wait_for(&written, round);
+            match opened {
+                Ok(()) => {
+                    let words = memory.words.iter();
+                    let mut words = words.map(|it| it.load(Ordering::Relaxed).to_ne_bytes());
+                    let is_known = |it: [u8; 8]| it == [SEALED; 8] || it == [0x11; 8];
+                    assert!(words.all(is_known), "round {round}");
+                }
+                Err(refused) => assert_eq!(refused, DropReason::Forged),
+            }
         }
     });
 }
