@@ -1,9 +1,12 @@
 """Tests remote memory: put, get, fetch-op, rights, revocation, messages, completion queues."""
 
 import mmap
+import os
 import select
+import signal
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -404,6 +407,94 @@ def test_revoke__of_two_threads_is_over_for_both(executor: ThreadPoolExecutor) -
             it.result()
             memory.append(0)
         assert region.revoked
+
+
+# Puts over and over into a region of the parent, which stops it amid one of the puts and revokes
+# the region. Then it prints the content of the last put that succeeded, and takes the next region.
+PUTS = """
+import itertools
+import sys
+import zerolane
+from zerolane import Rights
+
+connection = zerolane.connect(sys.argv[1], zerolane.Options(lane="shared_memory"))
+
+
+def opened(name):
+    while True:
+        try:
+            return connection.open_region(name, Rights.READ | Rights.WRITE)
+        except zerolane.UnknownRegion:
+            # It is not exported yet.
+            pass
+
+
+for number in itertools.count():
+    key = opened(str(number))
+    # Until it is mapped here, which takes a turn of both ends.
+    before = connection.account().direct_operations
+    while connection.account().direct_operations == before:
+        connection.get(key, 0, bytearray(8))
+    content = 0
+    try:
+        while True:
+            following = content % 250 + 1
+            connection.put(key, 0, bytes([following]) * key.length)
+            content = following
+    except zerolane.Revoked:
+        print(content, flush=True)
+"""
+
+
+def put_ends_amid_a_revoke(
+    accepted: zerolane.Connection, name: str, putting: subprocess.Popen[str]
+) -> bool:
+    """Whether a put succeeds that is stopped, and goes on once the region is seen to be revoked."""
+    length = 256 << 10
+    region = zerolane.ExportedRegion.memfd(length)
+    accepted.export_named(name, region, Rights.READ | Rights.WRITE)
+
+    def content() -> tuple[int, int]:
+        return region.read(0, 1)[0], region.read(length - 1, 1)[0]
+
+    first = last = 0
+    while first == last:
+        assert putting.poll() is None
+        if content() == (0, 0):
+            continue
+        putting.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, putting.pid, os.WSTOPPED)
+        first, last = content()
+        if first == last:
+            putting.send_signal(signal.SIGCONT)
+    revoking = threading.Thread(target=region.revoke)
+    revoking.start()
+    while not region.revoked:
+        pass
+    putting.send_signal(signal.SIGCONT)
+    revoking.join()
+    assert putting.stdout is not None
+    # The put's first bytes are there, and behind them those of the put before.
+    return int(putting.stdout.readline()) == first
+
+
+def test_revoke__is_seen_by_other_threads_while_it_waits_for_a_peer() -> None:
+    options = zerolane.Options(lane="shared_memory", idle_timeout=60)
+    with zerolane.Endpoint("127.0.0.1:0", options) as endpoint:
+        host, port = endpoint.local_addr
+        command = [sys.executable, "-c", PUTS, f"{host}:{port}"]
+        putting = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        try:
+            accepted = endpoint.accept(timeout=60)
+            with serving(accepted):
+                # The put must end before the wait for it: not at every attempt on a busy machine.
+                # If this thread waited as well, it would let the put go on too late every time.
+                attempts = (put_ends_amid_a_revoke(accepted, str(n), putting) for n in range(300))
+                assert any(attempts)
+            accepted.abort()
+        finally:
+            putting.kill()
+            putting.communicate()
 
 
 def test_export__of_one_more_than_there_can_be(pair: Pair) -> None:
