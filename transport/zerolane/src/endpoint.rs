@@ -294,7 +294,15 @@ mod tests {
 
     #[test]
     fn accept_wait_and_close__as_long_as_no_clock_counts() {
+        // With a thread that accepts, and without.
+        for backlog in [Options::default().listen.backlog, 0] {
+            accept_wait_and_close(backlog);
+        }
+    }
+
+    fn accept_wait_and_close(backlog: u16) {
         let never = Options::default().with(|it| {
+            it.listen.backlog = backlog;
             it.times.idle = Duration::MAX;
             it.times.connect = Duration::MAX;
             it.times.spin = Duration::ZERO;
